@@ -21,7 +21,7 @@ from stepline.writing.llm.prompts import (
     Chunk,
     Prompt,
     build_prompt,
-    find_model_orders,
+    find_model_instructions,
     split_into_chunks,
 )
 from stepline.writing.llm.writer import write_llm
@@ -56,7 +56,7 @@ def experiment_prompts() -> dict[str, Prompt]:
     prompts = {}
     for name in ("steps_with_times", "steps_from_timed"):
         text = (Path(__file__).parent / f"{name}.txt").read_text(encoding="utf-8")
-        prompts[name] = Prompt(name, text, times_in=True)
+        prompts[name] = Prompt(name, text, has_times=True)
     return prompts
 
 
@@ -92,7 +92,7 @@ def write_timed_lines(transcript: Transcript, settings: LlmSettings) -> tuple[Ti
     `write_llm` does.
     """
     prompt = experiment_prompts()["steps_with_times"]
-    orders = find_model_orders(transcript)
+    orders = find_model_instructions(transcript)
     chunks = split_into_chunks(transcript, settings.sentences_per_chunk, orders)
     server = open_server(settings)
     until = time.monotonic() + settings.deadline

@@ -17,8 +17,8 @@ from stepline.text.narration.words import WORD_EDITS, spoken_words
 from stepline.writing.extractive.antecedents import (
     AntecedentFinder,
     Candidate,
-    candidate_chances,
     candidate_features,
+    candidate_probabilities,
 )
 from stepline.writing.extractive.english import parse
 
@@ -164,7 +164,7 @@ def fit_weights(cases: Sequence[Case]) -> Array:
 
 def judge(case: Case, weights: Array) -> tuple[float, bool]:
     """Return the probability of the most likely name, and whether it is right."""
-    chances = candidate_chances(case.pronoun, case.sentence, case.candidates, weights)
+    chances = candidate_probabilities(case.pronoun, case.sentence, case.candidates, weights)
     chance_of: dict[str, float] = {}
     is_right: dict[str, bool] = {}
     for number, candidate in enumerate(case.candidates):

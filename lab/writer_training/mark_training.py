@@ -32,9 +32,9 @@ from lab.writer_training.network import (
 )
 from stepline.networks.weights import find_weights
 from stepline.settings import Count, LayersOrZero, Positive
-from stepline.text.narration.adapted_encoder import plain_tokenizer
+from stepline.text.narration.adapted_encoder import load_plain_tokenizer
 from stepline.text.narration.marks import MARKS_FILE
-from stepline.text.narration.windows import ASKED_WORDS, Window, stretch_windows
+from stepline.text.narration.windows import TARGET_WORDS, Window, word_windows
 from stepline.text.narration.words import WORD_MARKS, mark_after, spoken_words
 
 logger = logging.getLogger(__name__)
@@ -81,24 +81,24 @@ def train_marks(
         logger.info("no narration is punctuated: what reads punctuation is not trained")
         return None
     speeches = [_speech(narration) for narration in narrations]
-    tokenizer = plain_tokenizer(find_weights("minilm"))
+    tokenizer = load_plain_tokenizer(find_weights("minilm"))
     torch.manual_seed(settings.seed)
     network = AdaptedNetwork(settings, {"mark": (2, len(WORD_MARKS))})
 
     def samples_of_epoch(rng: np.random.Generator) -> list[_MarkSample]:
         # other windows each time, so that a word has other neighbours
-        offset = int(rng.integers(ASKED_WORDS))
+        offset = int(rng.integers(TARGET_WORDS))
         parts: list[_Speech] = []
         for speech in speeches:
             parts.append(speech.words_from(0, offset))
             parts.append(speech.words_from(offset, None))
         samples: list[_MarkSample] = []
         for part in parts:
-            for window in stretch_windows(part.words, tokenizer):
+            for window in word_windows(part.words, tokenizer):
                 # A window of running speech has one span.
                 (span,) = window.spans
                 begin = span.number
-                end = begin + len(span.starts) - 1
+                end = begin + len(span.word_starts) - 1
                 hidden = with_hidden_words(window, settings.hidden_share, rng)
                 samples.append(_MarkSample(hidden, tuple(part.marks[begin:end])))
         return samples

@@ -23,7 +23,7 @@ from stepline.files.atomic_files import write_atomic
 from stepline.networks.weights import find_weights
 from stepline.settings import Batch, Count, LayersOrZero, NonNegative, Positive, Seed, Settings
 from stepline.text.encoder import layer_parts, load_encoder_weights, read_encoder_config
-from stepline.text.narration.adapted_encoder import ADDITION_SCALE, FORMAT_VERSION, METADATA_KEY
+from stepline.text.narration.adapted_encoder import FORMAT_VERSION, LORA_SCALE, METADATA_KEY
 from stepline.text.narration.windows import Window, WordSpan, pad_windows
 from stepline.text.torch_encoder import NO_ATTENTION, PostNormLayers
 
@@ -72,7 +72,7 @@ class LowRankLinear(nn.Module):  # type: ignore[misc]
         narrow = F.linear(rows, self.down)  # (N, R)
         addition = F.linear(narrow, self.up)
         product = F.linear(rows, self.weight, self.bias)
-        return product + ADDITION_SCALE * addition
+        return product + LORA_SCALE * addition
 
 
 class AdaptedNetwork(PostNormLayers, nn.Module):  # type: ignore[misc]
@@ -159,7 +159,7 @@ def encode_windows(network: AdaptedNetwork, windows: Sequence[Window]) -> Tensor
 
 def word_vectors(hidden: Tensor, span: WordSpan) -> Tensor:
     """Return the means of each word's tokens (W, D). hidden: (L, D)."""
-    edges = torch.tensor(span.starts)
+    edges = torch.tensor(span.word_starts)
     first = edges[:-1]
     last = edges[1:]
     # Sums are differences of running totals, without a loop over words.

@@ -36,7 +36,7 @@ from lab.writer_training.network import (
 from stepline.errors import DatasetError
 from stepline.networks.weights import find_weights
 from stepline.settings import load_settings
-from stepline.text.narration.adapted_encoder import plain_tokenizer
+from stepline.text.narration.adapted_encoder import load_plain_tokenizer
 from stepline.text.narration.tagger import WEIGHTS_FILE
 from stepline.text.narration.windows import Window, sentence_windows
 from stepline.text.narration.words import NO_VERB, SENTENCE_KINDS, WORD_EDITS
@@ -91,7 +91,7 @@ def train_tagger(
     network = AdaptedNetwork(settings, heads)
 
     # windows of sentences
-    tokenizer = plain_tokenizer(find_weights("minilm"))
+    tokenizer = load_plain_tokenizer(find_weights("minilm"))
     all_samples: list[_WindowSample] = []
     for narration, rows in zip(narrations, labels, strict=True):
         texts = [row.text for row in narration.sentences]

@@ -1,6 +1,6 @@
 """Chat completions: language models that answer texts and pictures, over HTTP or on this machine.
 
-Words of a video are data: `quoted` lets none of them end a quotation, `orders_a_model` finds those
+Words of a video are data: `quoted` lets none of them end a quotation, `instructs_a_model` finds those
 that try to.
 """
 
@@ -8,7 +8,7 @@ import re
 
 # Speech that is aimed at a language model, not at a viewer. The loss when it is wrong is one
 # sentence, named in a note.
-_MODEL_ORDERS = re.compile(
+_MODEL_INSTRUCTION_PATTERN = re.compile(
     r"""
       \b(ignore|disregard|forget|override)\b .{0,40} \b(previous|prior|above|earlier|preceding|system|your)\b
           .{0,30} \b(instruction|prompt|rule|message|direction|order|training)s?\b
@@ -28,14 +28,14 @@ _MODEL_ORDERS = re.compile(
 _HARMLESS_CHARS = str.maketrans("<>[]", "()()")
 
 
-def orders_a_model(text: str) -> bool:
-    """Tell whether a text tries to instruct a language model."""
-    return _MODEL_ORDERS.search(text) is not None
+def instructs_a_model(text: str) -> bool:
+    """Return whether a text tries to instruct a language model."""
+    return _MODEL_INSTRUCTION_PATTERN.search(text) is not None
 
 
 def quoted(text: str) -> str:
-    """Return the text as one line that no template or quotation mark can end. Half characters are
-    question marks."""
+    """Return untrusted text as one line that cannot end a quotation or open a chat template's
+    tokens."""
     return " ".join(
         text.translate(_HARMLESS_CHARS).encode("utf-8", "replace").decode("utf-8").split()
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from stepline.llm.local_model import check_library, check_weights
-from stepline.llm.requests import GRACE_SECONDS, run_in_threads
+from stepline.llm.requests import DEADLINE_GRACE_SECONDS, run_in_threads
 from stepline.llm.servers import is_loopback, no_server_error, open_server
 from stepline.llm.settings import ChatSettings
 
@@ -16,27 +16,29 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def check_available(settings: ChatSettings) -> None:
-    """Look for the server or the file that the settings name. Nothing is asked and nothing loaded.
+    """Raise an error where the server or the model file of the settings is missing. No question is
+    sent.
 
-    Raises WriterError where no server takes a connection or none is named. Raises ModelError where
-    the file is missing, not a model, or its library is not installed.
+    Raises:
+        WriterError: no server accepts a connection, or none is named.
+        ModelError: the file is missing or not a model, or its library is not installed.
     """
     open_server(settings).close()
     if settings.gguf is not None:
         check_library()
         check_weights(Path(settings.gguf).expanduser())
         return
-    address = _first_hop(settings.base_url or "")
+    address = _connect_address(settings.base_url or "")
     until = time.monotonic() + CONNECT_SECONDS
     # In a thread: nothing else bounds the look-up of a name.
-    reasons = run_in_threads(_connect, [address], workers=1, until=until - GRACE_SECONDS)
-    reason = reasons.get(0, f"no connection in {CONNECT_SECONDS:g} s")
+    failures = run_in_threads(_connect, [address], workers=1, until=until - DEADLINE_GRACE_SECONDS)
+    reason = failures.get(0, f"no connection in {CONNECT_SECONDS:g} s")
     if reason:
         raise no_server_error(settings, reason)
 
 
 def _connect(address: tuple[str, int]) -> str:
-    """Return why no one takes a connection at host and port, "" where someone does."""
+    """Return why a TCP connection to host and port fails, "" where it succeeds."""
     try:
         socket.create_connection(address, timeout=CONNECT_SECONDS).close()
     except OSError as error:
@@ -44,8 +46,8 @@ def _connect(address: tuple[str, int]) -> str:
     return ""
 
 
-def _first_hop(url: str) -> tuple[str, int]:
-    """Return host and port of the server, or of the proxy through which it is asked."""
+def _connect_address(url: str) -> tuple[str, int]:
+    """Return host and port of the server, or of the proxy for it."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     proxy = urllib.request.getproxies().get(parts.scheme)

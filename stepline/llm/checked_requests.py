@@ -30,13 +30,15 @@ KeyParts: TypeAlias = Mapping[str, str | bool]
 
 @dataclass(frozen=True)
 class CheckedQuestion(Generic[Reading]):
-    """A question, and how its reply is read.
+    """A question to a language model, with the functions that parse and check its reply.
 
-    key_parts: what the reply depends on besides server and settings.
-    content: the message, with a reminder of the form where its argument is True.
-    parse: takes an answer apart.
-    refusal: says of a reading why it is not good enough, "" or None where it is.
-    tokens: of question and reply, about.
+    Args:
+        key_parts: what the cached reply depends on besides server and settings.
+        content: builds the message; the argument True adds a reminder of the reply's format.
+        parse: parses an answer.
+        refusal: returns why a parsed answer is not good enough, "" or None where it is.
+        schema: JSON schema of the reply.
+        tokens: estimated count for question and reply together.
     """
 
     key_parts: KeyParts
@@ -49,9 +51,9 @@ class CheckedQuestion(Generic[Reading]):
 
 @dataclass(frozen=True)
 class CheckedReply(Generic[Reading]):
-    """The replies to a question, read, in the order of the tries. Only the last one may be good.
+    """The parsed replies to one question, in the order of the tries. Only the last one may be good.
 
-    fault: what ended the asking before a good reply or the second try came.
+    fault: the error that ended the tries, None without one.
     """
 
     readings: tuple[Reading, ...]
@@ -60,7 +62,10 @@ class CheckedReply(Generic[Reading]):
 
 @dataclass(frozen=True)
 class CheckedRequests:
-    """Asks one server, within limits and until a monotonic second. Several threads may share it."""
+    """Sends questions to one server, within limits and before a deadline. It is thread-safe.
+
+    until: deadline on the clock `time.monotonic`.
+    """
 
     server: Server
     settings: ChatSettings
@@ -69,22 +74,22 @@ class CheckedRequests:
     until: float
 
     def ask(self, question: CheckedQuestion[Reading]) -> CheckedReply[Reading]:
-        """Return what the model replies. Raises WriterError where the server is entirely
-        useless."""
+        """Return the parsed replies to a question. Raises WriterError where the server cannot be
+        used at all."""
         key = self._key(question.key_parts)
 
         # a reply that was stored, where it still fits
-        stored = self.cache.get(key)
-        if stored is not None:
-            reading = question.parse(Answer(stored))
+        cached_reply = self.cache.get(key)
+        if cached_reply is not None:
+            reading = question.parse(Answer(cached_reply))
             if not question.refusal(reading):
                 return CheckedReply((reading,))
 
         # a new one, asked for again once where it does not fit
         readings: list[Reading] = []
-        for reminded in (False, True):
+        for with_reminder in (False, True):
             try:
-                answer = self._ask_again_after_faults(question, reminded)
+                answer = self._ask_with_retries(question, with_reminder)
             except RequestError as fault:
                 logger.info("no reply: %s", fault.reason)
                 return CheckedReply(tuple(readings), fault)
@@ -107,32 +112,31 @@ class CheckedRequests:
             **parts,
         )
 
-    def _ask_again_after_faults(self, question: CheckedQuestion[Reading], reminded: bool) -> Answer:
-        """Return the answer, asked for again after pauses that double while faults may pass and
-        time and limits allow."""
-        content = question.content(reminded)
-        seed = self.settings.seed + reminded
+    def _ask_with_retries(self, question: CheckedQuestion[Reading], with_reminder: bool) -> Answer:
+        """Return the answer, with retries after doubling pauses while faults are transient."""
+        content = question.content(with_reminder)
+        seed = self.settings.seed + with_reminder
 
         def send() -> Answer:
             if time.monotonic() >= self.until:
                 raise NotSentError(DEADLINE_PASSED)
-            self.limits.begin(question.tokens)
+            self.limits.count_request(question.tokens)
             answer = self.server.ask(content, seed=seed, until=self.until, schema=question.schema)
             if answer.tokens is not None:
-                self.limits.correct(answer.tokens - question.tokens)
+                self.limits.add_to_estimate(answer.tokens - question.tokens)
             return answer
 
-        return retry(send, self._pause_after)
+        return retry(send, self._retry_pause)
 
-    def _pause_after(self, error: Exception, tries: int) -> float:
-        """Return the seconds to wait before a request is sent again. Raise where it is not."""
+    def _retry_pause(self, error: Exception, tries: int) -> float:
+        """Return the seconds to wait before a retry. Raise the error where no retry is allowed."""
         if not isinstance(error, RequestError) or isinstance(error, NotSentError):
             raise error
-        doubled = doubled_pause(self.settings.pause, tries, most=math.inf)
-        seconds = max(doubled, error.wait)
+        backoff_seconds = doubled_pause(self.settings.pause, tries, most=math.inf)
+        seconds = max(backoff_seconds, error.retry_after_seconds)
         if time.monotonic() + seconds >= self.until:
-            raise RequestError(f"{error.reason}; {DEADLINE_PASSED}", passing=False) from error
-        if not error.passing or tries > self.settings.retries:
+            raise RequestError(f"{error.reason}; {DEADLINE_PASSED}", is_transient=False) from error
+        if not error.is_transient or tries > self.settings.retries:
             raise error
         logger.info("%s; asking again in %.1f s", error.reason, seconds)
         return seconds

@@ -17,16 +17,19 @@ from stepline.limits import parse_json
 from stepline.records import FrozenModel
 from stepline.workers import Reply, Send, WorkerProcess
 
-HEADER_FIELDS = Struct("<4sIQQ")  # of a GGUF file: "GGUF", version, tensors, facts; since version 2
+GGUF_HEADER = Struct("<4sIQQ")  # of a GGUF file: "GGUF", version, tensors, facts; since version 2
 MAX_LATE_SECONDS = 600.0  # after the end of its time, in which a question's answer must begin
 MAX_REASON_CHARS = 120  # of what llama.cpp says of a fault
 
 
 class ModelFiles(FrozenModel):
-    """A model and how it is loaded.
+    """A GGUF model and how it is loaded.
 
     Args:
-        projector: of a vision-language model.
+        model: path of the GGUF file.
+        projector: path of the projector of a vision-language model.
+        context: context length in tokens.
+        threads: CPU threads.
         template: the text of a chat template in Jinja, instead of the model's own.
     """
 
@@ -38,11 +41,11 @@ class ModelFiles(FrozenModel):
 
 
 class ModelQuestion(FrozenModel):
-    """A question.
+    """A chat request to the loaded model.
 
     Args:
-        request: as an OpenAI-compatible server takes it, in JSON.
-        seconds: for the answer.
+        request: body of an OpenAI-compatible chat completion, in JSON.
+        seconds: time limit of the answer.
     """
 
     request: str
@@ -50,11 +53,12 @@ class ModelQuestion(FrozenModel):
 
 
 class ModelReply(FrozenModel):
-    """The answer to a question, or the end of the loading.
+    """The answer to a question, or the result of loading.
 
     Args:
-        end: why the answer ended. None where its time did.
-        fault: why there is no answer.
+        text: the answer.
+        end: the finish reason. None where the time limit ended the answer.
+        fault: error message, None without an error.
     """
 
     text: str = ""
@@ -67,39 +71,39 @@ class ModelProcessError(SteplineError):
 
 
 class ModelProcess:
-    """A loaded model. Raises ModelError where it cannot be loaded, whatever that does to its
-    process."""
+    """A GGUF model loaded in its own process. Raises ModelError where it cannot be loaded."""
 
     def __init__(self, files: ModelFiles) -> None:
         check_library()
         check_weights(Path(files.model))
         self._worker = WorkerProcess(f"{__name__}:LoadedModel")
         try:
-            fault = self._ask(files, math.inf).fault
+            fault = self._run_task(files, math.inf).fault
         except ModelProcessError as error:
             fault = str(error)
         if fault is not None:
             self.close()
-            named = f"{files.model}: llama.cpp cannot load it"
+            problem = f"{files.model}: llama.cpp cannot load it"
             if files.projector is not None:
-                both = f"{files.model} and {files.projector}"
-                named = f"{both}: llama.cpp cannot load them together"
-            raise ModelError(f"{named} ({fault}); give another GGUF file")
+                file_names = f"{files.model} and {files.projector}"
+                problem = f"{file_names}: llama.cpp cannot load them together"
+            raise ModelError(f"{problem} ({fault}); give another GGUF file")
 
     def ask(self, request: str, until: float) -> ModelReply:
-        """Return the reply to a request, in JSON, until a second of `time.monotonic`.
+        """Return the reply to a chat request in JSON.
 
-        Raises ModelProcessError where the process ends during it. This one is then useless.
+        until: deadline on the clock `time.monotonic`.
+        Raises ModelProcessError where the process ends meanwhile; this object is then useless.
         """
         seconds = max(0.0, until - time.monotonic())
         question = ModelQuestion(request=request, seconds=seconds)
-        return self._ask(question, seconds + MAX_LATE_SECONDS)
+        return self._run_task(question, seconds + MAX_LATE_SECONDS)
 
     def close(self) -> None:
-        """End the process, and so free the model's memory."""
+        """End the process, which frees the model's memory."""
         self._worker.close()
 
-    def _ask(self, task: ModelFiles | ModelQuestion, seconds: float) -> ModelReply:
+    def _run_task(self, task: ModelFiles | ModelQuestion, seconds: float) -> ModelReply:
         end = self._worker.run(task, seconds)
         if isinstance(end, Reply):
             reply: ModelReply = end.value
@@ -119,27 +123,28 @@ def check_library() -> None:
 
 
 def check_weights(path: Path) -> None:
-    """Raise ModelError for a GGUF file that holds a vocabulary and no weights, as those that only
-    count words do. What else is wrong with a file llama.cpp says."""
+    """Raise ModelError for a GGUF file that holds a vocabulary and no weights.
+
+    llama.cpp reports all other faults of a file when it loads it.
+    """
     with path.open("rb") as file:
-        start = file.read(HEADER_FIELDS.size)
-    if len(start) < HEADER_FIELDS.size:
+        start = file.read(GGUF_HEADER.size)
+    if len(start) < GGUF_HEADER.size:
         return
-    _, version, tensors, _ = HEADER_FIELDS.unpack(start)
+    _, version, tensors, _ = GGUF_HEADER.unpack(start)
     if version >= 2 and not tensors:
         reason = "a GGUF file without weights, such as a vocabulary alone"
         raise ModelError(f"{path}: {reason}; give another GGUF file, of a whole model")
 
 
 class LoadedModel:
-    """What a worker process does: it loads the model that its first task names, and answers the
-    questions after that."""
+    """The worker process: its first task loads the model, later tasks are questions."""
 
     def __init__(self, setup: None, send: Send) -> None:  # noqa: ARG002
         self._server: Any = None
 
     def __call__(self, task: ModelFiles | ModelQuestion) -> ModelReply:
-        """Return an answer, or a fault."""
+        """Return an answer, or an error message."""
         if isinstance(task, ModelQuestion):
             return answer(self._server, task)
         try:
@@ -172,18 +177,18 @@ def load_model(files: ModelFiles) -> Any:
 
 
 def answer(server: Any, question: ModelQuestion) -> ModelReply:
-    """Return the answer to a question. It ends within one word of its time."""
+    """Return the answer to a question. It ends within one word after its time limit."""
     until = time.monotonic() + question.seconds
     words: list[str] = []
     ends: list[str] = []
     faults: list[str] = []
 
-    def take(part: dict[str, Any]) -> bool:
+    def receive_part(message: dict[str, Any]) -> bool:
         """Collect a word. True ends the answer."""
-        if "error" in part:
-            faults.append(str(part["error"].get("message", ""))[:MAX_REASON_CHARS])
+        if "error" in message:
+            faults.append(str(message["error"].get("message", ""))[:MAX_REASON_CHARS])
             return True
-        for choice in part.get("choices", []):
+        for choice in message.get("choices", []):
             words.append(choice["delta"].get("content") or "")
             if choice.get("finish_reason"):
                 ends.append(choice["finish_reason"])
@@ -191,7 +196,7 @@ def answer(server: Any, question: ModelQuestion) -> ModelReply:
 
     # words come until the model or the time ends
     try:
-        server.handle_chat_completions(parse_json(question.request), take)
+        server.handle_chat_completions(parse_json(question.request), receive_part)
     except RuntimeError as error:
         faults.append(str(error)[:MAX_REASON_CHARS])
     if faults:

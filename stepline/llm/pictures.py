@@ -12,7 +12,7 @@ from stepline.llm.servers import Content
 from stepline.llm.settings import VideoForm
 
 PICTURE_LETTERS = "ABCDEFGHIJKLMNOPQRST"
-PICTURES_PER_ROW = 4  # pictures side by side in one
+PICTURES_PER_SHEET_ROW = 4  # pictures side by side in one
 # about. Providers' own rules lie around it
 CHARS_PER_TOKEN = 4
 PIXELS_PER_TOKEN = 750
@@ -23,10 +23,12 @@ PictureReader: TypeAlias = Callable[[Sequence[float]], dict[float, bytes]]
 
 @dataclass(frozen=True)
 class VideoPictures:
-    """Pictures of a video, or of a part of it.
+    """Pictures of a video, or of a part of one.
 
-    reader: gives them by their seconds. duration: of it, in seconds. start: second of the whole video at which
-    the part begins.
+    Args:
+        reader: seconds -> JPEG of each readable frame.
+        duration: seconds of the video or part.
+        start: second of the whole video at which the part begins.
     """
 
     reader: PictureReader
@@ -35,16 +37,23 @@ class VideoPictures:
 
 
 def with_pictures(
-    text: str, pictures: Sequence[bytes], *, together: bool = False, video: VideoForm | None = None
+    text: str,
+    pictures: Sequence[bytes],
+    *,
+    in_one_image: bool = False,
+    video: VideoForm | None = None,
 ) -> Content:
-    """Return a message of a text and pictures (JPEG), each after its letter. together: all of them
-    in one.
+    """Return a chat message of a text and lettered pictures or clips.
 
-    video: of the parts of clips (mp4), where those are in place of pictures.
+    Args:
+        text: the question.
+        pictures: JPEG each, or mp4 where `video` is set.
+        in_one_image: join all pictures into one contact sheet.
+        video: message format of clips; None for pictures.
     """
     parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
-    if together:
-        return [*parts, _picture(side_by_side(pictures))]
+    if in_one_image:
+        return [*parts, _picture(contact_sheet(pictures))]
     for letter, picture in zip(PICTURE_LETTERS, pictures, strict=False):
         parts.append({"type": "text", "text": f"{letter}:"})
         if video:
@@ -55,16 +64,18 @@ def with_pictures(
 
 
 def question_tokens(text: int, pictures: Sequence[tuple[int, int]]) -> int:
-    """Return about how many tokens are in a question, by its characters and its pictures' widths
-    and heights."""
+    """Return the estimated token count of a question.
+
+    text: its characters. pictures: (width, height) in pixels.
+    """
     pixels = sum(width * height for width, height in pictures)
     text_tokens = math.ceil(text / CHARS_PER_TOKEN)
     picture_tokens = math.ceil(pixels / PIXELS_PER_TOKEN)
     return text_tokens + picture_tokens
 
 
-def side_by_side(pictures: Sequence[bytes]) -> bytes:
-    """Return one JPEG of all pictures, each with its letter in the corner, four in a row."""
+def contact_sheet(pictures: Sequence[bytes]) -> bytes:
+    """Return one JPEG of all pictures in rows of four, each with its letter in the corner."""
     from PIL import Image, ImageDraw
 
     images = []
@@ -75,24 +86,24 @@ def side_by_side(pictures: Sequence[bytes]) -> bytes:
     # every picture has the cell of the largest one
     width = max(image.width for image in images)
     height = max(image.height for image in images)
-    columns = min(PICTURES_PER_ROW, len(images))
-    rows = math.ceil(len(images) / PICTURES_PER_ROW)
+    columns = min(PICTURES_PER_SHEET_ROW, len(images))
+    rows = math.ceil(len(images) / PICTURES_PER_SHEET_ROW)
     size = (width * columns, height * rows)
     sheet = Image.new("RGB", size)
     draw = ImageDraw.Draw(sheet)
-    for n, image in enumerate(images):
-        row, column = divmod(n, PICTURES_PER_ROW)
-        x = column * width
-        y = row * height
-        sheet.paste(image, (x, y))
-        letter = PICTURE_LETTERS[n]
-        draw.rectangle((x, y, x + 22, y + 22), fill="black")
-        draw.text((x + 6, y + 2), letter, fill="white", font_size=18)
+    for number, image in enumerate(images):
+        row, column = divmod(number, PICTURES_PER_SHEET_ROW)
+        left = column * width
+        top = row * height
+        sheet.paste(image, (left, top))
+        letter = PICTURE_LETTERS[number]
+        draw.rectangle((left, top, left + 22, top + 22), fill="black")
+        draw.text((left + 6, top + 2), letter, fill="white", font_size=18)
     return jpeg(sheet)
 
 
 def jpeg(image: Any) -> bytes:
-    """Return a PIL image, or an array (H, W, 3) uint8, as JPEG."""
+    """Return a PIL image, or an array (H, W, 3) uint8, as JPEG bytes."""
     from PIL import Image
 
     if not isinstance(image, Image.Image):
@@ -109,8 +120,8 @@ def _picture(data: bytes) -> dict[str, Any]:
 
 
 def _clip(data: bytes, form: VideoForm) -> dict[str, Any]:
-    """Return the part of a clip: as vLLM, SGLang and hosted servers take it, or as llama.cpp
-    does."""
+    """Return a clip's message part in the format of vLLM, SGLang and hosted servers, or of
+    llama.cpp."""
     text = base64.b64encode(data).decode("ascii")
     if form == "input_video":
         return {"type": "input_video", "input_video": {"data": text}}

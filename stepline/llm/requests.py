@@ -27,14 +27,16 @@ ENTRY_VERSION = 1  # of an entry's shape. Another one is not read
 
 
 class ReplyCache:
-    """A folder of replies. `folder` None keeps none. Keys and entries hold no API key."""
+    """A folder of cached replies; None caches nothing. Keys and entries hold no API key."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        self.broken: str | None = None  # why nothing more can be written, for a note to the user
+        self.write_error: str | None = (
+            None  # why nothing more can be written, for a note to the user
+        )
 
     def get(self, key: str) -> str | None:
-        """Return the reply under `key`, None without one that can be read."""
+        """Return the cached reply, None without a readable one."""
         if self.folder is None:
             return None
         path = self._path(key)
@@ -53,42 +55,44 @@ class ReplyCache:
         return str(entry["reply"])
 
     def put(self, key: str, reply: str) -> None:
-        """Keep a reply. Where the folder cannot be written, say so once and go on without."""
-        if self.folder is None or self.broken is not None:
+        """Cache a reply. A folder that cannot be written is reported once and then ignored."""
+        if self.folder is None or self.write_error is not None:
             return
         try:
             write_atomic(self._path(key), json.dumps({"version": ENTRY_VERSION, "reply": reply}))
         except StoreError as error:
-            self.broken = (
+            self.write_error = (
                 f"replies of the model are not kept: {error}; STEPLINE_CACHE names another folder"
             )
-            logger.warning("%s", self.broken)
+            logger.warning("%s", self.write_error)
 
     def _path(self, key: str) -> Path:
         return Path(self.folder or ".") / f"{key}.json"
 
 
-def open_cache(use: bool) -> ReplyCache:
-    """Return the user's cache of replies, or one that keeps nothing."""
-    return ReplyCache(cache_folder() / "replies" if use else None)
+def open_cache(enabled: bool) -> ReplyCache:
+    """Return the user's reply cache, or one that stores nothing."""
+    return ReplyCache(cache_folder() / "replies" if enabled else None)
 
 
 def cache_key(**parts: str | float | int | bool | None) -> str:
-    """Return the hex sha256 of everything that a reply depends on."""
+    """Return the hex SHA-256 of everything that a reply depends on."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8")).hexdigest()
 
 
 class NotSentError(RequestError):
-    """Time or limits are spent: nothing was sent, and another try would not be either."""
+    """No request was sent, because the time or a limit is used up. A retry would not help."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason, passing=False)
+        super().__init__(reason, is_transient=False)
 
 
 @dataclass
 class RequestLimits:
-    """How much may be asked at most, and how much was: requests, and tokens of questions and
-    replies. None: no limit."""
+    """Limits of requests and tokens, with the counts used so far. None: no limit.
+
+    tokens: of questions and replies together.
+    """
 
     requests: int | None = None
     tokens: int | None = None
@@ -96,8 +100,8 @@ class RequestLimits:
     used: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def begin(self, tokens: int) -> None:
-        """Count a request of about that many tokens. Raises NotSentError where it would pass a
+    def count_request(self, tokens: int) -> None:
+        """Count a request and its estimated tokens. Raises NotSentError where it would pass a
         limit."""
         with self._lock:
             if self.requests is not None and self.sent >= self.requests:
@@ -107,8 +111,8 @@ class RequestLimits:
             self.sent += 1
             self.used += tokens
 
-    def correct(self, tokens: int) -> None:
-        """Add the tokens that the server counts beyond the estimate. Below it, a negative number."""
+    def add_to_estimate(self, tokens: int) -> None:
+        """Add the difference between the server's token count and the estimate."""
         with self._lock:
             self.used += tokens
 
@@ -116,33 +120,38 @@ class RequestLimits:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-GRACE_SECONDS = 1.0  # s beyond the deadline for work that watches it itself to come back
+DEADLINE_GRACE_SECONDS = 1.0  # s beyond the deadline for work that watches it itself to come back
 
 
 def run_in_threads(
-    work: Callable[[Item], Result], items: Sequence[Item], *, workers: int, until: float
+    function: Callable[[Item], Result], items: Sequence[Item], *, workers: int, until: float
 ) -> dict[int, Result]:
-    """Return the results by index. What is not there soon after the monotonic second `until` is
-    missing.
+    """Return the results of `function` by item index. Results that miss the deadline are absent.
 
-    The first exception that `work` raises is raised here, and no further work begins. The threads
-    are daemons: one that hangs in a library keeps neither the caller waiting nor the process alive.
+    The first exception of `function` is raised here, and no further call starts. The threads are
+    daemons: one that hangs delays neither the caller nor the end of the process.
+
+    Args:
+        function: called once per item.
+        items: the arguments.
+        workers: number of threads.
+        until: deadline on the clock `time.monotonic`.
     """
-    todo: queue.SimpleQueue[int] = queue.SimpleQueue()
+    pending: queue.SimpleQueue[int] = queue.SimpleQueue()
     finished: queue.SimpleQueue[tuple[int, Result | None, Exception | None]] = queue.SimpleQueue()
     stopped = threading.Event()
     for index in range(len(items)):
-        todo.put(index)
+        pending.put(index)
 
     # each thread takes the next item, until one fails
     def worker() -> None:
         while not stopped.is_set():
             try:
-                index = todo.get_nowait()
+                index = pending.get_nowait()
             except queue.Empty:
                 return
             try:
-                finished.put((index, work(items[index]), None))
+                finished.put((index, function(items[index]), None))
             except Exception as error:  # noqa: BLE001 - it is raised in the caller's thread
                 stopped.set()
                 finished.put((index, None, error))
@@ -155,7 +164,7 @@ def run_in_threads(
         while len(results) < len(items):
             try:
                 index, result, error = finished.get(
-                    timeout=max(0.0, until + GRACE_SECONDS - time.monotonic())
+                    timeout=max(0.0, until + DEADLINE_GRACE_SECONDS - time.monotonic())
                 )
             except queue.Empty:
                 break

@@ -34,12 +34,12 @@ logger = logging.getLogger(__name__)
 MAX_ANSWER_BYTES = 1_000_000
 MAX_ANSWER_TOKENS = 10_000_000  # of one answer. A server that counts more is not believed
 # Forms of an answer, the strictest first. A server that refuses one is asked for the next.
-ANSWER_FORMS = ("json_schema", "json_object", "text")
+RESPONSE_FORMATS = ("json_schema", "json_object", "text")
 BAD_REQUEST_STATUSES = (400, 422)  # with which a server refuses a field
 # how servers name the field of the form, in the body of a refusal
 _FORM_FIELD = re.compile(rb"response_format|json_schema|json_object|guided|grammar|schema", re.I)
 # The form of each server, by its name, that it took last, for as long as this process runs.
-_forms_taken: dict[str, int] = {}
+_accepted_form_indices: dict[str, int] = {}
 MAX_MESSAGE_CHARS = 120  # of a server's own message
 CONFLICT_STATUS = 409  # a lock that timed out. OpenAI's own client tries again after it too
 
@@ -50,9 +50,12 @@ Schema: TypeAlias = dict[str, Any]  # JSON schema that a reply should follow
 
 @dataclass(frozen=True)
 class Answer:
-    """What the model wrote. `complete` is False when it was cut off at max_tokens.
+    """A language model's answer.
 
-    tokens: of question and reply, as the server counts them. None where it does not say.
+    Args:
+        text: the answer.
+        complete: False where it was cut off at max_tokens.
+        tokens: count of question and answer by the server, None where it reports none.
     """
 
     text: str
@@ -61,33 +64,35 @@ class Answer:
 
 
 class RequestError(Exception):
-    """A request that gave no answer.
+    """A request that got no answer.
 
-    passing: a retry may help.
-    wait: seconds that the server asks for.
-    rejected: it does not take such a request.
-    form_refused: it does not take the form that the answer should have.
+    Args:
+        reason: error message.
+        is_transient: a retry may help.
+        retry_after_seconds: pause that the server asks for.
+        rejected: the server refuses this request.
+        form_refused: the server refuses the requested response format.
     """
 
     def __init__(
         self,
         reason: str,
         *,
-        passing: bool,
-        wait: float = 0.0,
+        is_transient: bool,
+        retry_after_seconds: float = 0.0,
         rejected: bool = False,
         form_refused: bool = False,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.passing = passing
-        self.wait = wait
+        self.is_transient = is_transient
+        self.retry_after_seconds = retry_after_seconds
         self.rejected = rejected
         self.form_refused = form_refused
 
 
 class Server(Protocol):
-    """Something that answers questions, several at a time where `workers` is more than 1."""
+    """A language model server, with `workers` concurrent requests at most."""
 
     name: str  # says for the cache which model answers; holds no secret
     workers: int
@@ -95,20 +100,24 @@ class Server(Protocol):
     def ask(
         self, question: Content, *, seed: int, until: float, schema: Schema | None = None
     ) -> Answer:
-        """Return the answer. Raise RequestError, at the latest soon after the monotonic second
-        `until`.
+        """Return the answer to a question. Raises RequestError, soon after `until` at the latest.
 
-        schema: what the reply should follow, where the server can see to it.
+        Args:
+            question: text or message parts.
+            seed: of the sampling.
+            until: deadline on the clock `time.monotonic`.
+            schema: JSON schema of the reply, where the server supports one.
         """
         ...
 
     def close(self) -> None:
-        """Give back connections and memory."""
+        """Free connections and memory."""
         ...
 
 
 class AnswerLimits(TransferLimits):
-    """Limits of one answer. The server is the one that the user named, wherever it is."""
+    """Size and time limits of one HTTP answer. Private addresses are allowed: the user named the
+    server."""
 
     def __init__(self, until: float) -> None:
         seconds = max(0.01, until - time.monotonic())
@@ -117,15 +126,15 @@ class AnswerLimits(TransferLimits):
         )
 
     def fault(self, reason: str) -> Exception:
-        """Return the error of an answer that is not taken."""
-        return RequestError(reason, passing=False)
+        """Return the error for an answer that is not accepted."""
+        return RequestError(reason, is_transient=False)
 
     def too_late(self) -> Exception:
-        """Return the error of an answer that takes too long."""
-        return RequestError("no answer in time", passing=True)
+        """Return the error for an answer that takes too long."""
+        return RequestError("no answer in time", is_transient=True)
 
     def too_large(self) -> Exception:
-        """Return the error of an answer that is too large."""
+        """Return the error for an answer that is too large."""
         return self.fault(f"the server's answer is larger than {MAX_ANSWER_BYTES} bytes")
 
 
@@ -137,9 +146,9 @@ class OpenAiServer:
         self.url = settings.base_url or ""
         self.name = f"{self.url} {settings.model}"
         self.workers = settings.concurrency
-        self.reached = False  # whether anyone ever answered at this address
+        self.has_answered = False  # whether anyone ever answered at this address
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        key = _key(settings)
+        key = _read_api_key(settings)
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
 
@@ -148,8 +157,8 @@ class OpenAiServer:
     ) -> Answer:
         """Return the model's answer.
 
-        Raises RequestError for what concerns this request, WriterError for what concerns all of
-        them (no one there, no access).
+        Raises RequestError for faults of this request, WriterError for faults of all requests (no
+        server, no access).
         """
         until = min(until, time.monotonic() + self.settings.timeout)
         request: dict[str, Any] = {
@@ -162,12 +171,12 @@ class OpenAiServer:
         if schema is None:
             return self._ask(request, until)
         # The form that the server took last comes first.
-        first = _forms_taken.get(self.name, 0)
+        first = _accepted_form_indices.get(self.name, 0)
         number = first
         while True:
-            form = ANSWER_FORMS[number]
+            form = RESPONSE_FORMATS[number]
             try:
-                answer = self._ask(request | _response_format(form, schema), until)
+                answer = self._ask(request | _format_field(form, schema), until)
             except RequestError as fault:
                 if form == "text" or not fault.form_refused:
                     raise
@@ -175,11 +184,11 @@ class OpenAiServer:
                 number += 1
                 continue
             if number > first:
-                _forms_taken[self.name] = number
+                _accepted_form_indices[self.name] = number
             return answer
 
     def _ask(self, request: dict[str, Any], until: float) -> Answer:
-        with self._explained(until):
+        with self._translate_network_errors(until):
             answer = open_url(
                 f"{self.url.rstrip('/')}/chat/completions",
                 AnswerLimits(until),
@@ -188,84 +197,89 @@ class OpenAiServer:
                 by_proxy=not is_loopback(self.url),
             )
             with answer:
-                self.reached = True
+                self.has_answered = True
                 body = answer.read()
         return read_answer(body)
 
     def close(self) -> None:
-        """Do nothing: each question has a connection of its own."""
+        """Do nothing: each question has its own connection."""
 
     @contextmanager
-    def _explained(self, until: float) -> Iterator[None]:
-        """Turn what the network does into RequestError or WriterError."""
+    def _translate_network_errors(self, until: float) -> Iterator[None]:
+        """Raise RequestError or WriterError for errors of the network."""
         try:
             yield
         except urllib.error.HTTPError as error:
-            self.reached = True
+            self.has_answered = True
             with error:
                 body = _error_body(error)
             raise _status_fault(self.settings, error.code, error.headers, body) from error
         except urllib.error.URLError as error:  # before anything was sent
-            is_late = isinstance(error.reason, TimeoutError)
-            is_cut = isinstance(error.reason, ConnectionResetError | BrokenPipeError)
+            timed_out = isinstance(error.reason, TimeoutError)
+            was_reset = isinstance(error.reason, ConnectionResetError | BrokenPipeError)
             # Where no connection was ever made, there is no server.
-            if not self.reached and not is_cut:
-                why = str(error.reason)
-                if is_late:
-                    why = "no connection in time"
-                raise no_server_error(self.settings, why) from error
+            if not self.has_answered and not was_reset:
+                cause = str(error.reason)
+                if timed_out:
+                    cause = "no connection in time"
+                raise no_server_error(self.settings, cause) from error
             reason = "the connection was lost"
-            if is_late:
-                reason = _late(until)
-            raise RequestError(reason, passing=True) from error
+            if timed_out:
+                reason = _timeout_reason(until)
+            raise RequestError(reason, is_transient=True) from error
         except TimeoutError as error:
-            self.reached = True
-            raise RequestError(_late(until), passing=True) from error
+            self.has_answered = True
+            raise RequestError(_timeout_reason(until), is_transient=True) from error
         except (OSError, http.client.HTTPException) as error:
             kind = type(error).__name__
-            raise RequestError(f"the connection was lost ({kind})", passing=True) from error
+            raise RequestError(f"the connection was lost ({kind})", is_transient=True) from error
 
 
-def no_server_error(settings: ChatSettings, why: str) -> WriterError:
-    """Return the error of an address where no one answers, with its cure."""
+def no_server_error(settings: ChatSettings, cause: str) -> WriterError:
+    """Return the error for an address where no server answers.
+
+    cause: of the failed connection.
+    """
     key = f"{settings.section}.base_url"
-    where = f"{settings.base_url}: no server answers there ({why[:100]})"
-    return WriterError(f"{where}; start it or correct {key}")
+    problem = f"{settings.base_url}: no server answers there ({cause[:100]})"
+    return WriterError(f"{problem}; start it or correct {key}")
 
 
 def open_server(settings: ChatSettings) -> Server:
-    """Return who answers by the settings.
+    """Return the server or local model that the settings name.
 
     Raises WriterError when none or two are named, ModelError when a library or model is missing.
     """
     if (settings.base_url is None) == (settings.gguf is None):
         key = settings.section
-        who = "writer llm" if key == "writing.llm" else key
+        owner = "writer llm" if key == "writing.llm" else key
         choices = f"{key}.base_url (a server) or {key}.gguf (a file)"
-        raise WriterError(f"{who}: needs one of two settings; give {choices}")
+        raise WriterError(f"{owner}: needs one of two settings; give {choices}")
     if settings.gguf is not None:
         return LocalModel(settings)
     return OpenAiServer(settings)
 
 
 def read_answer(body: bytes) -> Answer:
-    """Return the answer in a chat completion's JSON. Raises RequestError for any other shape."""
+    """Return the answer from a chat completion's JSON. Raises RequestError for any other JSON."""
     try:
         tree = parse_json(body)
         choice = tree["choices"][0]
         text = choice["message"]["content"]
     except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
-        raise RequestError("the server's answer is not a chat completion", passing=True) from error
+        raise RequestError(
+            "the server's answer is not a chat completion", is_transient=True
+        ) from error
     if text is None:
         return Answer("")
     if not isinstance(text, str):
-        raise RequestError("the server's answer holds no text", passing=True)
+        raise RequestError("the server's answer holds no text", is_transient=True)
     is_complete = choice.get("finish_reason") != "length"
-    return Answer(text, is_complete, _plausible_tokens(tree.get("usage")))
+    return Answer(text, is_complete, _counted_tokens(tree.get("usage")))
 
 
-def _plausible_tokens(usage: Any) -> int | None:
-    """Return the tokens that a server counted. None where it names none that can be."""
+def _counted_tokens(usage: Any) -> int | None:
+    """Return the token count of the server, None without a plausible one."""
     if not isinstance(usage, dict):
         return None
     tokens = usage.get("total_tokens")
@@ -274,7 +288,7 @@ def _plausible_tokens(usage: Any) -> int | None:
     return None
 
 
-def _key(settings: ChatSettings) -> str | None:
+def _read_api_key(settings: ChatSettings) -> str | None:
     variable = settings.api_key_variable
     if variable is None:
         return None
@@ -286,23 +300,23 @@ def _key(settings: ChatSettings) -> str | None:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether the server is on this machine. Then no proxy may see what is asked."""
+    """Return whether the server runs on this machine. Then no proxy is used."""
     host = urlsplit(url).hostname or ""
     return host == "localhost" or host == "::1" or host.startswith("127.")
 
 
-def _response_format(form: str, schema: Schema) -> dict[str, Any]:
-    """Return the field of a request that asks for a form of the answer. None for text."""
+def _format_field(form: str, schema: Schema) -> dict[str, Any]:
+    """Return the `response_format` field of a request, empty for text."""
     if form == "text":
         return {}
     if form == "json_object":
         return {"response_format": {"type": form}}
-    named = {"name": "reply", "strict": True, "schema": schema}
-    return {"response_format": {"type": form, "json_schema": named}}
+    named_schema = {"name": "reply", "strict": True, "schema": schema}
+    return {"response_format": {"type": form, "json_schema": named_schema}}
 
 
 def _status_fault(settings: ChatSettings, status: int, headers: Any, body: bytes) -> Exception:
-    """Return what a status means: for all requests (WriterError) or for this one (RequestError)."""
+    """Return the error for an HTTP status: WriterError for all requests, RequestError for this one."""
     # what concerns all requests
     url = settings.base_url
     key = settings.section
@@ -317,24 +331,24 @@ def _status_fault(settings: ChatSettings, status: int, headers: Any, body: bytes
         return WriterError(f"{url}: redirects elsewhere ({status}); {cure}")
 
     # what concerns this one
-    message = _message(body)
+    message = _server_message(body)
     reason = f"the server answered {status}"
     if message:
         reason += f" ({message})"
-    passing = status in TRANSIENT_STATUSES or status == CONFLICT_STATUS or status >= 500
+    is_transient = status in TRANSIENT_STATUSES or status == CONFLICT_STATUS or status >= 500
     # A server that gives no reason at all may mean the form, too.
-    names_form = not message or _FORM_FIELD.search(body) is not None
+    mentions_form = not message or _FORM_FIELD.search(body) is not None
     return RequestError(
         reason,
-        passing=passing,
-        wait=_wait(headers.get("retry-after")),
-        rejected=not passing,
-        form_refused=status in BAD_REQUEST_STATUSES and names_form,
+        is_transient=is_transient,
+        retry_after_seconds=_retry_after_seconds(headers.get("retry-after")),
+        rejected=not is_transient,
+        form_refused=status in BAD_REQUEST_STATUSES and mentions_form,
     )
 
 
-def _wait(value: str | None) -> float:
-    """Return the seconds of a Retry-After header. A date or nonsense in it counts as none."""
+def _retry_after_seconds(value: str | None) -> float:
+    """Return the seconds of a Retry-After header, 0 for a date or an invalid value."""
     try:
         return min(MAX_PAUSE_SECONDS, max(0.0, float(value or 0)))
     except ValueError:
@@ -342,16 +356,15 @@ def _wait(value: str | None) -> float:
 
 
 def _error_body(error: urllib.error.HTTPError) -> bytes:
-    """Return the body of an error, empty where it cannot be read."""
+    """Return the body of an HTTP error, empty where it cannot be read."""
     try:
         return bytes(error.read())
     except (RequestError, OSError, http.client.HTTPException, ValueError):
         return b""
 
 
-def _message(body: bytes) -> str:
-    """Return the server's own message, short and in one line. "" where it says none that can be
-    read."""
+def _server_message(body: bytes) -> str:
+    """Return the server's error message in one short line, "" without a readable one."""
     try:
         tree = parse_json(body)
     except (ValueError, RecursionError):
@@ -367,7 +380,7 @@ def _message(body: bytes) -> str:
     return " ".join(message.split())[:MAX_MESSAGE_CHARS]
 
 
-def _late(until: float) -> str:
+def _timeout_reason(until: float) -> str:
     if time.monotonic() >= until - 0.05:
         return "no answer in time"
     return "the server was silent for too long"
@@ -379,16 +392,16 @@ FINGERPRINT_BYTES = 1 << 20
 
 
 class LocalModel:
-    """A GGUF file, one question at a time. It stops within one word of its deadline."""
+    """A GGUF file that answers one question at a time and stops within one word of its deadline."""
 
     workers = 1
 
     def __init__(self, settings: ChatSettings) -> None:
-        path = _checked(settings.gguf or Path(), f"{settings.section}.gguf")
+        path = _check_gguf_file(settings.gguf or Path(), f"{settings.section}.gguf")
         self.settings = settings
-        self.name = f"{path.name} {_fingerprint(path)} {_template(settings)}"
+        self.name = f"{path.name} {_fingerprint(path)} {_template_digest(settings)}"
         if settings.projector_file is not None:
-            projector = _checked(settings.projector_file, f"{settings.section}.projector")
+            projector = _check_gguf_file(settings.projector_file, f"{settings.section}.projector")
             self.name += f" {_fingerprint(projector)}"
         self._path = path
         self._process: ModelProcess | None = None
@@ -396,8 +409,8 @@ class LocalModel:
     def ask(
         self, question: Content, *, seed: int, until: float, schema: Schema | None = None
     ) -> Answer:
-        """Return the model's answer. Raises RequestError when time runs out or the chunk does not
-        fit its context."""
+        """Return the model's answer. Raises RequestError on a timeout or a question longer than the
+        context."""
         if self._process is None:  # not before the first question: all replies may be in the cache
             self._process = self._load()
         until = min(until, time.monotonic() + self.settings.timeout)
@@ -406,11 +419,13 @@ class LocalModel:
             reply = self._process.ask(request, until)
         except ModelProcessError as error:
             self._process = None  # the next question loads it again
-            raise RequestError(str(error), passing=False) from error
+            raise RequestError(str(error), is_transient=False) from error
         if reply.fault is not None:
-            raise RequestError(f"the model refused the question ({reply.fault})", passing=False)
+            raise RequestError(
+                f"the model refused the question ({reply.fault})", is_transient=False
+            )
         if reply.end is None:
-            raise RequestError("no answer in time", passing=False)
+            raise RequestError("no answer in time", is_transient=False)
         return Answer(reply.text, reply.end != "length")
 
     def close(self) -> None:
@@ -427,7 +442,7 @@ class LocalModel:
             projector = str(settings.projector_file.expanduser())
         template = None
         if settings.chat_template is not None:
-            template = _read(settings.chat_template, settings.section)
+            template = _read_chat_template(settings.chat_template, settings.section)
         files = ModelFiles(
             model=str(self._path),
             projector=projector,
@@ -454,7 +469,7 @@ class LocalModel:
         }
 
 
-def _checked(path: Path, key: str) -> Path:
+def _check_gguf_file(path: Path, key: str) -> Path:
     """Return the path of a GGUF file. Raises ModelError for anything else."""
     path = path.expanduser()
     try:
@@ -472,8 +487,7 @@ def _checked(path: Path, key: str) -> Path:
 
 
 def _fingerprint(path: Path) -> str:
-    """Return a hash of the file's size and both its ends: the header that names it and its last
-    weights."""
+    """Return a hash of the file's size, header and last weights."""
     size = path.stat().st_size
     with path.open("rb") as file:
         digest = hashlib.sha256(f"{size}".encode() + file.read(FINGERPRINT_BYTES))
@@ -482,14 +496,14 @@ def _fingerprint(path: Path) -> str:
     return digest.hexdigest()[:32]
 
 
-def _template(settings: ChatSettings) -> str:
+def _template_digest(settings: ChatSettings) -> str:
     if settings.chat_template is None:
         return "own template"
-    text = _read(settings.chat_template, settings.section)
+    text = _read_chat_template(settings.chat_template, settings.section)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _read(path: Path, section: str) -> str:
+def _read_chat_template(path: Path, section: str) -> str:
     try:
         return path.expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -12,12 +12,12 @@ VideoForm: TypeAlias = Literal["video_url", "input_video"]  # of a message's par
 
 
 class ChatServerSettings(Settings):
-    """Either `base_url` (any OpenAI-compatible server) or `gguf` (a local model) names who answers,
-    never both.
+    """Which language model answers: `base_url` (an OpenAI-compatible server) or `gguf` (a local
+    file).
 
-    Nothing leaves the machine unless `base_url` names a server elsewhere. The key itself is not a
-    setting: only the environment variable that holds it is named here (None sends no key), so that
-    it is never stored, logged or cached.
+    Nothing leaves the machine unless `base_url` names a server elsewhere. The API key itself is no
+    setting: only its environment variable is named here (None sends no key), so that it is never
+    stored, logged or cached.
     """
 
     section: ClassVar[str] = "chat"  # under which the user finds these settings, for errors
@@ -43,8 +43,8 @@ class ChatServerSettings(Settings):
     @field_validator("base_url")
     @classmethod
     def _plain_address(cls, url: str | None) -> str | None:
-        """Refuse what is not a web address, and one that carries a password: settings are stored
-        with the results."""
+        """Refuse anything but a web address without a password, because settings are stored with
+        results."""
         if url is None:
             return None
         parts = urlsplit(url)
@@ -57,7 +57,7 @@ class ChatServerSettings(Settings):
 
 
 class ChatSettings(ChatServerSettings):
-    """How a language model is asked, apart from who it is."""
+    """How a language model is asked: sampling, retries, timeouts and threads."""
 
     max_tokens: Annotated[int, Field(ge=16, le=32768)] = Field(
         512, description="of a reply. The steps of ten sentences need some 150"
@@ -93,6 +93,5 @@ class ChatSettings(ChatServerSettings):
 
     @property
     def projector_file(self) -> Path | None:
-        """The GGUF file of the projector that lets a local model see, None for one that reads
-        alone."""
+        """The GGUF file of the vision projector, None for a text-only model."""
         return None

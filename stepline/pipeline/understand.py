@@ -69,7 +69,7 @@ from stepline.pipeline.speech import (
 from stepline.processes import limit_malloc_arenas, trim_memory
 from stepline.progress import Progress, StoppedError
 from stepline.records import Alignment, Record, Step, TitleSource, Transcript, Video
-from stepline.text.embedding import embedded_once
+from stepline.text.embedding import embedding_cache
 from stepline.version import __version__
 from stepline.writing import WrittenSteps, check_writer, write_steps
 
@@ -114,7 +114,7 @@ class SoundAndPicture:
     narration: "NarrationReading | None" = None
 
 
-@embedded_once()
+@embedding_cache()
 @one_blas_thread()
 def understand(
     request: Request,
@@ -411,9 +411,9 @@ def _read_narration(
     if not transcript.sentences or settings.procx.when == "alone":
         return None
     from stepline.text import load_encoder
-    from stepline.writing.extractive.reading import foreign_note, read_narration
+    from stepline.writing.extractive.reading import non_english_note, read_narration
 
-    if foreign_note(transcript) is not None:
+    if non_english_note(transcript) is not None:
         return None
     try:
         # the writer's, before the grammar: while it is loaded it takes twice its memory

@@ -26,45 +26,46 @@ _loaded: dict[tuple[Path, Device], "SentenceEncoder"] = {}
 _loading = threading.Lock()
 CPU_BATCH_TEXTS = 32  # embedded together
 
-# What `embedded_once` stores: a call's encoder, batch and texts -> its vectors.
-_embedded: ContextVar[dict[tuple[object, ...], Matrix] | None]
-_embedded = ContextVar("embedded_once", default=None)
+# What `embedding_cache` stores: a call's encoder, batch and texts -> its vectors.
+_cached_vectors: ContextVar[dict[tuple[object, ...], Matrix] | None]
+_cached_vectors = ContextVar("embedded_once", default=None)
 
 
 @contextmanager
-def embedded_once() -> Iterator[None]:
-    """Within it, and in its thread, the same list of texts is embedded once. Its vectors are then
-    read-only.
+def embedding_cache() -> Iterator[None]:
+    """Cache the vectors of each list of texts within this context and thread. They are read-only.
 
-    Whole lists are kept, not texts: which texts share a batch decides the last bits of a vector.
+    Whole lists are cached, not texts: which texts share a batch decides the last bits of a vector.
     """
-    token = _embedded.set({})
+    token = _cached_vectors.set({})
     try:
         yield
     finally:
-        _embedded.reset(token)
+        _cached_vectors.reset(token)
 
 
 def embed(texts: Sequence[str], *, model: str = "minilm", batch: int | None = None) -> Matrix:
     """Return one unit vector per text: (N, D) float32, D = 384 for MiniLM. No texts give (0, D).
 
-    model: a name that `find_weights` knows, or a folder in the sentence-transformers layout (BERT
-    or MPNet).
-    batch: trades only memory for speed (None: 32, on a GPU more). Texts of similar length go
-    together, and padding changes nothing. Equal texts are encoded once.
+    Args:
+        texts: N texts. Equal ones are encoded once.
+        model: a name that `find_weights` knows, or a folder in the sentence-transformers layout
+            (BERT or MPNet).
+        batch: texts per batch (None: 32, on a GPU more). It changes memory and speed, not the
+            vectors.
     Raises ModelError when the model is missing, damaged or of another kind.
     """
     encoder = load_encoder(model)
     batch = batch or encoder.device.batch(CPU_BATCH_TEXTS)
-    stored = _embedded.get()
-    if stored is None:
+    cached = _cached_vectors.get()
+    if cached is None:
         return _embed(texts, encoder, batch)
     key = (encoder, batch, *texts)
-    if key not in stored:
+    if key not in cached:
         vectors = _embed(texts, encoder, batch)
         vectors.flags.writeable = False
-        stored[key] = vectors
-    return stored[key]
+        cached[key] = vectors
+    return cached[key]
 
 
 def _embed(texts: Sequence[str], encoder: "SentenceEncoder", batch: int) -> Matrix:
@@ -72,10 +73,10 @@ def _embed(texts: Sequence[str], encoder: "SentenceEncoder", batch: int) -> Matr
     different_texts = list(dict.fromkeys(texts))
     tokens = encoder.tokenize(different_texts)
     lengths = [len(ids) for ids in tokens]
-    longest_first = sorted(range(len(tokens)), key=lambda row: -lengths[row])
+    rows_by_length = sorted(range(len(tokens)), key=lambda row: -lengths[row])
     batches = []
     for start in range(0, len(tokens), batch):
-        batches.append(longest_first[start : start + batch])
+        batches.append(rows_by_length[start : start + batch])
 
     def encode(rows: list[int]) -> Matrix:
         return encoder.encode([tokens[row] for row in rows])
@@ -84,8 +85,8 @@ def _embed(texts: Sequence[str], encoder: "SentenceEncoder", batch: int) -> Matr
     shape = (len(tokens), encoder.dim)
     vectors = np.empty(shape, dtype=np.float32)
     batch_vectors = run_batches(encode, batches, threads=threads)
-    for rows, encoded in zip(batches, batch_vectors, strict=True):
-        vectors[rows] = encoded
+    for rows, batch_rows in zip(batches, batch_vectors, strict=True):
+        vectors[rows] = batch_rows
     if len(different_texts) == len(texts):
         return vectors
 
@@ -98,10 +99,7 @@ def _embed(texts: Sequence[str], encoder: "SentenceEncoder", batch: int) -> Matr
 
 
 def load_encoder(model: str = "minilm") -> "SentenceEncoder":
-    """Return the encoder on the process's device, loading it at its first use.
-
-    It is safe to call from several threads.
-    """
+    """Return the encoder on the process's device, loaded on first use. It is thread-safe."""
     folder = find_weights(model)
     device = current_device()
     key = (folder, device)

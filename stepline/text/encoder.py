@@ -50,7 +50,7 @@ UNUSED_WEIGHTS = (
 class EncoderConfig:
     """Sizes of a sentence encoder.
 
-    longest: tokens per text, with its marks. The rest of a text is not read.
+    max_tokens: tokens per text, special tokens included. Longer texts are truncated.
     """
 
     kind: Literal["bert", "mpnet"]
@@ -61,8 +61,8 @@ class EncoderConfig:
     vocabulary: int
     positions: int
     epsilon: float  # of every LayerNorm
-    pad: int  # id of the padding token; MPNet counts its positions from the next number
-    longest: int
+    pad_id: int  # id of the padding token; MPNet counts its positions from the next number
+    max_tokens: int
     pooling: Literal["mean", "cls"]
     buckets: int  # of relative distance, MPNet only
 
@@ -74,19 +74,19 @@ def layer_parts(config: EncoderConfig, layer: int) -> dict[str, str]:
 
 
 def read_encoder_config(folder: Path) -> EncoderConfig:
-    """Return the layout of a model folder. Raises ModelError for a kind that is not supported."""
+    """Return the configuration of a model folder. Raises ModelError for an unsupported kind."""
     # All files of the layout.
     for file in ("model.safetensors", "tokenizer.json", "config.json", "modules.json"):
         if not (folder / file).is_file():
             cure = "give a folder in the sentence-transformers layout with safetensors"
             raise ModelError(f"{folder}: no {file}; {cure}")
-    parts = [part["type"].rpartition(".")[2] for part in _json(folder / "modules.json")]
+    parts = [part["type"].rpartition(".")[2] for part in _read_json(folder / "modules.json")]
     if parts[:2] != ["Transformer", "Pooling"] or any(part not in MODULE_ORDER for part in parts):
         raise ModelError(
             f"{folder}: modules {parts}; only {', '.join(MODULE_ORDER)} in this order are supported"
         )
-    pooling = _json(folder / _json(folder / "modules.json")[1]["path"] / "config.json")
-    config = _json(folder / "config.json")
+    pooling = _read_json(folder / _read_json(folder / "modules.json")[1]["path"] / "config.json")
+    config = _read_json(folder / "config.json")
     limits = folder / "sentence_bert_config.json"
     # Sizes, and how much of a text is read.
     try:
@@ -94,9 +94,9 @@ def read_encoder_config(folder: Path) -> EncoderConfig:
         if kind not in KNOWN_ARCHITECTURES or config["hidden_act"] != "gelu":
             cure = f"give {' or '.join(KNOWN_ARCHITECTURES)} with gelu"
             raise ModelError(f"{folder}: a {kind} model with {config['hidden_act']}; {cure}")
-        longest = _json(limits).get("max_seq_length") if limits.is_file() else None
+        max_tokens = _read_json(limits).get("max_seq_length") if limits.is_file() else None
         # MPNet leaves its first two positions unused.
-        room = config["max_position_embeddings"] - (2 if kind == "mpnet" else 0)
+        max_positions = config["max_position_embeddings"] - (2 if kind == "mpnet" else 0)
         return EncoderConfig(
             kind=kind,
             layers=config["num_hidden_layers"],
@@ -106,8 +106,8 @@ def read_encoder_config(folder: Path) -> EncoderConfig:
             vocabulary=config["vocab_size"],
             positions=config["max_position_embeddings"],
             epsilon=config["layer_norm_eps"],
-            pad=config.get("pad_token_id", 1 if kind == "mpnet" else 0),
-            longest=min(longest or room, room),
+            pad_id=config.get("pad_token_id", 1 if kind == "mpnet" else 0),
+            max_tokens=min(max_tokens or max_positions, max_positions),
             pooling=_pooling(folder, pooling),
             buckets=config.get("relative_attention_num_buckets", 32),
         )
@@ -116,7 +116,7 @@ def read_encoder_config(folder: Path) -> EncoderConfig:
 
 
 def _pooling(folder: Path, config: dict[str, Any]) -> Literal["mean", "cls"]:
-    """Read both spellings: one flag a mode (sentence-transformers < 5.3) and `pooling_mode`."""
+    """Return the pooling of both formats: flags (sentence-transformers < 5.3) and `pooling_mode`."""
     modes: list[Any] = []
     if "pooling_mode" in config:
         modes = [config["pooling_mode"]]
@@ -150,7 +150,7 @@ LAYER_PARTS = {
 }
 
 
-def _json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     try:
         return parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -158,12 +158,12 @@ def _json(path: Path) -> Any:
 
 
 class TokenEncoder:
-    """Token ids to token vectors. Immutable once loaded, so that threads may share it."""
+    """A transformer from token ids to token vectors. It is immutable once loaded, so thread-safe."""
 
     def __init__(
         self, folder: Path, config: EncoderConfig, weights: dict[str, Array], device: Device
     ) -> None:
-        """weights: as `load_encoder_weights` returns them, taken out one by one."""
+        """Load the transformer. weights: from `load_encoder_weights`, removed one by one."""
         self._config = config
         # Looked up in the file: the table of words is half of the weights.
         del weights[WORD_VECTORS_NAME]
@@ -175,7 +175,7 @@ class TokenEncoder:
         self._distances: Array | None = None  # (buckets, H)
         if config.kind == "mpnet":
             # MPNet counts positions from the number after its padding.
-            self._positions = self._positions[config.pad + 1 :]
+            self._positions = self._positions[config.pad_id + 1 :]
             self._distances = np.array(weights.pop("encoder.relative_attention_bias.weight"))
         if device.needs_torch:
             from stepline.text.torch_encoder import TorchTransformer
@@ -185,7 +185,7 @@ class TokenEncoder:
             self._transform = compile_transformer(config, weights)
 
     def encode(self, ids: Array, keep: Array) -> Array:
-        """Return the last layer's vectors (B, L, D) of tokens (B, L). keep: 0 where one is padding."""
+        """Return the last layer's vectors (B, L, D) of tokens (B, L). keep: (B, L), 0 at padding."""
         length = ids.shape[1]
         inputs = {"hidden": self._words[ids] + self._positions[:length], "keep": keep}
         if self._distances is not None:
@@ -195,7 +195,7 @@ class TokenEncoder:
 
 
 class SentenceEncoder:
-    """Token ids to unit sentence vectors. Immutable once loaded, so that threads may share it."""
+    """A transformer from token ids to unit sentence vectors. Immutable once loaded, so thread-safe."""
 
     def __init__(self, folder: Path, device: Device | None = None) -> None:
         self.config = read_encoder_config(folder)
@@ -204,20 +204,20 @@ class SentenceEncoder:
         weights = load_encoder_weights(folder, self.config)
         self._encoder = TokenEncoder(folder, self.config, weights, self.device)
         self._tokenizer = _load_tokenizer(folder / "tokenizer.json")
-        self._tokenizer.enable_truncation(self.config.longest)
+        self._tokenizer.enable_truncation(self.config.max_tokens)
         self._tokenizer.no_padding()
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of each text, with its marks, cut at the model's longest input."""
+        """Return the token ids of each text, truncated to the model's maximum length."""
         encodings = self._tokenizer.encode_batch(list(texts))
         return [encoding.ids for encoding in encodings]
 
     def encode(self, tokens: Sequence[Sequence[int]]) -> Matrix:
         """Return unit vectors (B, D) float32 for a batch of token ids."""
         # tokens, padded
-        longest = max(map(len, tokens))
-        shape = (len(tokens), longest)
-        ids = np.full(shape, self.config.pad)  # (B, L)
+        max_tokens = max(map(len, tokens))
+        shape = (len(tokens), max_tokens)
+        ids = np.full(shape, self.config.pad_id)  # (B, L)
         keep = np.zeros(shape, np.int32)
         for row, text_ids in enumerate(tokens):
             length = len(text_ids)
@@ -250,17 +250,15 @@ Transformer: TypeAlias = Callable[..., Array]
 
 
 def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Transformer:
-    """Return the layers as ONNX Runtime runs them: each attends, then feeds forward, added and
-    normalised (post-norm).
+    """Return the transformer layers (post-norm) as an ONNX Runtime graph.
 
-    By its own kernels for transformers: attention of all heads together, a sum with its LayerNorm,
-    GELU with its bias.
-
-    weights: taken out one by one, so that they are not held twice.
+    It uses ONNX Runtime's fused kernels: multi-head attention, a sum with its LayerNorm, GELU with
+    its bias.
+    weights: removed one by one, so that they are not held twice.
     """
     graph = OnnxGraph()
-    fused: dict[str, Any] = {"domain": "com.microsoft"}
-    precision: dict[str, Any] = {"epsilon": config.epsilon}
+    fused_domain: dict[str, Any] = {"domain": "com.microsoft"}
+    norm_settings: dict[str, Any] = {"epsilon": config.epsilon}
 
     def matrix(name: str) -> str:
         return graph.constant(weights.pop(f"{name}.weight").T)
@@ -271,11 +269,11 @@ def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Tra
     def norm(name: str) -> tuple[str, str]:
         return vector(f"{name}.weight"), vector(f"{name}.bias")
 
-    def add_norm(rows: str, before: str, linear: str, norm_name: str) -> str:
-        narrow = graph.add("MatMul", rows, matrix(linear))
+    def add_norm(rows: str, residual: str, linear_name: str, norm_name: str) -> str:
+        projected = graph.add("MatMul", rows, matrix(linear_name))
         scale, shift = norm(norm_name)
-        inputs = (narrow, before, scale, shift, vector(f"{linear}.bias"))
-        return graph.add("SkipLayerNormalization", *inputs, **precision, **fused)
+        inputs = (projected, residual, scale, shift, vector(f"{linear_name}.bias"))
+        return graph.add("SkipLayerNormalization", *inputs, **norm_settings, **fused_domain)
 
     def stacked(names: Sequence[str], kind: str) -> Array:
         return np.concatenate([weights.pop(f"{name}.{kind}") for name in names])
@@ -287,7 +285,7 @@ def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Tra
     if config.kind == "mpnet":
         distances = graph.input("bias", (1, config.heads, "L", "L"))
     first_norm = norm("embeddings.LayerNorm")
-    hidden = graph.add("LayerNormalization", hidden, *first_norm, **precision)
+    hidden = graph.add("LayerNormalization", hidden, *first_norm, **norm_settings)
     for layer in range(config.layers):
         part = layer_parts(config, layer)
 
@@ -295,140 +293,139 @@ def compile_transformer(config: EncoderConfig, weights: dict[str, Array]) -> Tra
         names = (part["query"], part["key"], part["value"])
         matrices = stacked(names, "weight")
         biases = stacked(names, "bias")
-        into = graph.constant(matrices.T)  # (D, 3 D)
-        inputs = (hidden, into, graph.constant(biases), keep, "", distances)
-        mixed = graph.add("Attention", *inputs, num_heads=config.heads, **fused)
-        hidden = add_norm(mixed, hidden, part["mix"], part["mix_norm"])
+        qkv_weight = graph.constant(matrices.T)  # (D, 3 D)
+        inputs = (hidden, qkv_weight, graph.constant(biases), keep, "", distances)
+        attended = graph.add("Attention", *inputs, num_heads=config.heads, **fused_domain)
+        hidden = add_norm(attended, hidden, part["mix"], part["mix_norm"])
 
         # feed forward
         widen = part["widen"]
         inner = graph.add("MatMul", hidden, matrix(widen))
-        inner = graph.add("BiasGelu", inner, vector(f"{widen}.bias"), **fused)
+        inner = graph.add("BiasGelu", inner, vector(f"{widen}.bias"), **fused_domain)
         hidden = add_norm(inner, hidden, part["narrow"], part["narrow_norm"])
     return graph.compile(hidden)
 
 
 def distance_buckets(length: int, buckets: int) -> Array:
-    """Return the bucket of the distance between every two tokens: (L, L) int64, row = the attending
+    """Return the relative-position bucket of each token pair: (L, L) int64, row = the attending
     token.
 
-    Half the buckets serve tokens that come later. In each half one half is exact, the rest grows by
+    Half the buckets are for later tokens. In each half, one half is exact and the rest grows by
     logarithm up to MAX_DISTANCE_TOKENS. Source: Raffel et al. 2020 (T5), as MPNet uses it.
     """
     position = np.arange(length)
     # (L, L), > 0 where the attended token comes later
     distance = position[None, :] - position[:, None]
-    half = buckets // 2
-    exact = buckets // 4
-    steps = np.abs(distance)
+    half_buckets = buckets // 2
+    exact_buckets = buckets // 4
+    token_distance = np.abs(distance)
     # in float32, as transformers does: at whole powers the last bit decides the bucket
-    ratio = np.maximum(steps, 1).astype(np.float32) / exact
-    max_ratio = np.float32(MAX_DISTANCE_TOKENS / exact)
-    growth = np.log(ratio)
-    growth = growth / np.log(max_ratio)
-    far = exact + (growth * (half - exact)).astype(int)
-    far = np.minimum(far, half - 1)
-    bucket: Array = np.where(steps < exact, steps, far) + half * (distance > 0)
+    ratio = np.maximum(token_distance, 1).astype(np.float32) / exact_buckets
+    max_ratio = np.float32(MAX_DISTANCE_TOKENS / exact_buckets)
+    log_growth = np.log(ratio)
+    log_growth = log_growth / np.log(max_ratio)
+    far_bucket = exact_buckets + (log_growth * (half_buckets - exact_buckets)).astype(int)
+    far_bucket = np.minimum(far_bucket, half_buckets - 1)
+    bucket: Array = np.where(
+        token_distance < exact_buckets, token_distance, far_bucket
+    ) + half_buckets * (distance > 0)
     return bucket
 
 
 # How safetensors names the numbers that a checkpoint may have. bfloat16 is the upper half of a
 # float32.
-NUMBER_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4"}
+NUMPY_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4"}
 WEIGHTS_FILE = "model.safetensors"
 WORD_VECTORS_NAME = "embeddings.word_embeddings.weight"  # (vocabulary, D)
 TYPE_VECTORS_NAME = "embeddings.token_type_embeddings.weight"  # (2, D)
 
 
 class WordTable:
-    """The vectors of a model's words, each read from the file when it is looked up. Threads may
-    share it.
+    """A model's word embeddings, each read from the file on lookup. It is thread-safe.
 
-    Mapped into memory, each word would take along the sixteen pages around it: 30 MiB and more of a
-    video's text.
+    A memory map would load the sixteen pages around each word: 30 MiB and more for a video's text.
     """
 
     def __init__(self, folder: Path, config: EncoderConfig) -> None:
-        """folder: of a model whose weights were checked."""
+        """Open the embeddings in a model folder whose weights were checked."""
         self._path = folder / WEIGHTS_FILE
         self._lock = threading.Lock()
         self._file = self._path.open("rb", buffering=0)
         weakref.finalize(self, self._file.close)
-        for name, place in _tensor_places(self._path):
+        for name, location in _tensor_locations(self._path):
             if name.removeprefix(f"{config.kind}.") == WORD_VECTORS_NAME:
-                self._place = place
+                self._location = location
 
     def __getitem__(self, ids: Array) -> Array:
-        """Return the vectors (*, D) float32 of token ids (*,). Raises ModelError where the file was
-        cut short."""
-        place = self._place
-        numbers, positions = np.unique(ids, return_inverse=True)
-        width = place.shape[1]
-        rows = np.empty((len(numbers), width), place.number_type)
+        """Return the vectors (*, D) float32 of token ids (*,). Raises ModelError for a truncated
+        file."""
+        location = self._location
+        unique_ids, positions = np.unique(ids, return_inverse=True)
+        width = location.shape[1]
+        rows = np.empty((len(unique_ids), width), location.numpy_dtype)
         row_bytes = rows.dtype.itemsize * width
         with self._lock:
-            for row, number in enumerate(numbers.tolist()):
-                offset = place.offset + number * row_bytes
+            for row, token_id in enumerate(unique_ids.tolist()):
+                offset = location.offset + token_id * row_bytes
                 self._file.seek(offset)
                 content = self._file.read(row_bytes)
                 if len(content) != row_bytes:
                     raise ModelError(f"{self._path}: was cut short; install the model again")
-                rows[row] = np.frombuffer(content, place.number_type)
-        vectors = place.decode(rows)
+                rows[row] = np.frombuffer(content, location.numpy_dtype)
+        vectors = location.decode(rows)
         positions = positions.reshape(np.shape(ids))
         return vectors[positions]
 
 
 def load_encoder_weights(folder: Path, config: EncoderConfig) -> dict[str, Array]:
-    """Return the weights of a model folder as float32, after every name and shape was checked.
+    """Return the weights of a model folder as float32, with all names and shapes checked.
 
-    Raises ModelError for a file that cannot be read or holds another model.
+    Raises ModelError for an unreadable file or another model.
     """
     path = folder / WEIGHTS_FILE
     weights = {}
     try:
         for name, values in _map_tensors(path):
-            own_name = name.removeprefix(f"{config.kind}.")
-            if not own_name.startswith(UNUSED_WEIGHTS):
-                weights[own_name] = values
+            short_name = name.removeprefix(f"{config.kind}.")
+            if not short_name.startswith(UNUSED_WEIGHTS):
+                weights[short_name] = values
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: cannot be read ({error}); install the model again") from error
     shapes = _weight_shapes(config)
-    wrong = sorted(shapes.keys() ^ weights.keys())
-    if wrong:
-        problem = f"{len(wrong)} weights are missing or unknown, first {wrong[0]!r}"
+    mismatched = sorted(shapes.keys() ^ weights.keys())
+    if mismatched:
+        problem = f"{len(mismatched)} weights are missing or unknown, first {mismatched[0]!r}"
         raise ModelError(f"{path}: {problem}; give a {config.kind} model")
     for name, shape in shapes.items():
-        own_shape = weights[name].shape
-        if own_shape != shape:
-            problem = f"{name} is {own_shape}, not {shape}"
+        actual_shape = weights[name].shape
+        if actual_shape != shape:
+            problem = f"{name} is {actual_shape}, not {shape}"
             raise ModelError(f"{path}: {problem}; install the model again")
     return weights
 
 
-class TensorPlace(NamedTuple):
-    """Where a tensor is in a safetensors file. offset, size: bytes."""
+class TensorLocation(NamedTuple):
+    """The position of a tensor in a safetensors file. offset, size: bytes."""
 
-    number_name: str  # as the file names it, a key of NUMBER_TYPES
+    dtype_name: str  # as the file names it, a key of NUMBER_TYPES
     offset: int
     size: int
     shape: tuple[int, ...]
 
     @property
-    def number_type(self) -> str:
-        """The type of the numbers as NumPy reads them."""
-        return NUMBER_TYPES[self.number_name]
+    def numpy_dtype(self) -> str:
+        """The NumPy dtype of the stored numbers."""
+        return NUMPY_DTYPES[self.dtype_name]
 
     def decode(self, values: Array) -> Array:
-        """Return float32 for numbers that were read from the file. Others than bfloat16 are of a
-        kind that NumPy has."""
-        if self.number_name == "BF16":
+        """Return stored numbers as float32. NumPy has no bfloat16, so it is converted here."""
+        if self.dtype_name == "BF16":
             return (values.astype(np.uint32) << 16).view(np.float32)
         return values.astype(np.float32, copy=False)
 
 
-def _tensor_places(path: Path) -> Iterator[tuple[str, TensorPlace]]:
-    """Yield the tensors of a safetensors file by name."""
+def _tensor_locations(path: Path) -> Iterator[tuple[str, TensorLocation]]:
+    """Yield the name and location of each tensor in a safetensors file."""
     with path.open("rb") as file:
         header, begin = read_safetensors_header(file)
     for name, entry in header.items():
@@ -437,22 +434,20 @@ def _tensor_places(path: Path) -> Iterator[tuple[str, TensorPlace]]:
         start, end = entry["data_offsets"]
         offset = begin + start
         shape = tuple(entry["shape"])
-        yield name, TensorPlace(entry["dtype"], offset, end - start, shape)
+        yield name, TensorLocation(entry["dtype"], offset, end - start, shape)
 
 
 def _map_tensors(path: Path) -> Iterator[tuple[str, Array]]:
-    """Yield the tensors of a safetensors file as float32 with their names, each read from disk where
-    it is looked at."""
-    for name, place in _tensor_places(path):
-        values = np.memmap(path, place.number_type, "r", place.offset, place.shape)
-        if values.nbytes != place.size:
-            raise ValueError(f"{name}: {place.size} bytes for {values.nbytes}")
-        decoded = place.decode(values)
+    """Yield the name and values (float32, memory-mapped) of each tensor in a safetensors file."""
+    for name, location in _tensor_locations(path):
+        values = np.memmap(path, location.numpy_dtype, "r", location.offset, location.shape)
+        if values.nbytes != location.size:
+            raise ValueError(f"{name}: {location.size} bytes for {values.nbytes}")
+        decoded = location.decode(values)
         yield name, decoded.view(np.ndarray)
 
 
 def _weight_shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
-    """Return the shape that each weight must have."""
     width = config.width
     inner = config.inner
     # Words and positions.

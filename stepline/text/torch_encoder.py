@@ -20,38 +20,39 @@ class PostNormLayers:
     weights: dict[str, Tensor]
 
     def run_layers(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """Return token vectors behind the last layer. hidden: (B, L, D).
+        """Return the last layer's token vectors (B, L, D).
 
-        mask: what is added to the scores of attention, (B, 1 or H, 1 or L, L).
+        hidden: (B, L, D). mask: added to attention scores, (B, 1 or H, 1 or L, L).
         """
         for layer in range(self.config.layers):
-            hidden = self._layer(layer, hidden, mask)
+            hidden = self._run_layer(layer, hidden, mask)
         return hidden
 
-    def _layer(self, layer: int, hidden: Tensor, bias: Tensor) -> Tensor:
-        """Attend, then feed forward, each added and normalised (post-norm). hidden: (B, L, D)."""
-        part = layer_parts(self.config, layer)
+    def _run_layer(self, layer: int, hidden: Tensor, bias: Tensor) -> Tensor:
+        """Return one layer's output (B, L, D): attention, then feed-forward, each added and
+        normalised."""
+        weight_names = layer_parts(self.config, layer)
 
         # attention of all heads
-        query = self._heads(part["query"], hidden)
-        key = self._heads(part["key"], hidden)
-        value = self._heads(part["value"], hidden)
-        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
-        mixed = mixed.transpose(1, 2)
-        mixed = mixed.flatten(2)  # (B, L, D)
-        mixed = self._linear(part["mix"], mixed)
-        hidden = hidden + mixed
-        hidden = self._norm(part["mix_norm"], hidden)
+        query = self._split_heads(weight_names["query"], hidden)
+        key = self._split_heads(weight_names["key"], hidden)
+        value = self._split_heads(weight_names["value"], hidden)
+        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+        attended = attended.transpose(1, 2)
+        attended = attended.flatten(2)  # (B, L, D)
+        attended = self._linear(weight_names["mix"], attended)
+        hidden = hidden + attended
+        hidden = self._norm(weight_names["mix_norm"], hidden)
 
         # feed forward
-        inner = self._linear(part["widen"], hidden)  # (B, L, 4 D)
+        inner = self._linear(weight_names["widen"], hidden)  # (B, L, 4 D)
         inner = F.gelu(inner)
-        narrow = self._linear(part["narrow"], inner)  # (B, L, D)
-        hidden = hidden + narrow
-        return self._norm(part["narrow_norm"], hidden)
+        projected = self._linear(weight_names["narrow"], inner)  # (B, L, D)
+        hidden = hidden + projected
+        return self._norm(weight_names["narrow_norm"], hidden)
 
-    def _heads(self, name: str, hidden: Tensor) -> Tensor:
-        """Return a linear layer's rows, split by head: (B, H, L, D / H)."""
+    def _split_heads(self, name: str, hidden: Tensor) -> Tensor:
+        """Return a linear layer's output, split by head: (B, H, L, D / H)."""
         rows = self._linear(name, hidden)  # (B, L, D)
         return rows.unflatten(2, (self.config.heads, -1)).transpose(1, 2)
 
@@ -69,7 +70,7 @@ class PostNormLayers:
 
 
 class TorchTransformer(PostNormLayers):
-    """The same as `compile_transformer` returns, run by torch on a device."""
+    """The transformer of `compile_transformer`, run by torch on a device."""
 
     def __init__(self, config: EncoderConfig, weights: dict[str, Array], device: Device) -> None:
         self.config = config

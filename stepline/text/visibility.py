@@ -20,21 +20,27 @@ Array: TypeAlias = npt.NDArray[np.float64]
 
 
 def predict_visibility(vectors: Matrix) -> Array:
-    """Return P(shown) of each text, (K,), from its MiniLM vector (K, 384). Raises ShapeError for
-    another width."""
+    """Return P(a step is visible in the video) per text, (K,), from MiniLM vectors (K, 384).
+
+    Raises ShapeError for another width.
+    """
     return predict_by_wording(vectors, "stepline.text", "visible_text.json")
 
 
 def predict_by_wording(vectors: Matrix, package: str, file: str) -> Array:
-    """Return the probability of each text, (N,), by the logistic regression in a file of a package.
+    """Return one probability per text, (N,), by a logistic regression on its vector.
 
-    vectors: (N, 384), of MiniLM. Raises ShapeError for another width.
+    Args:
+        vectors: (N, 384), of MiniLM.
+        package: the package that holds the regression.
+        file: JSON file of its weights.
+    Raises ShapeError for another width.
     """
     weights, intercept = _read_regression(package, file)
     width = len(weights)
     if vectors.ndim != 2 or vectors.shape[1] != width:
-        need = f"needs MiniLM vectors (N, {width}), not {vectors.shape}"
-        raise ShapeError(f"a probability by wording {need}")
+        problem = f"needs MiniLM vectors (N, {width}), not {vectors.shape}"
+        raise ShapeError(f"a probability by wording {problem}")
     return sigmoid(vectors.astype(np.float64) @ weights + intercept)
 
 

@@ -16,10 +16,9 @@ __all__ = ["WritingSettings", "WrittenSteps", "check_writer", "write_steps"]
 
 
 def check_writer(settings: WritingSettings) -> None:
-    """Look for the language model that is to write, before anything is paid for. Other writers
-    pass.
+    """Raise an error where the language model that writes is missing. Other writers pass.
 
-    Raises WriterError where its server is not there, ModelError where its file is missing.
+    Raises WriterError where its server is missing, ModelError where its file is.
     """
     if settings.writer == "llm" and not settings.llm.dry_run:
         from stepline.llm.availability import check_available
@@ -35,11 +34,14 @@ def write_steps(
     title: str = "",
     narration: "NarrationReading | None" = None,
 ) -> WrittenSteps:
-    """Return the steps that the transcript describes, each with the sentences it rests on.
+    """Return the steps that the transcript describes, each with its source sentences.
 
-    pictures: of the video, for a language model that sees, where the settings say so.
-    title: of the video, for a language model, "" where it has none.
-    narration: of the transcript, for the extractive writer, where it was read already.
+    Args:
+        transcript: sentences with their times.
+        settings: which writer, and how it writes.
+        pictures: of the video, for a vision-language model, where the settings ask for them.
+        title: of the video, for a language model; "" without one.
+        narration: the parsed transcript, for the extractive writer, where it exists already.
     Raises ModelError when the writer's model is missing, WriterError when it fails.
     """
     settings = WritingSettings() if settings is None else settings

@@ -26,7 +26,7 @@ _TENS_TEXT = "twenty thirty forty fifty sixty seventy eighty ninety"
 SMALL_NUMBERS = {word: number for number, word in enumerate(_SMALL_TEXT.split())}
 _TENS_ROWS = enumerate(_TENS_TEXT.split(), start=2)
 TENS_NUMBERS = {word: 10 * tens for tens, word in _TENS_ROWS}
-GREAT_NUMBERS = {"hundred": 100, "thousand": 1000}
+LARGE_NUMBERS = {"hundred": 100, "thousand": 1000}
 FRACTION_WORDS = {
     "half": 0.5,
     "halves": 0.5,
@@ -48,13 +48,13 @@ _FRACTION_SLASH = "\u2044"
 
 
 def tokens(text: str) -> list[str]:
-    """Return the lower-case words, numbers and marks of a text. "2½" becomes "2 1/2"."""
+    """Return the lower-case words, numbers and punctuation of a text. "2½" becomes "2 1/2"."""
     plain = text.lower().replace("’", "'")
-    spelt = "".join(_spelt(letter) for letter in plain)
-    return _TOKEN_PATTERN.findall(spelt)
+    with_digits = "".join(_fraction_as_digits(letter) for letter in plain)
+    return _TOKEN_PATTERN.findall(with_digits)
 
 
-def _spelt(letter: str) -> str:
+def _fraction_as_digits(letter: str) -> str:
     """Return a one-letter fraction as digits: ½ as 1/2."""
     if unicodedata.category(letter) != "No" or "FRACTION" not in unicodedata.name(letter, ""):
         return letter
@@ -63,142 +63,140 @@ def _spelt(letter: str) -> str:
     return f" {digits} "
 
 
-def _word_at(words: Sequence[str], place: int) -> str:
-    """Return the token at a place, "" behind the last one."""
-    if place >= len(words):
+def _word_at(words: Sequence[str], index: int) -> str:
+    """Return the token at an index, "" after the last one."""
+    if index >= len(words):
         return ""
-    return words[place]
+    return words[index]
 
 
-def _after_mark(words: Sequence[str], place: int, mark: str) -> int:
-    """Return the place behind a token if it is there, else its own."""
-    if _word_at(words, place) == mark:
-        return place + 1
-    return place
+def _after_mark(words: Sequence[str], index: int, mark: str) -> int:
+    """Return the index after a token if it is there, else the index itself."""
+    if _word_at(words, index) == mark:
+        return index + 1
+    return index
 
 
-def number_at(words: Sequence[str], place: int) -> tuple[Range, int] | None:
-    """Return the number or range that begins at a token and the place after it, None where none
-    does."""
-    first = _single(words, place)
+def number_at(words: Sequence[str], index: int) -> tuple[Range, int] | None:
+    """Return the number or range that begins at a token and the index after it, None without one."""
+    first = _single_number(words, index)
     if first is None:
         return None
-    value, after = first
-    if _word_at(words, after) in RANGE_WORDS:
-        second = _single(words, after + 1)
+    value, end = first
+    if _word_at(words, end) in RANGE_WORDS:
+        second = _single_number(words, end + 1)
         if second is not None and second[0] > value:
-            greatest, after = second
-            return (value, greatest), after
-    return (value, value), after
+            largest, end = second
+            return (value, largest), end
+    return (value, value), end
 
 
-def _single(words: Sequence[str], place: int) -> Number | None:
-    if place >= len(words):
+def _single_number(words: Sequence[str], index: int) -> Number | None:
+    if index >= len(words):
         return None
-    number = _written(words, place) or _spoken(words, place)
-    number = number or _part(words, place)
+    number = _digit_number(words, index) or _number_in_words(words, index)
+    number = number or _leading_fraction(words, index)
     if number is None:
         return None
-    value, after = number
-    following = _word_at(words, after)
+    value, end = number
+    following = _word_at(words, end)
 
     # one point five
     if following == "point":
-        digit = SMALL_NUMBERS.get(_word_at(words, after + 1), 10)
+        digit = SMALL_NUMBERS.get(_word_at(words, end + 1), 10)
         if digit < 10:
-            return value + digit / 10, after + 2
+            return value + digit / 10, end + 2
     if following in DOZEN_WORDS:
-        return value * DOZEN_WORDS[following], after + 1
+        return value * DOZEN_WORDS[following], end + 1
 
     # two and a half
-    if list(words[after : after + 2]) == ["and", "a"]:
-        fraction = FRACTION_WORDS.get(_word_at(words, after + 2))
+    if list(words[end : end + 2]) == ["and", "a"]:
+        fraction = FRACTION_WORDS.get(_word_at(words, end + 2))
         if fraction is not None:
-            return value + fraction, after + 3
+            return value + fraction, end + 3
 
     # three quarters, two thirds
     if following in FRACTION_WORDS and value >= 1 and following != "halve":
-        return value * FRACTION_WORDS[following], after + 1
-    return value, after
+        return value * FRACTION_WORDS[following], end + 1
+    return value, end
 
 
-def _written(words: Sequence[str], place: int) -> Number | None:
-    if not _DIGITS_PATTERN.match(words[place]):
+def _digit_number(words: Sequence[str], index: int) -> Number | None:
+    if not _DIGITS_PATTERN.match(words[index]):
         return None
-    value = _figure(words[place])
+    value = _parse_digits(words[index])
     if value is None:
         return None
     # 1-1/2 is one and a half
-    after = place + 1
-    part_place = _after_mark(words, after, "-")
-    part_text = _word_at(words, part_place)
-    if "/" in part_text and "/" not in words[place]:
-        part = _figure(part_text)
-        if part is not None and part < 1:
-            return value + part, part_place + 1
-    return value, after
+    end = index + 1
+    fraction_index = _after_mark(words, end, "-")
+    fraction_text = _word_at(words, fraction_index)
+    if "/" in fraction_text and "/" not in words[index]:
+        fraction = _parse_digits(fraction_text)
+        if fraction is not None and fraction < 1:
+            return value + fraction, fraction_index + 1
+    return value, end
 
 
-def _figure(word: str) -> float | None:
+def _parse_digits(word: str) -> float | None:
     if "/" not in word:
         return float(word.replace(",", ""))
-    over, under = word.split("/")
-    if len(word) <= 1 or int(under) == 0:
+    numerator, denominator = word.split("/")
+    if len(word) <= 1 or int(denominator) == 0:
         return None
-    return int(over) / int(under)
+    return int(numerator) / int(denominator)
 
 
-def _spoken(words: Sequence[str], place: int) -> Number | None:
-    """Return a number in words: twenty five, two hundred and ten, and the oven's three fifty
-    (350)."""
-    if not _is_below_hundred(words[place]):
+def _number_in_words(words: Sequence[str], index: int) -> Number | None:
+    """Return a number in words: twenty five, two hundred and ten, and the oven's three fifty (350)."""
+    if not _is_below_hundred(words[index]):
         return None
-    value, after = _below_hundred(words, place)
-    following = _word_at(words, after)
-    if following in GREAT_NUMBERS:
-        value *= GREAT_NUMBERS[following]
-        after += 1
-        rest_place = _after_mark(words, after, "and")
-        if _is_below_hundred(_word_at(words, rest_place)):
-            rest, after = _below_hundred(words, rest_place)
+    value, end = _number_below_hundred(words, index)
+    following = _word_at(words, end)
+    if following in LARGE_NUMBERS:
+        value *= LARGE_NUMBERS[following]
+        end += 1
+        rest_index = _after_mark(words, end, "and")
+        if _is_below_hundred(_word_at(words, rest_index)):
+            rest, end = _number_below_hundred(words, rest_index)
             value += rest
     elif value < 10 and following in TENS_NUMBERS:
-        rest, after = _below_hundred(words, after)
+        rest, end = _number_below_hundred(words, end)
         value = 100 * value + rest
-    return value, after
+    return value, end
 
 
 def _is_below_hundred(word: str) -> bool:
     return word in SMALL_NUMBERS or word in TENS_NUMBERS
 
 
-def _below_hundred(words: Sequence[str], place: int) -> Number:
-    word = words[place]
-    after = place + 1
+def _number_below_hundred(words: Sequence[str], index: int) -> Number:
+    word = words[index]
+    end = index + 1
     if word in SMALL_NUMBERS:
-        return SMALL_NUMBERS[word], after
+        return SMALL_NUMBERS[word], end
     value = TENS_NUMBERS[word]
-    unit_place = _after_mark(words, after, "-")
-    unit = SMALL_NUMBERS.get(_word_at(words, unit_place), 0)
+    unit_index = _after_mark(words, end, "-")
+    unit = SMALL_NUMBERS.get(_word_at(words, unit_index), 0)
     if 0 < unit < 10:
-        return value + unit, unit_place + 1
-    return value, after
+        return value + unit, unit_index + 1
+    return value, end
 
 
-def _part(words: Sequence[str], place: int) -> Number | None:
-    word = words[place]
-    following = _word_at(words, place + 1)
+def _leading_fraction(words: Sequence[str], index: int) -> Number | None:
+    word = words[index]
+    following = _word_at(words, index + 1)
     if word in ("a", "an"):
         if following in FRACTION_WORDS:
-            return FRACTION_WORDS[following], place + 2
+            return FRACTION_WORDS[following], index + 2
         if following in DOZEN_WORDS:
-            return 12, place + 2
+            return 12, index + 2
     if word.startswith("hal") and word in FRACTION_WORDS:
-        if list(words[place + 1 : place + 3]) == ["a", "dozen"]:
-            return 6, place + 3
-        return FRACTION_WORDS[word], place + 1
+        if list(words[index + 1 : index + 3]) == ["a", "dozen"]:
+            return 6, index + 3
+        return FRACTION_WORDS[word], index + 1
     if word in ("quarter", "quarters"):
-        return FRACTION_WORDS[word], place + 1
+        return FRACTION_WORDS[word], index + 1
     return None
 
 
@@ -225,8 +223,8 @@ def stem(word: str) -> str:
             if ending == "ies":
                 word = f"{word}y"
             break
-    is_doubled = len(word) > 3 and word[-1] == word[-2]
-    if is_doubled and word[-1] not in "aeiouls":
+    has_double_ending = len(word) > 3 and word[-1] == word[-2]
+    if has_double_ending and word[-1] not in "aeiouls":
         return word[:-1]
     return word.removesuffix("e")
 
@@ -297,11 +295,13 @@ DEGREE_TOLERANCE = 6.0  # Celsius: 350 F is 180 C in every cookbook, and 176.7 b
 
 @dataclass(frozen=True)
 class Quantity:
-    """One stated amount.
+    """An amount in a text.
 
-    low, high: as stated.
-    unit: as its name here, "" for a bare number.
-    thing: stem or None.
+    Args:
+        low, high: the range as stated; equal for one number.
+        kind: volume, mass, length, time, share, temperature or count.
+        unit: canonical name of the unit, "" for a bare number.
+        thing: stem of the measured noun, or None.
     """
 
     low: float
@@ -311,28 +311,26 @@ class Quantity:
     thing: str | None
 
     def agrees(self, other: "Quantity") -> bool:
-        """Return whether two amounts of one kind can be the same: equal in one unit, near equal
-        across units."""
+        """Return whether two amounts of one kind can be equal, with a tolerance across units."""
         if self.kind == TEMPERATURE_KIND:
-            return self._is_same_heat(other)
+            return self._is_same_temperature(other)
         if self.unit == other.unit:
             tolerance = 1e-6 * max(1.0, self.high)
-            return _overlap(self.bounds, other.bounds, tolerance)
+            return _ranges_overlap(self.bounds, other.bounds, tolerance)
         amounts = self._in_own_unit()
         other_amounts = other._in_own_unit()
-        share = UNIT_TOLERANCE
+        relative_tolerance = UNIT_TOLERANCE
         if self.kind == "time":
-            share = 0.0
-        greatest = max(amounts[1], other_amounts[1])
-        return _overlap(amounts, other_amounts, max(share * greatest, 1e-6))
+            relative_tolerance = 0.0
+        largest = max(amounts[1], other_amounts[1])
+        return _ranges_overlap(amounts, other_amounts, max(relative_tolerance * largest, 1e-6))
 
     def is_same(self, other: "Quantity") -> bool:
-        """Return whether two amounts can be the same amount of one thing. A bare count needs the
-        same thing."""
-        same_thing = self.thing == other.thing
+        """Return whether two amounts can be the same amount of the same thing."""
+        is_same_thing = self.thing == other.thing
         if self.kind != COUNT_KIND and None in (self.thing, other.thing):
-            same_thing = True
-        return self.kind == other.kind and same_thing and self.agrees(other)
+            is_same_thing = True
+        return self.kind == other.kind and is_same_thing and self.agrees(other)
 
     @property
     def bounds(self) -> Range:
@@ -340,7 +338,7 @@ class Quantity:
         return self.low, self.high
 
     def __str__(self) -> str:
-        """Return it as people write it: 2-3 cup."""
+        """Return the amount as people write it: 2-3 cup."""
         number = f"{self.low:g}"
         if self.low != self.high:
             number = f"{self.low:g}-{self.high:g}"
@@ -352,11 +350,11 @@ class Quantity:
             _, factor = UNIT_KINDS[self.unit]
         return self.low * factor, self.high * factor
 
-    def _is_same_heat(self, other: "Quantity") -> bool:
+    def _is_same_temperature(self, other: "Quantity") -> bool:
         # bare degrees are on the other's scale, not on another one by chance
         if not self.unit or not other.unit or self.unit == other.unit:
-            return _overlap(self.bounds, other.bounds, 1e-6)
-        return _overlap(self._in_celsius(), other._in_celsius(), DEGREE_TOLERANCE)
+            return _ranges_overlap(self.bounds, other.bounds, 1e-6)
+        return _ranges_overlap(self._in_celsius(), other._in_celsius(), DEGREE_TOLERANCE)
 
     def _in_celsius(self) -> Range:
         if self.unit == "C":
@@ -364,7 +362,7 @@ class Quantity:
         return (self.low - 32) / 1.8, (self.high - 32) / 1.8
 
 
-def _overlap(amounts: Range, others: Range, tolerance: float) -> bool:
+def _ranges_overlap(amounts: Range, others: Range, tolerance: float) -> bool:
     if amounts[0] > others[1] + tolerance:
         return False
     return others[0] <= amounts[1] + tolerance
@@ -374,7 +372,7 @@ Amount: TypeAlias = tuple[Quantity, int]  # and the place after it
 
 
 def quantities(text: str) -> list[Quantity]:
-    """Return the amounts that a text states, in order.
+    """Return the amounts in a text, in order.
 
     A bare "one" is a pronoun, "a second" is not a time, "few" and "some" are not numbers. "a cup"
     is one cup.
@@ -383,112 +381,114 @@ def quantities(text: str) -> list[Quantity]:
 
 
 def located_quantities(words: Sequence[str]) -> Iterator[tuple[Quantity, int, int]]:
-    """Yield each amount among the tokens of a text, its first token, and the one after its last."""
-    place = 0
-    while place < len(words):
-        located = _quantity(words, place)
+    """Yield each amount among the tokens of a text, with its first token and the one after its
+    last."""
+    index = 0
+    while index < len(words):
+        located = _quantity_at(words, index)
         if located is None:
-            place += 1
+            index += 1
             continue
-        quantity, after = located
-        yield quantity, place, after
-        place = after
+        quantity, end = located
+        yield quantity, index, end
+        index = end
 
 
-def _quantity(words: Sequence[str], place: int) -> Amount | None:
-    number = number_at(words, place)
+def _quantity_at(words: Sequence[str], index: int) -> Amount | None:
+    number = number_at(words, index)
     if number is None:
-        return _one_unit(words, place)
-    (low, high), after = number
-    unit = _unit_behind(words, after)
+        return _article_amount(words, index)
+    (low, high), end = number
+    unit = _unit_after(words, end)
     if unit is None:
-        is_pronoun = words[place] == "one" and after == place + 1
+        is_pronoun = words[index] == "one" and end == index + 1
         if is_pronoun:
             return None
-        thing = _thing(words, after)
-        return Quantity(low, high, COUNT_KIND, "", thing), after
-    kind, name, after = unit
-    is_c = words[after - 1] == "c" and kind == "volume"
-    if is_c and _is_celsius(words, place, after, high):
+        thing = _thing_after(words, end)
+        return Quantity(low, high, COUNT_KIND, "", thing), end
+    kind, name, end = unit
+    is_letter_c = words[end - 1] == "c" and kind == "volume"
+    if is_letter_c and _is_celsius(words, index, end, high):
         kind = TEMPERATURE_KIND
         name = "C"
-    return _with_half((low, high), kind, name, words, after)
+    return _amount_with_half((low, high), kind, name, words, end)
 
 
-def _is_celsius(words: Sequence[str], place: int, after: int, value: float) -> bool:
-    """Return whether a number with "C" behind it, words[place:after], is degrees and not cups ("2 C
+def _is_celsius(words: Sequence[str], index: int, end: int, value: float) -> bool:
+    """Return whether a number before "C", words[index:end], is in degrees and not in cups ("2 C
     flour")."""
-    before = [word for word in words[:place] if word != "-"]
-    if value >= MAX_CUPS or before[-1:] == ["at"]:
+    words_before = [word for word in words[:index] if word != "-"]
+    if value >= MAX_CUPS or words_before[-1:] == ["at"]:
         return True
     is_warm = value >= ROOM_DEGREES
-    has_warmth = not WARM_WORDS.isdisjoint(before)
-    if before[-1:] == ["to"] and not is_warm:
-        return not COLD_WORDS.isdisjoint(before)
-    if before[-1:] == ["to"]:
+    has_warmth = not WARM_WORDS.isdisjoint(words_before)
+    if words_before[-1:] == ["to"] and not is_warm:
+        return not COLD_WORDS.isdisjoint(words_before)
+    if words_before[-1:] == ["to"]:
         return has_warmth
-    return is_warm and has_warmth and _thing(words, after) is None
+    return is_warm and has_warmth and _thing_after(words, end) is None
 
 
-def _unit_behind(words: Sequence[str], place: int) -> Unit | None:
-    """Return the unit at most two small words behind a number: 10-inch, half a cup, 2 more cups."""
+def _unit_after(words: Sequence[str], index: int) -> Unit | None:
+    """Return the unit at most two small words after a number: 10-inch, half a cup, 2 more cups."""
     for _ in range(MAX_WORDS_BEFORE_UNIT + 1):
-        unit = _unit(words, place)
+        unit = _unit_at(words, index)
         if unit is not None:
             return unit
-        if _word_at(words, place) not in WORDS_BEFORE_UNIT:
+        if _word_at(words, index) not in WORDS_BEFORE_UNIT:
             return None
-        place += 1
+        index += 1
     return None
 
 
-def _one_unit(words: Sequence[str], place: int) -> Amount | None:
-    """Return "a cup", "an hour and a half" as amounts."""
-    is_article = words[place] in ("a", "an")
-    if not is_article or _word_at(words, place + 1) in VAGUE_UNITS:
+def _article_amount(words: Sequence[str], index: int) -> Amount | None:
+    """Return the amount of "a cup" or "an hour and a half"."""
+    is_article = words[index] in ("a", "an")
+    if not is_article or _word_at(words, index + 1) in VAGUE_UNITS:
         return None
-    unit = _unit(words, place + 1)
+    unit = _unit_at(words, index + 1)
     if unit is None or unit[0] == TEMPERATURE_KIND:
         return None
-    kind, name, after = unit
-    return _with_half((1, 1), kind, name, words, after)
+    kind, name, end = unit
+    return _amount_with_half((1, 1), kind, name, words, end)
 
 
-def _with_half(amount: Range, kind: str, unit: str, words: Sequence[str], place: int) -> Amount:
-    """Return an amount, a half more where "and a half" follows, and the place after it."""
-    extra = 0.0
-    if list(words[place : place + 3]) == ["and", "a", "half"]:
-        extra = 0.5
-        place += 3
+def _amount_with_half(
+    amount: Range, kind: str, unit: str, words: Sequence[str], index: int
+) -> Amount:
+    """Return an amount, 0.5 more before "and a half", and the index after it."""
+    added_half = 0.0
+    if list(words[index : index + 3]) == ["and", "a", "half"]:
+        added_half = 0.5
+        index += 3
     low, high = amount
-    thing = _thing(words, place)
-    return Quantity(low + extra, high + extra, kind, unit, thing), place
+    thing = _thing_after(words, index)
+    return Quantity(low + added_half, high + added_half, kind, unit, thing), index
 
 
-def _unit(words: Sequence[str], place: int) -> Unit | None:
-    """Return kind, name and the place after the unit that begins at a token, None where none
-    does."""
-    if place >= len(words):
+def _unit_at(words: Sequence[str], index: int) -> Unit | None:
+    """Return kind, name and end index of the unit that begins at a token, None without one."""
+    if index >= len(words):
         return None
-    word = words[place]
+    word = words[index]
     if word in DEGREE_WORDS or word in ("f", "fahrenheit", "celsius"):
-        after = place
+        end = index
         if word in DEGREE_WORDS:
-            after = place + 1
-        after = _after_mark(words, after, ".")
-        scale = SCALE_LETTERS.get(_word_at(words, after))
+            end = index + 1
+        end = _after_mark(words, end, ".")
+        scale = SCALE_LETTERS.get(_word_at(words, end))
         if scale is None:
-            return TEMPERATURE_KIND, "", place + 1
-        return TEMPERATURE_KIND, scale, after + 1
+            return TEMPERATURE_KIND, "", index + 1
+        return TEMPERATURE_KIND, scale, end + 1
     if word not in UNIT_KINDS:
         return None
     kind, _ = UNIT_KINDS[word]
-    return kind, _UNIT_NAMES[UNIT_KINDS[word]], place + 1
+    return kind, _UNIT_NAMES[UNIT_KINDS[word]], index + 1
 
 
-def _thing(words: Sequence[str], place: int) -> str | None:
-    """Return the stem of the first word of meaning near after an amount, within its clause."""
-    for word in words[place : place + MAX_THING_WORDS]:
+def _thing_after(words: Sequence[str], index: int) -> str | None:
+    """Return the stem of the first content word after an amount, within its clause."""
+    for word in words[index : index + MAX_THING_WORDS]:
         if word in ",.;:!?()" or word in CLAUSE_END_WORDS:
             return None
         if word[0].isalpha() and word not in FUNCTION_WORDS:

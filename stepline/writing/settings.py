@@ -15,7 +15,7 @@ CHUNKS_PER_DEADLINE = 10  # for which `writing.llm.deadline` is meant; more have
 
 
 class PromptSettings(ChatServerSettings):
-    """What a language model is asked and shown of a transcript at a time."""
+    """The prompt of a language model, and how long its chunks of a transcript are."""
 
     prompt: Literal["steps", "nasva"] = Field(
         "steps",
@@ -38,17 +38,17 @@ class PromptSettings(ChatServerSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _counts_sentences_where_they_are_named(cls, tree: Any) -> Any:
-        """Count sentences where a number of them is given and none of words."""
-        if not isinstance(tree, dict) or "words_per_chunk" in tree:
-            return tree
-        if tree.get("sentences_per_chunk", PAPER_SENTENCES) == PAPER_SENTENCES:
-            return tree
-        return {**tree, "words_per_chunk": None}
+    def _use_sentence_count_if_given(cls, values: Any) -> Any:
+        """Count sentences where only their number is given, not that of words."""
+        if not isinstance(values, dict) or "words_per_chunk" in values:
+            return values
+        if values.get("sentences_per_chunk", PAPER_SENTENCES) == PAPER_SENTENCES:
+            return values
+        return {**values, "words_per_chunk": None}
 
     @property
     def chunk_words(self) -> int | None:
-        """Words of a chunk, None where it has `sentences_per_chunk` sentences."""
+        """Words per chunk, None where chunks have `sentences_per_chunk` sentences."""
         if self.prompt == "nasva":
             return None
         return self.words_per_chunk
@@ -93,33 +93,35 @@ class LlmSettings(ChatSettings, PromptSettings):
 
     @property
     def projector_file(self) -> Path | None:
-        """The GGUF file of the projector."""
+        """The GGUF file of the vision projector."""
         return self.projector
 
-    def seconds_for(self, chunks: int) -> float:
-        """Return the seconds in which a number of chunks must be answered."""
+    def deadline_for(self, chunks: int) -> float:
+        """Return the time limit for a number of chunks, in seconds."""
         deadlines = chunks / CHUNKS_PER_DEADLINE
         return self.deadline * max(1.0, deadlines)
 
     @model_validator(mode="after")
-    def _sees_with_a_projector(self) -> "LlmSettings":
+    def _check_projector(self) -> "LlmSettings":
         if self.pictures and self.gguf is not None and self.projector is None:
             raise ValueError("a GGUF needs a projector to see; name its file as projector")
         return self
 
     @model_serializer(mode="wrap")
-    def _without_pictures(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Store what concerns pictures only where some are shown: results without any stay what
-        they are."""
-        tree: dict[str, Any] = stored(self)
+    def _omit_unused_picture_settings(
+        self, serialize: SerializerFunctionWrapHandler
+    ) -> dict[str, Any]:
+        """Store the settings of pictures only where some are shown, so that older results stay
+        equal."""
+        values: dict[str, Any] = serialize(self)
         unused: list[str] = []
         if not self.pictures:
             unused += ("pictures", "picture_size", "together", "projector")
         if not self.dry_run:
             unused.append("dry_run")
         for name in unused:
-            tree.pop(name, None)
-        return tree
+            values.pop(name, None)
+        return values
 
 
 WriterName = Annotated[str, choice("writers")]
@@ -150,16 +152,16 @@ class WritingSettings(Settings):
     llm: LlmSettings = Field(LlmSettings(), description='read only when writer = "llm"')
 
     @model_serializer(mode="wrap")
-    def _without_unused(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Store what concerns a language model alone only where one writes: other results stay
-        what they are."""
-        tree: dict[str, Any] = stored(self)
+    def _omit_unused_llm_settings(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Store the settings of a language model only where it writes, so that older results stay
+        equal."""
+        values: dict[str, Any] = serialize(self)
         if self.writer == "llm":
-            return tree
-        usual = LlmSettings()
-        has_usual_words = self.llm.words_per_chunk == usual.words_per_chunk
-        has_usual_sentences = self.llm.sentences_per_chunk == usual.sentences_per_chunk
-        llm = tree.get("llm")
-        if isinstance(llm, dict) and has_usual_words and has_usual_sentences:
+            return values
+        defaults = LlmSettings()
+        has_default_words = self.llm.words_per_chunk == defaults.words_per_chunk
+        has_default_sentences = self.llm.sentences_per_chunk == defaults.sentences_per_chunk
+        llm = values.get("llm")
+        if isinstance(llm, dict) and has_default_words and has_default_sentences:
             llm.pop("words_per_chunk", None)
-        return tree
+        return values

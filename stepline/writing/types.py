@@ -19,13 +19,14 @@ _AVOID_PATTERN = re.compile(
 
 @dataclass(frozen=True)
 class WrittenSteps:
-    """The steps in the order in which they are said, what was refused and why, and what the user
-    should know.
+    """The steps in spoken order, the rejected ones with reasons, and notes for the user.
 
-    steps: ids "1", "2", ... Every one cites its sentences. Its spans, at and status are empty until
-    it is grounded. One that no one says and a picture shows cites none: `at` is the second of that
-    picture.
-    notes: one line each, for example that a deadline passed and another writer served a part.
+    Args:
+        steps: ids "1", "2", ... with source sentences; spans, at and status are empty until
+            grounding. A step that only a picture shows has no sources: `at` is the second of that
+            picture.
+        dropped: rejected sentences and steps.
+        notes: one line each, for example that a deadline passed and another writer wrote a part.
     """
 
     steps: tuple[Step, ...] = ()
@@ -34,14 +35,15 @@ class WrittenSteps:
 
 
 def under_condition(text: str) -> bool:
-    """Return whether an English instruction holds only in some case: "call for help if the burn is
-    severe"."""
+    """Return whether an English instruction is conditional: "call for help if the burn is severe"."""
     return bool(_CONDITION_PATTERN.search(text.lower()))
 
 
 def instruction_kind(text: str) -> StepKind:
-    """Return whether an English instruction says what to do or what to avoid. Other languages count
-    as "do"."""
+    """Return whether an English instruction says what to do or what to avoid.
+
+    Other languages count as "do".
+    """
     plain = text.lower().replace("\u2019", "'")
     plain = " ".join(plain.split())
     if _AVOID_PATTERN.match(plain):

@@ -52,7 +52,7 @@ def test_an_address_without_a_server_is_an_error_with_its_cure(nobody: str) -> N
 
 def test_a_host_that_keeps_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(availability, "CONNECT_SECONDS", 0.2)
-    monkeypatch.setattr(availability, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(availability, "DEADLINE_GRACE_SECONDS", 0.0)
     monkeypatch.setattr("socket.create_connection", lambda *_, **__: time.sleep(60), raising=True)
     with pytest.raises(WriterError, match=r"no connection in 0\.2 s"):
         check_available(LlmSettings(base_url="http://models.example/v1"))

@@ -113,7 +113,7 @@ USERS = [
     ),
 ]
 every_user = pytest.mark.parametrize("user", USERS, ids=lambda user: user.ask.__name__)
-BUSY = RequestError("the server answered 503", passing=True)
+BUSY = RequestError("the server answered 503", is_transient=True)
 
 
 @pytest.fixture(autouse=True)
@@ -183,7 +183,7 @@ def test_a_fault_that_may_pass_is_tried_again_as_often_as_the_settings_say(
 
 @every_user
 def test_a_fault_that_stays_ends_the_asking(user: User, tmp_path: Path) -> None:
-    server = ScriptedServer(RequestError("the server answered 400", passing=False))
+    server = ScriptedServer(RequestError("the server answered 400", is_transient=False))
     assert not user.ask(server, tmp_path, cache=False)
     assert server.seeds == [2023]
 

@@ -209,11 +209,11 @@ def test_each_line_of_a_video_is_embedded_once(small_video, tmp_path, monkeypatc
 
 def test_equal_texts_have_equal_vectors_in_their_places():
     from stepline.text import embed
-    from stepline.text.embedding import embedded_once
+    from stepline.text.embedding import embedding_cache
 
     vectors = embed(["stir it", "cut the bread", "stir it"])
     np.testing.assert_array_equal(vectors, embed(["stir it", "cut the bread"])[[0, 1, 0]])
-    with embedded_once():
+    with embedding_cache():
         assert embed(["stir it"]) is embed(("stir it",))
     assert embed(["stir it"]) is not embed(["stir it"])
 

@@ -70,7 +70,7 @@ def test_other_pictures_give_other_words_and_the_same_ones_the_same(server):
 def test_pictures_side_by_side_are_seen_too(server):
     shown = [picture(1), picture(2)]
     said = [
-        ask(server, with_pictures("What?", each, together=True)).text
+        ask(server, with_pictures("What?", each, in_one_image=True)).text
         for each in (shown, shown[::-1])
     ]
     assert said[0] != said[1]

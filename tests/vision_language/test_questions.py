@@ -12,7 +12,7 @@ from stepline.grounding.vision_language.questions import (
     choice_schema,
     read_choices,
 )
-from stepline.llm.pictures import question_tokens, side_by_side
+from stepline.llm.pictures import contact_sheet, question_tokens
 
 
 def picture(colour, size=(60, 40)):
@@ -44,7 +44,7 @@ def test_pictures_may_go_together_in_one_with_their_letters():
         ["Cut it"], [picture("red"), picture("blue"), *[picture("green")] * 3], together=True
     )
     assert [part["type"] for part in parts] == ["text", "image_url"]
-    sheet = Image.open(io.BytesIO(side_by_side([picture("red"), *[picture("blue")] * 4])))
+    sheet = Image.open(io.BytesIO(contact_sheet([picture("red"), *[picture("blue")] * 4])))
     assert sheet.size == (240, 80)
     assert sheet.getpixel((50, 30))[0] > 200 > sheet.getpixel((110, 30))[0]
 

@@ -298,8 +298,8 @@ def test_a_word_keeps_its_place_in_the_sentence() -> None:
 def test_a_question_and_an_order_are_marked() -> None:
     (question,) = split_into_segments("Should you add it?")
     (order,) = split_into_segments("add it")
-    assert (question.question, question.ordered) == (True, False)
-    assert (order.question, order.ordered) == (False, True)
+    assert (question.is_question, question.has_added_you) == (True, False)
+    assert (order.is_question, order.has_added_you) == (False, True)
 
 
 def test_no_segment_is_longer_than_the_limit() -> None:

@@ -6,9 +6,9 @@ from stepline.records import Sentence, Span, Step, Transcript
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.granularity import (
     SentenceStep,
-    half_text,
-    join_halves,
+    join_continuations,
     sentence_amount,
+    text_without_pronoun,
     with_amount,
     with_digits,
 )
@@ -26,7 +26,7 @@ def step(text, start, *, sources, end=None):
 
 
 def texts(steps, detail="usual"):
-    return [item.text for item in join_halves(steps, detail).steps]
+    return [item.text for item in join_continuations(steps, detail).steps]
 
 
 @pytest.mark.parametrize(
@@ -42,16 +42,16 @@ def texts(steps, detail="usual"):
     ],
 )
 def test_a_half_names_nothing_that_it_acts_on(text, half):
-    assert half_text(doc_of(text)) == half
+    assert text_without_pronoun(doc_of(text)) == half
 
 
 def test_what_acts_on_the_same_thing_is_one_step():
     steps = [
         SentenceStep(step("drain the pasta", 0.0, sources=(0,))),
-        SentenceStep(step("rinse it", 3.0, sources=(1,)), meant=("pasta",)),
-        SentenceStep(step("return it to the pot", 6.0, sources=(1,)), meant=("pasta",)),
+        SentenceStep(step("rinse it", 3.0, sources=(1,)), antecedents=("pasta",)),
+        SentenceStep(step("return it to the pot", 6.0, sources=(1,)), antecedents=("pasta",)),
     ]
-    (joined,) = join_halves(steps, "usual").steps
+    (joined,) = join_continuations(steps, "usual").steps
     assert joined.text == "drain the pasta, rinse and return to the pot"
     assert joined.said == Span(0.0, 8.0)
     assert joined.sources == (0, 1)
@@ -60,7 +60,7 @@ def test_what_acts_on_the_same_thing_is_one_step():
 def test_what_acts_on_something_else_stays_a_step():
     steps = [
         SentenceStep(step("remove the drain plug", 0.0, sources=(0,))),
-        SentenceStep(step("slide it under", 3.0, sources=(1,)), meant=("pan",)),
+        SentenceStep(step("slide it under", 3.0, sources=(1,)), antecedents=("pan",)),
     ]
     assert texts(steps) == ["remove the drain plug", "slide it under"]
 
@@ -68,7 +68,7 @@ def test_what_acts_on_something_else_stays_a_step():
 def test_a_half_that_comes_late_stays_a_step():
     steps = [
         SentenceStep(step("drain the pasta", 0.0, sources=(0,))),
-        SentenceStep(step("rinse it", 60.0, sources=(9,)), meant=("pasta",)),
+        SentenceStep(step("rinse it", 60.0, sources=(9,)), antecedents=("pasta",)),
     ]
     assert texts(steps) == ["drain the pasta", "rinse it"]
 
@@ -76,7 +76,7 @@ def test_a_half_that_comes_late_stays_a_step():
 def test_full_detail_joins_nothing():
     steps = [
         SentenceStep(step("drain the pasta", 0.0, sources=(0,))),
-        SentenceStep(step("rinse it", 3.0, sources=(0,)), meant=("pasta",)),
+        SentenceStep(step("rinse it", 3.0, sources=(0,)), antecedents=("pasta",)),
     ]
     assert texts(steps, "full") == ["drain the pasta", "rinse it"]
     assert texts(steps, "usual") == ["drain the pasta and rinse"]
@@ -94,8 +94,8 @@ def test_brief_joins_what_is_done_in_the_same_way():
 def test_an_order_not_to_do_something_is_never_joined():
     steps = [
         SentenceStep(step("let the tofu sit", 0.0, sources=(0,))),
-        SentenceStep(step("do not disturb it", 3.0, sources=(0,)), meant=("tofu",)),
-        SentenceStep(step("turn it", 6.0, sources=(0,)), meant=("tofu",)),
+        SentenceStep(step("do not disturb it", 3.0, sources=(0,)), antecedents=("tofu",)),
+        SentenceStep(step("turn it", 6.0, sources=(0,)), antecedents=("tofu",)),
     ]
     assert texts(steps) == ["let the tofu sit", "do not disturb it", "turn it"]
 
@@ -103,29 +103,29 @@ def test_an_order_not_to_do_something_is_never_joined():
 def test_a_list_goes_on_in_the_next_sentence():
     steps = [
         SentenceStep(step("add two bouillon cubes", 0.0, sources=(0,))),
-        SentenceStep(step("add a can of beans", 3.0, sources=(1,)), listed="a can of beans"),
+        SentenceStep(step("add a can of beans", 3.0, sources=(1,)), list_text="a can of beans"),
     ]
     assert texts(steps) == ["add two bouillon cubes, a can of beans"]
 
 
 def test_things_that_no_list_goes_before_are_refused_where_unsure():
     item = SentenceStep(
-        step("add hair clips", 0.0, sources=(0,)), listed="hair clips", is_sure=False
+        step("add hair clips", 0.0, sources=(0,)), list_text="hair clips", is_sure=False
     )
-    joined = join_halves([item], "usual")
+    joined = join_continuations([item], "usual")
     assert joined.steps == ()
-    assert [refused.text for refused in joined.refused] == ["add hair clips"]
+    assert [refused.text for refused in joined.rejected] == ["add hair clips"]
 
 
 @pytest.mark.parametrize("detail", ["brief", "usual", "full"])
 def test_no_sentence_is_lost_by_joining(detail):
     steps = [
         SentenceStep(step("drain the pasta", 0.0, sources=(0,))),
-        SentenceStep(step("rinse it", 3.0, sources=(1,)), meant=("pasta",)),
+        SentenceStep(step("rinse it", 3.0, sources=(1,)), antecedents=("pasta",)),
         SentenceStep(step("add the sauce", 6.0, sources=(2,))),
         SentenceStep(step("stir", 9.0, sources=(2,))),
     ]
-    joined = join_halves(steps, detail).steps
+    joined = join_continuations(steps, detail).steps
     assert sorted({source for item in joined for source in item.sources}) == [0, 1, 2]
     assert [item.said.start for item in joined] == sorted(item.said.start for item in joined)
 

@@ -28,7 +28,7 @@ def editor_of(text, kept, chance_of_verb, front=(0.9, 0.05, 0.05)):
 
 
 def likeliest(editor):
-    return [step.text for step in editor.likeliest_step(FRONT_VERBS)]
+    return [step.text for step in editor.most_likely_step(FRONT_VERBS)]
 
 
 def test_the_most_likely_verb_begins_it_though_it_is_not_sure():

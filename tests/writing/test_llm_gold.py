@@ -27,7 +27,7 @@ from stepline.writing.types import WrittenSteps
 @pytest.fixture(autouse=True)
 def _own_cache_and_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(servers, "_forms_taken", {})
+    monkeypatch.setattr(servers, "_accepted_form_indices", {})
 
 
 def write(gold: GoldServer, *, words: int = 150) -> WrittenSteps:

@@ -21,15 +21,15 @@ from stepline.llm.servers import RequestError
 from stepline.records import Sentence, Span, Transcript
 from stepline.writing import WritingSettings, write_steps
 from stepline.writing.llm import prompts as chunks
-from stepline.writing.llm.citing import choose_in_order, cite_sources
+from stepline.writing.llm.citing import align_in_order, cite_sources
 from stepline.writing.llm.prompts import (
     build_prompt,
-    chunks_of,
-    find_model_orders,
+    find_model_instructions,
     main_prompt,
     nasva_prompt,
     split_by_words,
     split_into_chunks,
+    split_transcript,
 )
 from stepline.writing.llm.writer import talk_reasons, write_llm
 from stepline.writing.settings import LlmSettings
@@ -74,7 +74,7 @@ def test_chunks_by_words_are_even_whole_sentences() -> None:
 def test_a_number_of_sentences_counts_in_place_of_words() -> None:
     speech = talk(*["Cut the onion now."] * 30)
     sizes = [
-        [len(part.sentences) for part in chunks_of(speech, LlmSettings(**named))]
+        [len(part.sentences) for part in split_transcript(speech, LlmSettings(**named))]
         for named in ({}, {"sentences_per_chunk": 15}, {"prompt": "nasva"}, {"words_per_chunk": 60})
     ]
     assert sizes == [[30], [15, 15], [10, 10, 10], [15, 15]]
@@ -97,7 +97,7 @@ def test_settings_are_the_same_after_they_were_stored() -> None:
 
 def test_the_deadline_grows_with_the_chunks() -> None:
     settings = LlmSettings(deadline=100.0)
-    assert [settings.seconds_for(count) for count in (1, 10, 25)] == [100.0, 100.0, 250.0]
+    assert [settings.deadline_for(count) for count in (1, 10, 25)] == [100.0, 100.0, 250.0]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_the_deadline_grows_with_the_chunks() -> None:
     ],
 )
 def test_speech_that_instructs_the_model_is_found(text: str) -> None:
-    assert find_model_orders(talk("Cut the onion.", text)) == (1,)
+    assert find_model_instructions(talk("Cut the onion.", text)) == (1,)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_speech_that_instructs_the_model_is_found(text: str) -> None:
     ],
 )
 def test_ordinary_speech_is_not_withheld(text: str) -> None:
-    assert find_model_orders(talk(text)) == ()
+    assert find_model_instructions(talk(text)) == ()
 
 
 # ------------------------------------------------------------------ citing
@@ -139,9 +139,9 @@ def test_ordinary_speech_is_not_withheld(text: str) -> None:
 
 def test_a_tie_keeps_the_spoken_order_and_a_clear_case_breaks_it() -> None:
     near = np.array([[0.1, 0.5, 0.1], [0.55, 0.1, 0.5]], np.float32)
-    assert choose_in_order(near) == [1, 2]  # .5 + .5 beats .5 + .55 - .1
+    assert align_in_order(near) == [1, 2]  # .5 + .5 beats .5 + .55 - .1
     clear = np.array([[0.1, 0.5, 0.1], [0.9, 0.1, 0.5]], np.float32)
-    assert choose_in_order(clear) == [1, 0]
+    assert align_in_order(clear) == [1, 0]
 
 
 def test_a_verb_alone_supports_no_step() -> None:
@@ -207,7 +207,7 @@ def test_talk_to_the_audience_is_told_from_work() -> None:
 
 
 def test_work_that_hangs_is_left_behind_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stepline.llm.requests.GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("stepline.llm.requests.DEADLINE_GRACE_SECONDS", 0.0)
     never = threading.Event()
 
     def work(item: int) -> int:
@@ -294,7 +294,7 @@ def test_a_prompt_quotes_the_speech_once_and_calls_it_a_recording(prompt: Any) -
     asked = build_prompt(prompt, chunk)
     assert asked.count("Cut {transcript} it.") == 1
     assert "addressed to you" in asked
-    assert ("(0.0-10.0)" in asked) == prompt.times_in
+    assert ("(0.0-10.0)" in asked) == prompt.has_times
 
 
 def test_half_a_surrogate_pair_in_the_speech_can_be_sent() -> None:
@@ -372,7 +372,7 @@ def ask_in_form(fake: FakeServer) -> str:
 @pytest.fixture
 def no_forms_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no server of an earlier test, at the same port, decide the form."""
-    monkeypatch.setattr(servers, "_forms_taken", {})
+    monkeypatch.setattr(servers, "_accepted_form_indices", {})
 
 
 @pytest.mark.usefixtures("no_forms_taken")

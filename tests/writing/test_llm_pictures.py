@@ -95,7 +95,7 @@ def test_seconds_are_given_in_the_whole_video_where_a_part_is_looked_at():
 def test_the_request_is_held_to_the_byte():
     _, (body,) = write(Answers.says(LINES))
     text = build_prompt(picture_prompt(), Chunk(1, (0, 1, 2), SPEECH.sentences))
-    expected = with_pictures(text, [b"6.0", b"18.0", b"30.0", b"42.0"], together=False)
+    expected = with_pictures(text, [b"6.0", b"18.0", b"30.0", b"42.0"], in_one_image=False)
     assert json.dumps(body["messages"][0]["content"]) == json.dumps(expected)
     assert [part["text"] for part in expected[1::2]] == ["A:", "B:", "C:", "D:"]
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stepline.writing.llm.replies import LONGEST_REPLY, LONGEST_STEP, ParsedReply, read_reply
+from stepline.writing.llm.replies import MAX_REPLY_CHARS, MAX_STEP_CHARS, ParsedReply, read_reply
 
 BELOW = "1. Cut the onion\n2. Fry it"
 
@@ -52,7 +52,7 @@ def test_a_reply_that_says_none_is_an_empty_list(reply: str) -> None:
         ("* Cut the onion", "not a numbered list"),
         ("1.Cut", "not a numbered list"),
         ("I'm sorry, but I cannot do that.", "not a numbered list"),
-        ("1. Cut\n" + "x" * LONGEST_REPLY, "longer than"),
+        ("1. Cut\n" + "x" * MAX_REPLY_CHARS, "longer than"),
         ('{"steps": "cut"}', "not a numbered list"),
         ('{"steps": [1, 2', "no line of the reply is a step"),
     ],
@@ -220,7 +220,7 @@ def test_an_item_without_words_or_with_a_paragraph_is_dropped_with_its_reason() 
     assert [d.reason for d in reading.dropped] == [
         "holds no words",
         "holds no words",
-        f"longer than {LONGEST_STEP} characters: a paragraph, not a step",
+        f"longer than {MAX_STEP_CHARS} characters: a paragraph, not a step",
     ]
 
 
@@ -292,7 +292,7 @@ def keeps_its_promise(reply: str, complete: bool) -> None:
     for text in reading.texts:
         assert text == text.strip()
         assert text.encode("utf-8")
-        assert 2 <= len(text) <= LONGEST_STEP
+        assert 2 <= len(text) <= MAX_STEP_CHARS
         assert "\n" not in text
         assert "<|" not in text
         assert "://" not in text

@@ -130,10 +130,10 @@ def write(video: VideoContext) -> bytes:
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")
     if settings.writer == "llm":
-        from stepline.writing.llm.prompts import build_prompt, chosen_prompt, chunks_of
+        from stepline.writing.llm.prompts import build_prompt, chosen_prompt, split_transcript
 
         # About how many tokens went to the language model and came back, four characters each.
-        chunks = chunks_of(transcript, settings.llm)
+        chunks = split_transcript(transcript, settings.llm)
         prompt = chosen_prompt(settings.llm)
         prompt_chars = sum(len(build_prompt(prompt, chunk)) for chunk in chunks)
         reply_chars = sum(len(step.text) + LINE_CHARS for step in written.steps)

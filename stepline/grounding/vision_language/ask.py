@@ -40,7 +40,7 @@ from stepline.grounding.vision_language.reliability import (
     infer,
     likeliest_places,
 )
-from stepline.llm import orders_a_model
+from stepline.llm import instructs_a_model
 from stepline.llm.pictures import PictureReader
 from stepline.llm.requests import run_in_threads
 from stepline.llm.servers import Server, open_server
@@ -232,7 +232,7 @@ class StepInquiry:
             refused |= {k for k, reply in answered.by_step() if reply.refusal}
         open_steps = []
         for k, step in enumerate(self.video.steps):
-            if k not in refused and not orders_a_model(step.text):
+            if k not in refused and not instructs_a_model(step.text):
                 open_steps.append(k)
         questions: list[Question] = []
         while open_steps and len(questions) < count:

@@ -103,7 +103,7 @@ def choice_question(
     text = words.format(steps="\n".join(lines), letters=", ".join(letters))
     if reminded:
         text += CHOICE_REMINDER
-    return with_pictures(text, pictures, together=together, video=video)
+    return with_pictures(text, pictures, in_one_image=together, video=video)
 
 
 def description_question(
@@ -119,7 +119,7 @@ def description_question(
     text = _of_clips(DESCRIPTION_QUESTION, video).format(letters=", ".join(letters))
     if reminded:
         text += DESCRIPTION_REMINDER
-    return with_pictures(text, pictures, together=together, video=video)
+    return with_pictures(text, pictures, in_one_image=together, video=video)
 
 
 def _of_clips(question: str, video: VideoForm | None) -> str:

@@ -30,25 +30,29 @@ Array: TypeAlias = npt.NDArray[np.float32]
 
 METADATA_KEY: Final = "stepline"  # one, for the order of several is not fixed
 FORMAT_VERSION: Final = "1"
-ADDITION_SCALE: Final = 2.0  # of B A, as in training
+LORA_SCALE: Final = 2.0  # of B A, as in training
 BATCH_WINDOWS: Final = 16
 
 
 class AdaptedEncoder:
-    """MiniLM with the additions and heads of one file. Immutable once loaded, threads may share
-    it."""
+    """MiniLM with merged LoRA weights, and linear heads. It is immutable once loaded, so
+    thread-safe."""
 
     def __init__(self, weights: Mapping[str, Array]) -> None:
-        """weights: "<matrix>.down" (R, D in), "<matrix>.up" (D out, R), "head.<name>.weight" and
-        ".bias". Raises ModelError when they do not fit or MiniLM is missing."""
+        """Load MiniLM and merge the LoRA weights. Raises ModelError when they do not fit or MiniLM
+        is missing.
+
+        weights: "<matrix>.down" (R, D in), "<matrix>.up" (D out, R), "head.<name>.weight" and
+        ".bias".
+        """
         folder = find_weights("minilm")
         config = read_encoder_config(folder)
         encoder = load_encoder_weights(folder, config)
         # Merged once, so that reading costs no more than MiniLM alone.
-        merge_additions(encoder, weights)
+        merge_lora_weights(encoder, weights)
         self._encoder = TokenEncoder(folder, config, encoder, Device("cpu"))
         self._heads = {name: value for name, value in weights.items() if name.startswith("head.")}
-        self.tokenizer = plain_tokenizer(folder)
+        self.tokenizer = load_plain_tokenizer(folder)
 
     def encode(self, windows: Sequence[Window]) -> list[tuple[Window, Array]]:
         """Return each window with its token vectors (L, D)."""
@@ -61,30 +65,30 @@ class AdaptedEncoder:
         return encoded
 
     def head(self, name: str, rows: Array) -> Array:
-        """Return the probabilities that a head gives to vectors (N, D): (N, classes)."""
+        """Return the class probabilities (N, classes) of a head for vectors (N, D)."""
         weight = self._heads[f"head.{name}.weight"]
         logits = rows @ weight.T + self._heads[f"head.{name}.bias"]
         probabilities: Array = softmax(logits)
         return probabilities
 
 
-def word_means(hidden: Array, starts: Sequence[int]) -> Array:
-    """Return the mean of each word's token vectors, (W, D), zeros for a word that was not read."""
-    zero = np.zeros_like(hidden[:1])
+def word_means(hidden: Array, word_starts: Sequence[int]) -> Array:
+    """Return the mean of each word's token vectors, (W, D), zeros for a truncated word."""
+    zero_row = np.zeros_like(hidden[:1])
     # Sums are differences of running totals.
     sums = np.cumsum(hidden, axis=0)
-    total = np.concatenate([zero, sums])  # (L + 1, D)
-    edges = np.array(starts)
-    word_sums = np.diff(total[edges], axis=0)
+    running_total = np.concatenate([zero_row, sums])  # (L + 1, D)
+    word_edges = np.array(word_starts)
+    word_sums = np.diff(running_total[word_edges], axis=0)
     # A word that was cut off has no token, and a mean of 0.
-    counts = np.diff(edges)
+    counts = np.diff(word_edges)
     counts = np.maximum(counts, 1)
     means: Array = word_sums / counts[:, None]
     return means
 
 
-def plain_tokenizer(folder: Path) -> Tokenizer:
-    """Return MiniLM's tokenizer without its own padding and cuts."""
+def load_plain_tokenizer(folder: Path) -> Tokenizer:
+    """Return MiniLM's tokenizer without padding and truncation."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -92,11 +96,10 @@ def plain_tokenizer(folder: Path) -> Tokenizer:
 
 
 def read_weights_file(path: Path | None, name: str) -> tuple[dict[str, Array], Mapping[str, Any]]:
-    """Return the weights of a file as float32, and its metadata.
+    """Return the weights of a file as float32, and its metadata. Raises ModelError for another
+    file.
 
-    path: a file, or a folder that holds `name`. None is the one that is shipped.
-
-    Raises ModelError for another file.
+    path: a file, or a folder that holds `name`. None: the file shipped with the package.
     """
     try:
         # The bytes, read once.
@@ -122,16 +125,19 @@ def read_weights_file(path: Path | None, name: str) -> tuple[dict[str, Array], M
     return weights, metadata
 
 
-def merge_additions(encoder: dict[str, Any], weights: Mapping[str, Array]) -> None:
-    """Add scale * B A to each matrix of the encoder that has one, in place. Raises ModelError."""
-    for name, down in weights.items():  # A (R, D in)
+def merge_lora_weights(encoder: dict[str, Any], weights: Mapping[str, Array]) -> None:
+    """Add the LoRA update scale * B A to each encoder matrix that has one, in place.
+
+    Raises ModelError where no matrix has the same shape.
+    """
+    for name, lora_down in weights.items():  # A (R, D in)
         if not name.endswith(".down"):
             continue
-        stem = name.removesuffix(".down")
-        target = f"{stem}.weight"
-        up = weights[f"{stem}.up"]  # B (D out, R)
-        addition = ADDITION_SCALE * (up @ down)
-        matrix = encoder.get(target)
-        if matrix is None or matrix.shape != addition.shape:
+        base_name = name.removesuffix(".down")
+        matrix_name = f"{base_name}.weight"
+        lora_up = weights[f"{base_name}.up"]  # B (D out, R)
+        update = LORA_SCALE * (lora_up @ lora_down)
+        matrix = encoder.get(matrix_name)
+        if matrix is None or matrix.shape != update.shape:
             raise ModelError(f"the tagger's {name} fits no matrix of MiniLM; train it again")
-        encoder[target] = matrix + addition
+        encoder[matrix_name] = matrix + update

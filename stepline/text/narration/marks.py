@@ -18,43 +18,42 @@ from stepline.text.narration.adapted_encoder import (
     read_weights_file,
     word_means,
 )
-from stepline.text.narration.windows import stretch_windows
+from stepline.text.narration.windows import word_windows
 from stepline.text.narration.words import WORD_MARKS
 
 MARKS_FILE: Final = "narration_marks.safetensors"
 
 
 class MarkReader:
-    """Reads words without their marks. Immutable once loaded, threads may share it."""
+    """Predicts the punctuation after each word. It is immutable once loaded, so thread-safe."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """path: of a file that lab/writer_training wrote. None is the one that is shipped.
+        """Load the weights. Raises ModelError when they cannot be read or MiniLM is missing.
 
-        Raises ModelError when it cannot be read or MiniLM is missing.
+        path: a file of lab/writer_training. None: the file shipped with the package.
         """
         weights, _ = read_weights_file(path, MARKS_FILE)
         self._encoder = AdaptedEncoder(weights)
 
     def read_marks(self, words: Sequence[str]) -> Array:
-        """Return P of each of WORD_MARKS after each word, (W, 4). Marks that words carry are not
-        looked at."""
+        """Return P of each of WORD_MARKS after each word, (W, 4). Existing punctuation is ignored."""
         mark_count = len(WORD_MARKS)
-        no_rows = np.zeros((0, mark_count), np.float32)
-        rows = [no_rows]
+        empty_rows = np.zeros((0, mark_count), np.float32)
+        rows = [empty_rows]
         tokenizer = self._encoder.tokenizer
-        for window, hidden in self._encoder.encode(stretch_windows(words, tokenizer)):
+        for window, hidden in self._encoder.encode(word_windows(words, tokenizer)):
             span = window.spans[0]
-            vectors = word_means(hidden, span.starts)  # (W, D)
+            vectors = word_means(hidden, span.word_starts)  # (W, D)
             # Behind the last word are zeros, as in training.
-            others = vectors[1:]
-            end = np.zeros_like(vectors[:1])
-            following = np.concatenate([others, end])
-            both = np.hstack([vectors, following])
-            rows.append(self._encoder.head("mark", both))
+            next_vectors = vectors[1:]
+            zero_vector = np.zeros_like(vectors[:1])
+            following = np.concatenate([next_vectors, zero_vector])
+            features = np.hstack([vectors, following])
+            rows.append(self._encoder.head("mark", features))
         return np.concatenate(rows)
 
 
 @functools.cache
 def load_mark_reader(path: Path | None = None) -> MarkReader:
-    """Return the reader of marks, loaded once per process."""
+    """Return the punctuation predictor, loaded once per process."""
     return MarkReader(path)

@@ -32,12 +32,13 @@ WEIGHTS_FILE: Final = "narration_tagger.safetensors"
 
 @dataclass(frozen=True)
 class SentenceReading:
-    """What the tagger says of a sentence of W words.
+    """The tagger's probabilities for a sentence of W words.
 
-    kinds: P of each of SENTENCE_KINDS, (8,).
-    edits: P of each of WORD_EDITS per word, (W, 5).
-    verbs: P of each of the tagger's front verbs, (V,).
-    clauses: what it says of each clause, where there are several.
+    Args:
+        kinds: P of each of SENTENCE_KINDS, (8,).
+        edits: P of each of WORD_EDITS per word, (W, 5).
+        verbs: P of each of the tagger's front verbs, (V,).
+        clauses: the same for each clause, where there are several.
     """
 
     kinds: Array
@@ -59,57 +60,58 @@ class SentenceReading:
 
 
 class NarrationTagger:
-    """Reads sentences. Immutable once loaded, threads may share it."""
+    """Classifies sentences and their words. It is immutable once loaded, so thread-safe."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """path: of a tagger that lab/writer_training wrote. None is the one that is shipped.
+        """Load the weights. Raises ModelError when they cannot be read or MiniLM is missing.
 
-        Raises ModelError when it cannot be read or MiniLM is missing.
+        path: a tagger of lab/writer_training. None: the one shipped with the package.
         """
         weights, self.front_verbs = read_tagger_file(path)
         self._encoder = AdaptedEncoder(weights)
 
     def read_sentences(self, sentences: Sequence[str]) -> list[SentenceReading]:
-        """Return what each sentence of one narration is, in order, read with its neighbours.
+        """Return the tagger's probabilities for each sentence of one narration, in order.
 
-        A long sentence may hold a step among other things, so its clauses are read one by one, too.
+        Each is read with its neighbours. A long sentence may hold a step among other things, so its
+        clauses are also read one by one.
         """
-        readings = self._read(sentences)
+        readings = self._read_windows(sentences)
         clauses = [clauses_of_speech(sentence) for sentence in sentences]
-        if all(len(parts) == 1 for parts in clauses):
+        if all(len(sentence_clauses) == 1 for sentence_clauses in clauses):
             return readings
         # The clauses of all sentences in one reading.
         all_clauses = list(chain(*clauses))
-        clause_readings = iter(self._read(all_clauses))
+        clause_readings = iter(self._read_windows(all_clauses))
         with_clauses = []
-        for reading, parts in zip(readings, clauses, strict=True):
-            own = tuple(islice(clause_readings, len(parts)))
+        for reading, sentence_clauses in zip(readings, clauses, strict=True):
+            own = tuple(islice(clause_readings, len(sentence_clauses)))
             if len(own) > 1:
                 reading = replace(reading, clauses=own)
             with_clauses.append(reading)
         return with_clauses
 
-    def _read(self, sentences: Sequence[str]) -> list[SentenceReading]:
+    def _read_windows(self, sentences: Sequence[str]) -> list[SentenceReading]:
         readings: dict[int, SentenceReading] = {}
         tokenizer = self._encoder.tokenizer
         for window, hidden in self._encoder.encode(sentence_windows(sentences, tokenizer)):
             for span in window.spans:
-                words = word_means(hidden, span.starts)  # (W, D)
+                words = word_means(hidden, span.word_starts)  # (W, D)
                 # Without words, the window's first token is the sentence.
                 sentence = hidden[:1]
                 if len(words):
                     sentence = words.mean(axis=0, keepdims=True)
-                sentences_of_words = np.repeat(sentence, len(words), axis=0)
-                both = np.hstack([words, sentences_of_words])
+                repeated_sentence_vector = np.repeat(sentence, len(words), axis=0)
+                features = np.hstack([words, repeated_sentence_vector])
                 kinds = self._encoder.head("kind", sentence)
-                edits = self._encoder.head("edit", both)
+                edits = self._encoder.head("edit", features)
                 verbs = self._encoder.head("verb", sentence)
                 readings[span.number] = SentenceReading(kinds[0], edits, verbs[0])
         return [readings[number] for number in range(len(sentences))]
 
 
 def read_tagger_file(path: Path | None) -> tuple[dict[str, Array], tuple[str, ...]]:
-    """Return the weights as float32 and the front verbs. Raises ModelError for another file."""
+    """Return a tagger's weights (float32) and front verbs. Raises ModelError for another file."""
     weights, metadata = read_weights_file(path, WEIGHTS_FILE)
     front_verbs = metadata.get("front_verbs")
     if not isinstance(front_verbs, list) or not front_verbs:

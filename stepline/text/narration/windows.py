@@ -16,11 +16,11 @@ from stepline.text.narration.words import bare_word, spoken_words
 START_TOKEN: Final = 101  # [CLS]
 SEPARATOR_TOKEN: Final = 102  # [SEP]
 UNKNOWN_TOKEN: Final = 100
-ASKED_TOKENS: Final = 90  # of the sentences that a window is asked about
+TARGET_TOKENS: Final = 90  # of the sentences that a window is asked about
 MAX_SENTENCE_TOKENS: Final = 180  # words behind them are not read
 MAX_WINDOW_TOKENS: Final = 250
-ASKED_WORDS: Final = 80  # of unpunctuated speech that a window is asked about
-NEIGHBOUR_WORDS: Final = 24  # on either side of those
+TARGET_WORDS: Final = 80  # of unpunctuated speech that a window is asked about
+CONTEXT_WORDS: Final = 24  # on either side of those
 
 TokenIds: TypeAlias = list[int]
 Ids: TypeAlias = npt.NDArray[np.int64]
@@ -28,70 +28,70 @@ Ids: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class WordSpan:
-    """Where the words of a sentence are in its window.
+    """The token positions of a sentence's words in a window.
 
-    number: of the sentence, or of the first word of a stretch.
-    starts: the first token of each word, and one behind the last. They are equal where a word is
-    not read.
+    Args:
+        number: index of the sentence, or of the first word.
+        word_starts: first token of each word, and the end of the last. Equal for a truncated word.
     """
 
     number: int
-    starts: tuple[int, ...]
+    word_starts: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Window:
-    """Token ids, and where the sentences lie that the window is asked about."""
+    """Token ids of one network input, and the word positions of the sentences that it predicts."""
 
     ids: tuple[int, ...]
     spans: tuple[WordSpan, ...]
 
 
 def sentence_windows(sentences: Sequence[str], tokenizer: Tokenizer) -> list[Window]:
-    """Return windows in which each sentence is asked about once, one neighbour on either side."""
+    """Return windows that cover each sentence once, with one neighbour on either side as context."""
     # Tokens word by word, so that each word's are known.
     tokens = []
     for text in sentences:
         words = spoken_words(text)
         tokens.append(_word_tokens(words, tokenizer))
     windows = []
-    for begin, end in _sentence_groups(tokens):
+    for start, end in _sentence_groups(tokens):
         ids: TokenIds = [START_TOKEN]
         spans = []
         # The end of the sentence before.
-        if begin:
-            before = _flat(tokens[begin - 1])
-            ids += before[-ASKED_TOKENS // 2 :]
+        if start:
+            before = _flatten(tokens[start - 1])
+            ids += before[-TARGET_TOKENS // 2 :]
             ids.append(SEPARATOR_TOKEN)
         # The sentences that are asked about.
-        for number in range(begin, end):
+        for number in range(start, end):
             span = _append_words(ids, tokens[number], number)
             spans.append(span)
             ids.append(SEPARATOR_TOKEN)
         # The begin of the sentence after, where there is room.
         if end < len(tokens):
-            after = _flat(tokens[end])
-            room = MAX_WINDOW_TOKENS - len(ids) - 1
-            ids += after[: min(ASKED_TOKENS // 2, room)]
+            after = _flatten(tokens[end])
+            free_tokens = MAX_WINDOW_TOKENS - len(ids) - 1
+            ids += after[: min(TARGET_TOKENS // 2, free_tokens)]
             ids.append(SEPARATOR_TOKEN)
         window = Window(tuple(ids), tuple(spans))
         windows.append(window)
     return windows
 
 
-def stretch_windows(words: Sequence[str], tokenizer: Tokenizer) -> list[Window]:
-    """Return windows over words without their marks, in which each word is asked about once."""
+def word_windows(words: Sequence[str], tokenizer: Tokenizer) -> list[Window]:
+    """Return windows that cover each word once, without punctuation, for unpunctuated speech."""
     bare_words = [bare_word(word) for word in words]
     tokens = _word_tokens(bare_words, tokenizer)
     windows = []
-    for begin in range(0, len(tokens), ASKED_WORDS):
-        end = min(begin + ASKED_WORDS, len(tokens))
-        first = max(0, begin - NEIGHBOUR_WORDS)
-        last = end + NEIGHBOUR_WORDS
+    for start in range(0, len(tokens), TARGET_WORDS):
+        end = min(start + TARGET_WORDS, len(tokens))
+        first = max(0, start - CONTEXT_WORDS)
+        last = end + CONTEXT_WORDS
         ids: TokenIds = [START_TOKEN]
-        ids += _flat(tokens[first:begin])
-        span = _append_words(ids, tokens[begin:end], begin)
-        ids += _flat(tokens[end:last])
+        ids += _flatten(tokens[first:start])
+        span = _append_words(ids, tokens[start:end], start)
+        ids += _flatten(tokens[end:last])
         # One place is left for the separator.
         ids = ids[: MAX_WINDOW_TOKENS - 1]
         ids.append(SEPARATOR_TOKEN)
@@ -101,7 +101,7 @@ def stretch_windows(words: Sequence[str], tokenizer: Tokenizer) -> list[Window]:
 
 
 def pad_windows(windows: Sequence[Window]) -> tuple[Ids, npt.NDArray[np.bool_]]:
-    """Return token ids (B, L) and whether each is one (B, L)."""
+    """Return padded token ids (B, L), and a mask (B, L) that is True at tokens."""
     longest = max(len(window.ids) for window in windows)
     shape = (len(windows), longest)
     ids = np.zeros(shape, np.int64)
@@ -114,41 +114,41 @@ def pad_windows(windows: Sequence[Window]) -> tuple[Ids, npt.NDArray[np.bool_]]:
 
 
 def _word_tokens(words: Sequence[str], tokenizer: Tokenizer) -> list[TokenIds]:
-    """Return the tokens of each word. An empty one is unknown."""
+    """Return the tokens of each word, [UNK] for an empty one."""
     encodings = tokenizer.encode_batch(list(words), add_special_tokens=False)
     return [encoding.ids or [UNKNOWN_TOKEN] for encoding in encodings]
 
 
 def _sentence_groups(tokens: Sequence[Sequence[TokenIds]]) -> list[tuple[int, int]]:
-    """Return the first and one behind the last sentence of each window."""
+    """Return the (first, end) sentence range of each window."""
     groups = []
-    begin = 0
+    start = 0
     count = 0
     for number, words in enumerate(tokens):
         length = sum(len(word) for word in words)
-        if number > begin and count + length > ASKED_TOKENS:
-            groups.append((begin, number))
-            begin = number
+        if number > start and count + length > TARGET_TOKENS:
+            groups.append((start, number))
+            start = number
             count = 0
         count += length
     if tokens:
-        groups.append((begin, len(tokens)))
+        groups.append((start, len(tokens)))
     return groups
 
 
 def _append_words(ids: TokenIds, words: Sequence[TokenIds], number: int) -> WordSpan:
-    """Append the tokens of the words, as far as there is room, and return where they lie."""
-    begin = len(ids)
-    starts = [begin]
+    """Append the words' tokens up to the length limits, and return their positions."""
+    start = len(ids)
+    word_starts = [start]
     for word in words:
         end = len(ids) + len(word)
-        if end - begin <= MAX_SENTENCE_TOKENS and end < MAX_WINDOW_TOKENS:
+        if end - start <= MAX_SENTENCE_TOKENS and end < MAX_WINDOW_TOKENS:
             ids += word
-        starts.append(len(ids))
-    return WordSpan(number, tuple(starts))
+        word_starts.append(len(ids))
+    return WordSpan(number, tuple(word_starts))
 
 
-def _flat(words: Sequence[TokenIds]) -> TokenIds:
+def _flatten(words: Sequence[TokenIds]) -> TokenIds:
     tokens: TokenIds = []
     for word in words:
         tokens += word

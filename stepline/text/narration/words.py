@@ -23,7 +23,7 @@ OUTER_MARKS: Final = "\"'“”()[]*.!?;:,—–-…"
 
 
 def word_set(text: str) -> frozenset[str]:
-    """Return the words of a text, for tables of rules."""
+    """Return the set of words in a text, for tables of rules."""
     return frozenset(text.split())
 
 
@@ -41,23 +41,23 @@ ENGLISH_SHARE: Final = 0.12
 
 
 def spoken_words(text: str) -> list[str]:
-    """Return the words of a sentence, without marks that are alone."""
+    """Return the words of a sentence, without standalone punctuation."""
     words = []
     for word in text.split():
-        if any(letter.isalnum() for letter in word):
+        if any(char.isalnum() for char in word):
             words.append(word)
     return words
 
 
 def bare_word(word: str) -> str:
-    """Return a word in lower case without the marks around it."""
+    """Return a word in lower case, without surrounding punctuation."""
     word = word.lower()
     word = word.replace("’", "'")
     return word.strip(OUTER_MARKS)
 
 
 def mark_after(word: str) -> Mark:
-    """Return the mark that a word carries at its end."""
+    """Return the punctuation at the end of a word."""
     end = word.rstrip(CLOSING_MARKS)[-1:]
     if end == "?":
         return "question"
@@ -69,26 +69,24 @@ def mark_after(word: str) -> Mark:
 
 
 def clauses_of_speech(text: str) -> list[str]:
-    """Return the parts of a sentence behind commas and before joining words.
-
-    Each has four words or more. It is the sentence itself where it has no such parts.
-    """
+    """Return the clauses of a sentence, cut at punctuation and conjunctions, four words each at
+    least."""
     words = text.split()
     clauses = []
     begin = 0
     # Both parts must have words enough.
-    for place in range(MIN_CLAUSE_WORDS, len(words) - MIN_CLAUSE_WORDS + 1):
-        joins = words[place].lower().strip(OUTER_MARKS) in JOINING_WORDS
-        is_part = joins or mark_after(words[place - 1]) != "none"
-        if is_part and place - begin >= MIN_CLAUSE_WORDS:
-            clauses.append(" ".join(words[begin:place]))
-            begin = place
+    for index in range(MIN_CLAUSE_WORDS, len(words) - MIN_CLAUSE_WORDS + 1):
+        is_joining_word = words[index].lower().strip(OUTER_MARKS) in JOINING_WORDS
+        is_boundary = is_joining_word or mark_after(words[index - 1]) != "none"
+        if is_boundary and index - begin >= MIN_CLAUSE_WORDS:
+            clauses.append(" ".join(words[begin:index]))
+            begin = index
     clauses.append(" ".join(words[begin:]))
     return clauses
 
 
 def looks_english(words: Sequence[str]) -> bool:
-    """Return whether enough of the (lower-case) words are English function words. An empty text is
-    not refused."""
+    """Return whether enough of the (lower-case) words are English function words. True for no
+    words."""
     count = sum(word in FUNCTION_WORDS for word in words)
     return count >= ENGLISH_SHARE * len(words)

@@ -22,18 +22,18 @@ CARRIER_VERBS = word_set(
     "go start begin continue keep finish proceed want need have like try get love prefer come"
 )
 # Auxiliaries that put an action into the past or into a might-be. No one is asked to do it now.
-NOT_NOW = word_set("have has had 've 'd did was were would could might may")
+NON_PRESENT_AUXILIARIES = word_set("have has had 've 'd did was were would could might may")
 # Verbs that take a whole clause along: "let it cool", "ensure that the lid is closed".
-CLAUSE_TAKERS = word_set("let ensure check see watch help make keep have get")
+CLAUSAL_COMPLEMENT_VERBS = word_set("let ensure check see watch help make keep have get")
 RELATIVE_WORDS = word_set("that what which how where who why whatever whether")
 # A passive is an instruction only with one of these: "the potatoes are then mashed".
 PASSIVE_CUES = word_set("then now next should must finally")
 QUESTION_WORDS = word_set("what why how who where which when")
 
 # "let's add", "let me add": we and I, not a thing that is let
-LET_US = frozenset(("'s", "s", "us", "me"))
+LET_SUBJECTS = frozenset(("'s", "s", "us", "me"))
 # As participles they say by what means an action is done: "using a ruler".
-MEANS_VERBS = word_set("use make be have keep leave let")
+INSTRUMENT_VERBS = word_set("use make be have keep leave let")
 
 _SUBJECT_VOICES: dict[str, Voice] = {"you": "you", "ya": "you", "we": "we", "i": "i"}
 _BASE_TAGS = frozenset(("VB", "VBP"))
@@ -42,75 +42,88 @@ _LINK_RELATIONS = frozenset(("conj", "dep", "parataxis", "ccomp"))
 
 @dataclass(frozen=True)
 class Clause:
-    """One action as the grammar gives it.
+    """An action clause.
 
-    may: it is only allowed ("you can").
-    negated: it is forbidden.
-    narrow: said in plain present or as an order, without "going to" or the like.
-    chain: the verb it is joined to ("peel and slice").
+    Args:
+        verb: its head.
+        voice: who acts: the subject, or an order, title or passive.
+        is_permitted: the action is only allowed ("you can").
+        is_negated: it is forbidden.
+        is_planned: said with "going to", "will" or the like.
+        joined_verb: the verb that it is joined to ("peel and slice").
     """
 
     verb: "Token"
     voice: Voice
-    may: bool = False
-    negated: bool = False
-    planned: bool = False
-    chain: "Token | None" = None
+    is_permitted: bool = False
+    is_negated: bool = False
+    is_planned: bool = False
+    joined_verb: "Token | None" = None
 
 
 @dataclass(frozen=True)
 class _Mood:
-    """What a verb inherits from the one it hangs on."""
+    """The voice and mood that a verb inherits from its governor."""
 
     voice: Voice
-    may: bool = False
-    negated: bool = False
-    planned: bool = False
+    is_permitted: bool = False
+    is_negated: bool = False
+    is_planned: bool = False
 
 
-def find_clauses(doc: "Doc", *, ordered: bool = False, sequenced: bool = False) -> list[Clause]:
-    """Return the action clauses of one parsed segment in the order of their words.
+def find_clauses(
+    doc: "Doc", *, has_added_you: bool = False, after_then: bool = False
+) -> list[Clause]:
+    """Return the action clauses of one parsed segment in word order.
 
-    ordered: the segment's "you" was put there by `segments`, so its clauses are orders.
-    sequenced: a "then" or the like was before it, which makes a passive an instruction.
+    Args:
+        doc: the segment.
+        has_added_you: its "you" was inserted by `segments`, so its clauses are orders.
+        after_then: a sequence word ("then") precedes it, which makes a passive an instruction.
     """
     clauses = []
     for sentence in doc.sents:
-        for clause in _walk(sentence.root, None, None):
+        for clause in _clauses_below(sentence.root, None, None):
             verb = clause.verb
-            has_cue = any(token.lower_ in PASSIVE_CUES for token in verb.doc[: verb.i])
-            if clause.voice == "passive" and not sequenced and not has_cue:
+            has_passive_cue = any(token.lower_ in PASSIVE_CUES for token in verb.doc[: verb.i])
+            if clause.voice == "passive" and not after_then and not has_passive_cue:
                 continue
             # The first half of a hyphenated verb, the "shift" of "shift-click", is no action.
-            is_last = verb.i + 2 >= len(verb.doc)
-            if not is_last and not verb.whitespace_ and verb.nbor().text == "-":
+            is_near_end = verb.i + 2 >= len(verb.doc)
+            if not is_near_end and not verb.whitespace_ and verb.nbor().text == "-":
                 continue
-            if ordered and clause.voice == "you":
+            if has_added_you and clause.voice == "you":
                 clause = replace(clause, voice="order")
             clauses.append(clause)
     return sorted(clauses, key=lambda clause: clause.verb.i)
 
 
-def _walk(verb: "Token", inherited: _Mood | None, chain: "Token | None") -> Iterator[Clause]:
-    """Yield the clauses at and below a verb. A verb that only carries another one gives way to
-    it."""
+def _clauses_below(
+    verb: "Token", inherited: _Mood | None, joined_verb: "Token | None"
+) -> Iterator[Clause]:
+    """Yield the clauses at and below a verb. An auxiliary-like verb ("start") yields its
+    complement."""
     mood = _mood(verb, inherited)
-    carried = None if mood is None else _carried(verb)
+    carried = None if mood is None else _carried_verb(verb)
 
     # the verb, or the one that it carries
     if mood is not None and carried is not None:
         # Not where the carrier says that it need not or will not be done.
-        is_undone = verb.lemma_ in ("need", "have", "let") or mood.voice in ("i", "we")
-        if not mood.negated or not is_undone:
+        is_not_done = verb.lemma_ in ("need", "have", "let") or mood.voice in ("i", "we")
+        if not mood.is_negated or not is_not_done:
             voice = "we" if verb.lemma_ == "let" else mood.voice
-            yield from _walk(carried, replace(mood, voice=voice, planned=True), chain)
+            yield from _clauses_below(
+                carried, replace(mood, voice=voice, is_planned=True), joined_verb
+            )
     elif mood is not None:
-        yield Clause(verb, mood.voice, mood.may, mood.negated, mood.planned, chain)
+        yield Clause(
+            verb, mood.voice, mood.is_permitted, mood.is_negated, mood.is_planned, joined_verb
+        )
         is_action = verb.lemma_ not in CARRIER_VERBS and verb.lemma_ != "be"
-        if is_action and not mood.negated:
+        if is_action and not mood.is_negated:
             for child in verb.children:
-                if is_further_action(child):
-                    yield from _walk(child, mood, None)
+                if is_separate_action(child):
+                    yield from _clauses_below(child, mood, None)
 
     # actions that are linked to it
     for child in [*verb.children, *_orders_after_let(verb)]:
@@ -121,17 +134,17 @@ def _walk(verb: "Token", inherited: _Mood | None, chain: "Token | None") -> Iter
             is_linked = child.pos_ in ("VERB", "AUX") or child.lower_ in verbs()
         else:
             # Not a clause that the verb takes along.
-            is_taken = child.lemma_ == "know" or verb.lemma_ in CLAUSE_TAKERS
-            is_taken = is_taken or verb.pos_ == "VERB"
-            has_person = subject is not None and subject.lower_ in _SUBJECT_VOICES
-            is_linked = has_person and not is_taken
+            is_complement = child.lemma_ == "know" or verb.lemma_ in CLAUSAL_COMPLEMENT_VERBS
+            is_complement = is_complement or verb.pos_ == "VERB"
+            has_person_subject = subject is not None and subject.lower_ in _SUBJECT_VOICES
+            is_linked = has_person_subject and not is_complement
         if is_linked:
             joined_to = verb if child.dep_ == "conj" and subject is None else None
-            yield from _walk(child, mood, joined_to)
+            yield from _clauses_below(child, mood, joined_to)
 
 
 def _orders_after_let(verb: "Token") -> "list[Token]":
-    """Return orders that the parser joined to a taken clause: "let it dry, then SAND it
+    """Return orders that the parser joined to a complement clause: "let it dry, then SAND it
     lightly"."""
     orders: list[Token] = []
     if verb.lemma_ != "let":
@@ -139,132 +152,138 @@ def _orders_after_let(verb: "Token") -> "list[Token]":
     for child in verb.children:
         if child.dep_ == "ccomp":
             orders += [
-                deep for deep in child.children if deep.dep_ == "conj" and acts_on_something(deep)
+                nested
+                for nested in child.children
+                if nested.dep_ == "conj" and has_own_object(nested)
             ]
     return orders
 
 
-def acts_on_something(verb: "Token") -> bool:
-    """Return whether a verb has an object of its own and no subject."""
+def has_own_object(verb: "Token") -> bool:
+    """Return whether a verb has its own object and no subject."""
     return _subject(verb) is None and has_child(verb, ("dobj",))
 
 
-def has_child(head: "Token", relations: Sequence[str]) -> bool:
-    """Return whether a token has a child in one of some dependency relations."""
-    return any(child.dep_ in relations for child in head.children)
+def has_child(token: "Token", relations: Sequence[str]) -> bool:
+    """Return whether a token has a child in one of these dependency relations."""
+    return any(child.dep_ in relations for child in token.children)
 
 
-def is_further_action(child: "Token") -> bool:
-    """Return whether a participle is an action of its own: "lie back, PINCHING your shoulders".
-    "using ..." is not."""
-    if child.dep_ != "advcl" or child.tag_ != "VBG" or child.lemma_ in MEANS_VERBS:
+def is_separate_action(child: "Token") -> bool:
+    """Return whether a participle is a separate action: "lie back, PINCHING your shoulders".
+
+    "using ..." is not.
+    """
+    if child.dep_ != "advcl" or child.tag_ != "VBG" or child.lemma_ in INSTRUMENT_VERBS:
         return False
     is_behind_comma = child.i > child.head.i + 1 and child.nbor(-1).text == ","
     if not is_behind_comma or has_child(child, ("mark", "aux")):
         return False
-    return acts_on_something(child)
+    return has_own_object(child)
 
 
 def _mood(verb: "Token", inherited: _Mood | None) -> _Mood | None:
-    """Return who does the verb and how it is said, None when it names no action now."""
-    helpers = {child.lower_ for child in verb.children if child.dep_ in ("aux", "auxpass")}
-    negated = False
+    """Return the subject and mood of a verb, None when it is no present action."""
+    auxiliaries = {child.lower_ for child in verb.children if child.dep_ in ("aux", "auxpass")}
+    is_negated = False
     for child in verb.children:
         if child.i >= verb.i:
             continue
         if child.dep_ in ("mark", "advmod") and child.lower_ in SUBORDINATE_WORDS:
             return None
         if child.dep_ == "neg" or child.lower_ == "never":
-            negated = True
+            is_negated = True
     subject = _subject(verb)
-    if subject is None or (inherited is not None and subject.lower_ in LET_US):
-        return _without_subject(verb, inherited, helpers, negated)
+    if subject is None or (inherited is not None and subject.lower_ in LET_SUBJECTS):
+        return _without_subject(verb, inherited, auxiliaries, is_negated)
     if subject.i and subject.nbor(-1).lower_ in RELATIVE_WORDS:
         return None  # "the length that you'll cut": describes a thing, not an order
     voice = _SUBJECT_VOICES.get(subject.lower_)
     if subject.dep_ == "nsubjpass":
         # "the potatoes are then mashed" and "it should be dried" are instructions, other passives
         # are not.
-        is_now = helpers & {"are", "is", "be", "'re", "'s"} and not helpers & NOT_NOW
-        return _Mood("passive", negated=negated) if is_now and voice is None else None
-    if voice is None or helpers & NOT_NOW:
+        is_present = (
+            auxiliaries & {"are", "is", "be", "'re", "'s"}
+            and not auxiliaries & NON_PRESENT_AUXILIARIES
+        )
+        return _Mood("passive", is_negated=is_negated) if is_present and voice is None else None
+    if voice is None or auxiliaries & NON_PRESENT_AUXILIARIES:
         return None
     # "I put", tagged past, is in the present too.
-    is_now = _is_base(verb) and not helpers & {"is", "are", "'m", "'re", "am", "be"}
-    if verb.tag_ != "VBG" and not is_now:
+    is_present = _is_base_form(verb) and not auxiliaries & {"is", "are", "'m", "'re", "am", "be"}
+    if verb.tag_ != "VBG" and not is_present:
         return None
-    planned = bool(helpers & {"will", "'ll", "'m", "'re", "am", "are"})
-    return _Mood(voice, "can" in helpers, negated, planned)
+    is_planned = bool(auxiliaries & {"will", "'ll", "'m", "'re", "am", "are"})
+    return _Mood(voice, "can" in auxiliaries, is_negated, is_planned)
 
 
 def _without_subject(
-    verb: "Token", inherited: _Mood | None, helpers: set[str], negated: bool
+    verb: "Token", inherited: _Mood | None, auxiliaries: set[str], is_negated: bool
 ) -> _Mood | None:
     if inherited is not None:
-        is_action = _is_base(verb) or verb.tag_ == "VBG"
-        if not is_action or helpers & NOT_NOW:
+        is_action = _is_base_form(verb) or verb.tag_ == "VBG"
+        if not is_action or auxiliaries & NON_PRESENT_AUXILIARIES:
             return None
-        if inherited.negated and not negated:
+        if inherited.is_negated and not is_negated:
             return _behind_negation(verb, inherited)
-        return replace(inherited, negated=negated)
+        return replace(inherited, is_negated=is_negated)
     if verb.dep_ != "ROOT":
         return None
     first = next((token for token in verb.doc if not token.is_punct), verb.doc[0])
     has_verb = any(token.tag_ in ("VBZ", "VBD") for token in verb.doc)
     if verb.tag_ == "VBG" and verb.i == first.i and not has_verb:
-        return _Mood("title", negated=negated)
+        return _Mood("title", is_negated=is_negated)
     is_question = first.lower_ in QUESTION_WORDS and first.dep_ != "mark" and first.head == verb
     if verb.tag_ in _BASE_TAGS and not is_question:
-        return _Mood("order", negated=negated)
+        return _Mood("order", is_negated=is_negated)
     return None
 
 
 def _behind_negation(verb: "Token", inherited: _Mood) -> _Mood | None:
-    """Return the mood of an action that is linked to one which is not to be done.
+    """Return the mood of an action linked to a negated one.
 
-    It is forbidden too after "or": "don't twist it OR BEND it". After a comma it is to be done:
-    "don't scrape it, TURN it around". After a mere "and" it is part of what is
-    forbidden, and no action of its own.
+    After "or" it is negated too: "don't twist it OR BEND it". After a comma it is not: "don't
+    scrape it, TURN it around". After "and" alone it is part of the negated action, so None.
     """
-    before = ["", ""]
+    words_before = ["", ""]
     for token in verb.doc[: verb.i]:
         if token.dep_ != "advmod":
-            before.append(token.lower_)
-    link = before[-1]
+            words_before.append(token.lower_)
+    conjunction = words_before[-1]
     # In "don't try to start it" both are one action.
-    if verb.dep_ == "xcomp" or link in ("or", "nor", "to"):
+    if verb.dep_ == "xcomp" or conjunction in ("or", "nor", "to"):
         return inherited
-    if link == "and" and "," not in before[-2:]:
+    if conjunction == "and" and "," not in words_before[-2:]:
         return None
-    return replace(inherited, negated=False)
+    return replace(inherited, is_negated=False)
 
 
-def _carried(verb: "Token") -> "Token | None":
-    """Return the verb that a carrier carries: "going to ADD", "start by PRIMING", "let's ADD".
+def _carried_verb(verb: "Token") -> "Token | None":
+    """Return the verb that a light verb governs: "going to ADD", "start by PRIMING", "let's ADD".
 
-    "let it cool" stays an action of its own.
+    "let it cool" stays a separate action.
     """
     if verb.lemma_ == "let":
         for child in verb.children:
             if child.dep_ in ("ccomp", "xcomp") and child.i > verb.i:
                 subject = _subject(child)
-                if subject is not None and subject.lower_ in LET_US:
+                if subject is not None and subject.lower_ in LET_SUBJECTS:
                     return child
         return None
     if verb.lemma_ not in CARRIER_VERBS:
         return None
     for child in verb.children:
-        if child.i > verb.i and child.dep_ in ("xcomp", "advcl") and _is_carried(verb, child):
+        if child.i > verb.i and child.dep_ in ("xcomp", "advcl") and _is_carried_by(verb, child):
             return child
         is_by = child.dep_ == "prep" and child.lower_ in ("by", "with")
         if is_by and verb.lemma_ in ("start", "begin", "finish"):
-            for deep in child.children:
-                if deep.dep_ == "pcomp":
-                    return deep
+            for nested in child.children:
+                if nested.dep_ == "pcomp":
+                    return nested
     return None
 
 
-def _is_carried(verb: "Token", child: "Token") -> bool:
+def _is_carried_by(verb: "Token", child: "Token") -> bool:
     if child.dep_ == "advcl" and verb.lemma_ not in ("start", "begin", "go"):
         return False
     if verb.lemma_ == "go" and verb.tag_ != "VBG":
@@ -285,5 +304,5 @@ def _subject(verb: "Token") -> "Token | None":
     return None
 
 
-def _is_base(verb: "Token") -> bool:
+def _is_base_form(verb: "Token") -> bool:
     return verb.tag_ in _BASE_TAGS or verb.lower_ in verbs()

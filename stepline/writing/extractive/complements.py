@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from stepline.writing.extractive.clauses import (
-    CLAUSE_TAKERS,
+    CLAUSAL_COMPLEMENT_VERBS,
     RELATIVE_WORDS,
     Clause,
-    acts_on_something,
     has_child,
-    is_further_action,
+    has_own_object,
+    is_separate_action,
 )
 from stepline.writing.extractive.english import word_set
 from stepline.writing.extractive.segments import CONDITION_OPENERS
@@ -29,7 +29,7 @@ NOUN_TAGS = ("NOUN", "PROPN")
 KEPT_MARKS = word_set("until till if so before without by unless to that while when once after")
 UNTIL_WORDS = word_set("until till")
 # Adverbs that order the tale or warm the talk and say nothing of the action.
-HOLLOW_ADVERBS = word_set(
+FILLER_ADVERBS = word_set(
     """
     then now first next finally also here there just again too well so anyway basically actually really simply
     maybe probably definitely already once afterwards obviously instead even pretty
@@ -47,20 +47,21 @@ _OTHER_RELATIONS = word_set(
 
 
 Complement: TypeAlias = "list[Token]"  # in order
-KeepChance: TypeAlias = "Callable[[Token], float]"  # P(a word is part of the step)
+KeepProbability: TypeAlias = "Callable[[Token], float]"  # P(a word is part of the step)
 
-MIN_PART_KEEP = 0.3  # mean of a complement's words from which it stays; its verb was chosen
+MIN_COMPLEMENT_KEEP = 0.3  # mean of a complement's words from which it stays; its verb was chosen
 # The same of what says until when. Of 74 sentences of our own with such a clause an editor kept
 # it in 66.
 MIN_UNTIL_KEEP = 0.15
 MIN_ASIDE_KEEP = 0.6  # of a clause that says which or where: "a spot where you can walk around it"
 
 
-def parts_of(clause: Clause, keep: "KeepChance | None" = None) -> "list[Complement]":
-    """Return what follows the verb in a step, one list of tokens a complement, the condition
-    last.
+def verb_complements(
+    clause: Clause, keep_probability: "KeepProbability | None" = None
+) -> "list[Complement]":
+    """Return the verb's complements in a step, each a list of tokens, conditions last.
 
-    keep: what a reader of the narration says of each word. Complements that it would leave out go.
+    keep_probability: P(part of the step) of a token; improbable complements are left out.
     """
     verb = clause.verb
 
@@ -68,48 +69,56 @@ def parts_of(clause: Clause, keep: "KeepChance | None" = None) -> "list[Compleme
     after = []
     before = []
     for child in verb.children:
-        if not _belongs(verb, child):
+        if not _belongs_to_step(verb, child):
             continue
         # "WITH A SPOON I make a hole"
-        names_thing = child.dep_ == "prep" and any(
-            deep.pos_ in NOUN_TAGS for deep in child.children
+        names_a_thing = child.dep_ == "prep" and any(
+            nested.pos_ in NOUN_TAGS for nested in child.children
         )
         if child.i > verb.i:
             after.append(child)
-        elif (keep is not None and names_thing) or _is_condition(child) or _is_occasion(child):
+        elif (
+            (keep_probability is not None and names_a_thing)
+            or _is_condition(child)
+            or _is_occasion(child)
+        ):
             before.append(child)
-    before += _carriers_qualifiers(verb)
-    parts = []
+    before += _governor_qualifiers(verb)
+    complements = []
     for head in [*after, *before]:
-        part = _with_own_can(tokens_of(head, keep), verb)
+        complement = _with_can_noun(tokens_of(head, keep_probability), verb)
         # "stir it UNTIL IT IS SMOOTH"
         is_until = head.dep_ == "advcl" and _is_opened_by(head, UNTIL_WORDS)
-        least = MIN_UNTIL_KEEP if is_until else MIN_PART_KEEP
-        if keep is None or _mean_keep(part, keep) >= least:
-            parts.append(part)
+        min_keep = MIN_UNTIL_KEEP if is_until else MIN_COMPLEMENT_KEEP
+        if keep_probability is None or _mean_keep(complement, keep_probability) >= min_keep:
+            complements.append(complement)
 
     # the object, where the parser has it elsewhere
     if not _has_object(verb):
-        shared = _shared_object(clause)
-        if shared is not None:
-            parts.insert(0, tokens_of(shared))
-    stray = _stray_object(verb)
-    if stray and not any(stray[-1] in part for part in parts):
-        parts.insert(1, stray)
-    return [part for part in parts if part]
+        shared_object = _shared_object(clause)
+        if shared_object is not None:
+            complements.insert(0, tokens_of(shared_object))
+    misattached = _misattached_object(verb)
+    if misattached and not any(misattached[-1] in complement for complement in complements):
+        complements.insert(1, misattached)
+    return [complement for complement in complements if complement]
 
 
-def _with_own_can(part: "Complement", verb: "Token") -> "Complement":
-    """Return a complement with the can that the parser takes for the verb's: "the watering CAN"."""
-    if not part or part[-1].i + 1 >= len(verb.doc):
-        return part
-    following = part[-1].nbor()
-    is_modal = following.lower_ == "can" and following.tag_ == "MD"
-    is_own = following.head == verb and not any(following.children)
-    return [*part, following] if is_modal and is_own and following.i > verb.i else part
+def _with_can_noun(complement: "Complement", verb: "Token") -> "Complement":
+    """Return a complement with a "can" that the parser took for a modal: "the watering CAN"."""
+    if not complement or complement[-1].i + 1 >= len(verb.doc):
+        return complement
+    next_token = complement[-1].nbor()
+    is_modal = next_token.lower_ == "can" and next_token.tag_ == "MD"
+    is_childless = next_token.head == verb and not any(next_token.children)
+    return (
+        [*complement, next_token]
+        if is_modal and is_childless and next_token.i > verb.i
+        else complement
+    )
 
 
-def _belongs(verb: "Token", child: "Token") -> bool:
+def _belongs_to_step(verb: "Token", child: "Token") -> bool:
     if child.lower_ == "ok" and child.i == verb.i + 1:
         return True  # the button, which the parser takes for an interjection
     if child.dep_ == "nsubj" and child.i > verb.i:
@@ -117,27 +126,31 @@ def _belongs(verb: "Token", child: "Token") -> bool:
     if child.dep_ in _OTHER_RELATIONS:
         return False
     if child.dep_ in ("advmod", "npadvmod"):
-        return child.lower_ not in HOLLOW_ADVERBS and child.i > verb.i
+        return child.lower_ not in FILLER_ADVERBS and child.i > verb.i
     if child.dep_ == "advcl":
-        return _keeps(child) and not is_further_action(child)
+        return _is_kept_clause(child) and not is_separate_action(child)
     if child.dep_ == "ccomp":
-        is_relative = any(deep.lower_ in RELATIVE_WORDS for deep in child.subtree)
-        return is_relative or verb.lemma_ in CLAUSE_TAKERS
+        is_relative = any(nested.lower_ in RELATIVE_WORDS for nested in child.subtree)
+        return is_relative or verb.lemma_ in CLAUSAL_COMPLEMENT_VERBS
     return True
 
 
-def _keeps(clause: "Token") -> bool:
-    """Return whether a qualifying clause belongs to the step: "until it dissolves", "using a
-    ruler", "to lock it"."""
+def _is_kept_clause(clause: "Token") -> bool:
+    """Return whether a clause belongs to the step: "until it dissolves", "using a ruler", "to lock
+    it"."""
     if clause.tag_ == "VBG" and not has_child(clause, ("aux", "nsubj")):
         return True
     # how much: "as hard AS YOU CAN"
-    measure = clause.head
-    if measure.pos_ in ("ADJ", "ADV") and _has_as_before(clause) and _has_as_before(measure):
+    measured_word = clause.head
+    if (
+        measured_word.pos_ in ("ADJ", "ADV")
+        and _has_as_before(clause)
+        and _has_as_before(measured_word)
+    ):
         return True
     for child in clause.children:
-        is_mark = child.i < clause.i and child.dep_ in ("mark", "aux", "advmod")
-        if is_mark and child.lower_ in KEPT_MARKS:
+        is_opener = child.i < clause.i and child.dep_ in ("mark", "aux", "advmod")
+        if is_opener and child.lower_ in KEPT_MARKS:
             return True
     return False
 
@@ -147,35 +160,34 @@ def _has_as_before(head: "Token") -> bool:
 
 
 def _is_condition(child: "Token") -> bool:
-    """Return whether a clause says when or whether it is done: "WHEN IT BOILS, turn it down"."""
+    """Return whether a clause is a condition of the action: "WHEN IT BOILS, turn it down"."""
     return child.dep_ == "advcl" and _is_opened_by(child, CONDITION_OPENERS)
 
 
 def _is_opened_by(clause: "Token", openers: frozenset[str]) -> bool:
-    """Return whether one of some words hangs on a clause's verb."""
+    """Return whether a clause's verb has one of these words as a child."""
     return any(child.lower_ in openers for child in clause.children)
 
 
 def _is_occasion(child: "Token") -> bool:
-    """Return whether a phrase before the verb says when or for what: "FOR A SERIOUS BURN, call the
+    """Return whether a phrase before the verb is its occasion: "FOR A SERIOUS BURN, call the
     doctor"."""
     if child.dep_ != "prep":
         return False
-    objects = [deep for deep in child.children if deep.dep_ == "pobj"]
-    things = [deep for deep in objects if deep.pos_ in NOUN_TAGS]
-    if not things:
+    objects = [nested for nested in child.children if nested.dep_ == "pobj"]
+    nouns = [nested for nested in objects if nested.pos_ in NOUN_TAGS]
+    if not nouns:
         return False
     if child.lower_ == "for":
         # not "for example"
-        return has_child(things[0], ("det", "amod", "compound"))
+        return has_child(nouns[0], ("det", "amod", "compound"))
     if child.lower_ == "in":
-        return bool(things[0].lower_ == "case")
+        return bool(nouns[0].lower_ == "case")
     return child.lower_ in ("after", "before", "during")
 
 
-def _carriers_qualifiers(verb: "Token") -> "Complement":
-    """Return the qualifying clauses of the verbs that carry this one: "if it is dry, you want to
-    ADD water"."""
+def _governor_qualifiers(verb: "Token") -> "Complement":
+    """Return the clauses of the verbs that govern this one: "if it is dry, you want to ADD water"."""
     qualifiers: list[Token] = []
     while verb.dep_ == "xcomp":
         end = verb.i
@@ -183,7 +195,7 @@ def _carriers_qualifiers(verb: "Token") -> "Complement":
         for child in verb.children:
             if child.dep_ != "advcl":
                 continue
-            if _is_condition(child) or (child.i > end and _keeps(child)):
+            if _is_condition(child) or (child.i > end and _is_kept_clause(child)):
                 qualifiers.append(child)
     return qualifiers
 
@@ -193,10 +205,10 @@ def _has_object(verb: "Token") -> bool:
 
 
 def _shared_object(clause: Clause) -> "Token | None":
-    """Return the object that a later verb brings for both: "peel and slice the POTATOES"."""
+    """Return the object of a later joined verb: "peel and slice the POTATOES"."""
     verb = clause.verb
-    is_last = verb.i + 1 >= len(verb.doc)
-    if is_last or verb.lemma_ in COMPLETE_VERBS:
+    is_last_token = verb.i + 1 >= len(verb.doc)
+    if is_last_token or verb.lemma_ in COMPLETE_VERBS:
         return None
     after = verb.nbor()
     if after.dep_ not in ("cc", "punct", "conj") and after.lower_ != "then":
@@ -205,17 +217,17 @@ def _shared_object(clause: Clause) -> "Token | None":
         is_near = child.i - verb.i <= MAX_SHARED_REACH
         if child.dep_ != "conj" or child.pos_ != "VERB" or not is_near:
             continue
-        for deep in child.children:
-            if deep.dep_ == "dobj" and deep.i > child.i:
-                return deep
-        deeper = _shared_object(Clause(child, clause.voice))
-        if deeper is not None and not _has_object(child):
-            return deeper
+        for nested in child.children:
+            if nested.dep_ == "dobj" and nested.i > child.i:
+                return nested
+        nested_object = _shared_object(Clause(child, clause.voice))
+        if nested_object is not None and not _has_object(child):
+            return nested_object
     return None
 
 
-def _stray_object(verb: "Token") -> "Complement":
-    """Return the object that the parser hung elsewhere, right after a particle: "pinch off | the
+def _misattached_object(verb: "Token") -> "Complement":
+    """Return the object after a particle that the parser attached elsewhere: "pinch off | the
     bottom leaves"."""
     has_particle = any(child.dep_ == "prt" and child.i == verb.i + 1 for child in verb.children)
     if not has_particle or has_child(verb, ("dobj", "prep")):
@@ -226,16 +238,20 @@ def _stray_object(verb: "Token") -> "Complement":
     return []
 
 
-def _mean_keep(part: "Sequence[Token]", keep: "KeepChance") -> float:
-    """Return the mean chance of the words that say something. A pronoun alone stays."""
-    chances = [keep(token) for token in part if token.pos_ not in ("DET", "PUNCT", "PRON")]
-    return sum(chances) / len(chances) if chances else 1.0
+def _mean_keep(complement: "Sequence[Token]", keep_probability: "KeepProbability") -> float:
+    """Return the mean P(kept) of the content words, 1 for a pronoun alone."""
+    probabilities = [
+        keep_probability(token)
+        for token in complement
+        if token.pos_ not in ("DET", "PUNCT", "PRON")
+    ]
+    return sum(probabilities) / len(probabilities) if probabilities else 1.0
 
 
-def tokens_of(head: "Token", keep: "KeepChance | None" = None) -> "Complement":
-    """Return the tokens of a complement in order, without asides and hollow adverbs.
+def tokens_of(head: "Token", keep_probability: "KeepProbability | None" = None) -> "Complement":
+    """Return the tokens of a complement in order, without asides and filler adverbs.
 
-    keep: asides that it would keep stay, for they say which or where.
+    keep_probability: P(part of the step) of a token; probable asides stay.
     """
     tokens = sorted(head.subtree, key=token_index)
     dropped: set[int] = set()
@@ -243,7 +259,7 @@ def tokens_of(head: "Token", keep: "KeepChance | None" = None) -> "Complement":
         if not _is_aside(token, head):
             continue
         aside = list(token.subtree)
-        if keep is None or _mean_keep(aside, keep) < MIN_ASIDE_KEEP:
+        if keep_probability is None or _mean_keep(aside, keep_probability) < MIN_ASIDE_KEEP:
             dropped.update(map(token_index, aside))
     remaining = [token for token in tokens if token.i not in dropped]
     while remaining and (remaining[0].is_punct or remaining[0].lower_ == "and"):
@@ -254,7 +270,7 @@ def tokens_of(head: "Token", keep: "KeepChance | None" = None) -> "Complement":
 
 
 def token_index(token: "Token") -> int:
-    """Return the place of a token in its sentence, by which tokens are sorted."""
+    """Return the index of a token in its document, as a sort key."""
     return int(token.i)
 
 
@@ -268,13 +284,13 @@ def _is_aside(token: "Token", head: "Token") -> bool:
     doc = token.doc
     if token.lower_ == "well":
         # "the ginger AS WELL AS three cloves of garlic"
-        around = doc[max(0, token.i - 1) : token.i + 2]
-        if [word.lower_ for word in around] == ["as", "well", "as"]:
+        neighbours = doc[max(0, token.i - 1) : token.i + 2]
+        if [word.lower_ for word in neighbours] == ["as", "well", "as"]:
             return False
-    if token.dep_ == "advmod" and token.lower_ in HOLLOW_ADVERBS:
+    if token.dep_ == "advmod" and token.lower_ in FILLER_ADVERBS:
         # "INSTEAD of", "EVEN with"
-        following = doc[token.i + 1].lower_ if token.i + 1 < len(doc) else ""
-        if (token.lower_, following) in ADVERB_PHRASES:
+        next_token = doc[token.i + 1].lower_ if token.i + 1 < len(doc) else ""
+        if (token.lower_, next_token) in ADVERB_PHRASES:
             return False
         if token.head.pos_ in ("VERB", "AUX"):
             return True
@@ -286,42 +302,49 @@ def _is_aside(token: "Token", head: "Token") -> bool:
     if token.dep_ == "conj" and token.pos_ == "VERB":
         if token.head.pos_ in NOUN_TAGS:
             return True  # an action that the parser hung on a noun: a step of its own, or talk
-        if token.head.dep_ == "ccomp" and acts_on_something(token):
+        if token.head.dep_ == "ccomp" and has_own_object(token):
             return True  # "let it dry, then sand it": the sanding is a step of its own
-    return token.dep_ == "advcl" and not _keeps(token)
+    return token.dep_ == "advcl" and not _is_kept_clause(token)
 
 
-def shortened(parts: "list[Complement]") -> "list[Complement]":
-    """Leave out qualifiers from the end until the step has at most MAX_STEP_WORDS words. What the
-    verb acts on stays, and a list of things is whole."""
+def limit_length(complements: "list[Complement]") -> "list[Complement]":
+    """Return the complements without the last qualifiers, so that a step has at most MAX_STEP_WORDS
+    words.
+
+    The verb's objects stay, and a list of things stays whole.
+    """
     qualifiers = []
-    for part in parts[1:]:
-        if not any(token.dep_ == "dobj" and token.head not in part for token in part):
-            qualifiers.append(part)
-    while sum(map(len, parts)) + 1 > MAX_STEP_WORDS and qualifiers:
+    for complement in complements[1:]:
+        if not any(token.dep_ == "dobj" and token.head not in complement for token in complement):
+            qualifiers.append(complement)
+    while sum(map(len, complements)) + 1 > MAX_STEP_WORDS and qualifiers:
         last = qualifiers.pop()
-        parts = [part for part in parts if part is not last]
-    short = []
-    for part in parts:
-        is_list = any(token.pos_ in NOUN_TAGS and token.dep_ in ("conj", "appos") for token in part)
-        short.append(part[: MAX_LIST_WORDS if is_list else MAX_STEP_WORDS - 1])
-    return short
+        complements = [complement for complement in complements if complement is not last]
+    limited_parts = []
+    for complement in complements:
+        is_list = any(
+            token.pos_ in NOUN_TAGS and token.dep_ in ("conj", "appos") for token in complement
+        )
+        limited_parts.append(complement[: MAX_LIST_WORDS if is_list else MAX_STEP_WORDS - 1])
+    return limited_parts
 
 
-def is_rest(clause: Clause) -> bool:
-    """Return whether a clause only lets a thing that was set aside be: "set that to the side, LET
-    IT COOL"."""
+def is_resting_clause(clause: Clause) -> bool:
+    """Return whether a clause only says to leave a thing alone: "set that to the side, LET IT
+    COOL"."""
     verb = clause.verb
     before = verb.head
     if verb.lemma_ != "let" or before is verb or before.lemma_ not in SETTING_VERBS:
         return False
     if not any(token.lower_ in ASIDE_WORDS for token in verb.doc[before.i : verb.i]):
         return False
-    return all(token.dep_ != "nsubj" or token.pos_ not in NOUN_TAGS for token in _let(verb))
+    return all(
+        token.dep_ != "nsubj" or token.pos_ not in NOUN_TAGS for token in _let_complement(verb)
+    )
 
 
-def _let(verb: "Token") -> "Complement":
-    """Return what a "let" lets happen: "it cool for an hour"."""
+def _let_complement(verb: "Token") -> "Complement":
+    """Return the complement of "let": "it cool for an hour"."""
     tokens: list[Token] = []
     for child in verb.children:
         if child.dep_ == "ccomp":
@@ -329,11 +352,11 @@ def _let(verb: "Token") -> "Complement":
     return tokens
 
 
-def rests_of(verb: "Token") -> "Complement":
-    """Return how a thing that is set aside is left: "cool for an hour" of "set it aside, let it
-    cool for an hour"."""
+def resting_clause(verb: "Token") -> "Complement":
+    """Return how a set-aside thing rests: "cool for an hour" in "set it aside, let it cool for an
+    hour"."""
     for child in verb.children:
-        is_let = child.i > verb.i and child.lemma_ == "let"
-        if is_let and is_rest(Clause(child, "order")):
-            return [token for token in _let(child) if token.dep_ != "nsubj"]
+        is_let_verb = child.i > verb.i and child.lemma_ == "let"
+        if is_let_verb and is_resting_clause(Clause(child, "order")):
+            return [token for token in _let_complement(child) if token.dep_ != "nsubj"]
     return []

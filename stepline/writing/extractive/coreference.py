@@ -14,27 +14,26 @@ if TYPE_CHECKING:
 
 
 def resolve_pronouns(sentences: Sequence[str]) -> list[str]:
-    """Return the sentences of one narration, in order, "chop it" as "chop the onion" where only an
-    onion can be meant.
+    """Return the English sentences with pronouns replaced by nouns: "chop it" -> "chop the onion".
 
-    For English. What stands for a thing in clauses without an action stays as it is. Raises
-    ModelError without the parser.
+    Only where one noun can be the antecedent, and only in clauses with an action. Raises ModelError
+    without the parser.
     """
     mentions = Mentions()
     resolved = []
     for number, doc in enumerate(parse(sentences)):
-        resolved.append(_resolved(doc, number, mentions))
+        resolved.append(_resolve_sentence(doc, number, mentions))
     return resolved
 
 
-def _resolved(doc: "Doc", sentence: int, mentions: Mentions) -> str:
-    """Return one sentence with its pronouns named, and remember what it names."""
+def _resolve_sentence(doc: "Doc", sentence: int, mentions: Mentions) -> str:
+    """Return one sentence with its pronouns replaced, and add its nouns to the mentions."""
     names: dict[int, str] = {}  # of pronouns, by token
     clauses = find_clauses(doc)
     for clause in clauses:
-        before = mentions_before(clause.verb)
-        if before:
-            mentions.add(sentence, before)
+        earlier_mentions = mentions_before(clause.verb)
+        if earlier_mentions:
+            mentions.add(sentence, earlier_mentions)
         phrase = imperative_phrase(clause, lambda token: mentions.resolve(token.lower_, sentence))
         names |= phrase.resolved
         mentions.add(sentence, mentions_of(clause.verb, phrase.resolved))
@@ -44,11 +43,11 @@ def _resolved(doc: "Doc", sentence: int, mentions: Mentions) -> str:
             mentions.add(sentence, things)
 
     # the sentence with the names
-    pieces = []
+    texts = []
     for token in doc:
         text = token.text
         if token.i in names:
             text = f"the {names[token.i]}"
-        pieces.append(text)
-        pieces.append(token.whitespace_)
-    return "".join(pieces)
+        texts.append(text)
+        texts.append(token.whitespace_)
+    return "".join(texts)

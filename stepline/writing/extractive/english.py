@@ -32,7 +32,7 @@ UNUSED_PIPES = ("ner", "senter")
 BATCH_SEGMENTS = 64  # per parser call
 
 _loading = threading.Lock()
-COMMANDS_MODULE = "spacy.cli"  # spaCy's command line
+SPACY_CLI_MODULE = "spacy.cli"  # spaCy's command line
 TORCH_MODULE = "torch"
 # packages whose networks run in spaCy by torch
 TORCH_USERS = ("spacy_transformers", "spacy_curated_transformers", "curated_transformers")
@@ -41,52 +41,51 @@ TORCH_USERS = ("spacy_transformers", "spacy_curated_transformers", "curated_tran
 def import_spacy() -> Any:
     """Return spaCy without its command line, and in Stepline's own processes without torch.
 
-    Both are unused here. The command line is nearly half of its import (0.3 of 0.75 CPU s, 18 MiB),
-    torch is 1.6 CPU s and 175 MiB. What asks for the command line later finds it: the module in its
-    place is there during the import alone.
+    Both are unused here. The command line takes nearly half of the import (0.3 of 0.75 CPU s, 18
+    MiB), torch 1.6 CPU s and 175 MiB. A later import of the command line works: the placeholder
+    exists during this import alone.
     """
     if "spacy" in sys.modules:
         return sys.modules["spacy"]
-    stand_in = ModuleType(COMMANDS_MODULE)
-    stand_in.__path__ = []
-    info = ModuleType(f"{COMMANDS_MODULE}.info")
-    vars(info)["__getattr__"] = lambda name: _imported_when_called(info.__name__, name)
-    for module in (stand_in, info):
+    placeholder = ModuleType(SPACY_CLI_MODULE)
+    placeholder.__path__ = []
+    info = ModuleType(f"{SPACY_CLI_MODULE}.info")
+    vars(info)["__getattr__"] = lambda name: _lazy_function(info.__name__, name)
+    for module in (placeholder, info):
         sys.modules[module.__name__] = module
     try:
-        with _torch_hidden():
+        with _hide_torch():
             return importlib.import_module("spacy")
     finally:
-        for module in (stand_in, info):
+        for module in (placeholder, info):
             if sys.modules.get(module.__name__) is module:
                 del sys.modules[module.__name__]
 
 
-class _AbsentFinder:
-    """Says to one thread alone that torch is not installed."""
+class _TorchHidingFinder:
+    """An import finder that reports torch as not installed, to one thread only."""
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
 
     def find_spec(self, name: str, *_: object) -> None:
-        """Raise ModuleNotFoundError for torch. Leave the rest to other finders."""
+        """Raise ModuleNotFoundError for torch. Leave other modules to other finders."""
         if name == TORCH_MODULE and threading.get_ident() == self._thread:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 @contextmanager
-def _torch_hidden() -> Iterator[None]:
-    """Hide torch from spaCy, which imports it where it is installed. What imports torch later finds
-    it.
+def _hide_torch() -> Iterator[None]:
+    """Hide torch from spaCy's import, within this context.
 
-    Not where it is imported already, nor in someone else's program, nor where a package is
-    installed whose networks need it in spaCy.
+    Not where torch is imported already, in a host program, or where an installed spaCy package
+    needs it.
     """
-    users = [name for name in TORCH_USERS if find_spec(name) is not None]
-    if TORCH_MODULE in sys.modules or not is_own_process() or users:
+    torch_users = [name for name in TORCH_USERS if find_spec(name) is not None]
+    if TORCH_MODULE in sys.modules or not is_own_process() or torch_users:
         yield
         return
-    finder: Any = _AbsentFinder()
+    finder: Any = _TorchHidingFinder()
     sys.meta_path.insert(0, finder)
     try:
         yield
@@ -94,7 +93,7 @@ def _torch_hidden() -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-def _imported_when_called(module: str, name: str) -> Callable[..., Any]:
+def _lazy_function(module: str, name: str) -> Callable[..., Any]:
     if name.startswith("__"):
         raise AttributeError(name)
 
@@ -106,7 +105,7 @@ def _imported_when_called(module: str, name: str) -> Callable[..., Any]:
 
 
 def parser() -> "Language":
-    """Return the parser, loaded once per process. It is safe to call from several threads.
+    """Return the parser, loaded once per process. It is thread-safe.
 
     Loading takes about 0.35 s, after an import of spaCy of about 0.45 s.
     """
@@ -132,15 +131,14 @@ def parse(texts: Sequence[str]) -> "Iterator[Doc]":
 
 @cache
 def verbs() -> frozenset[str]:
-    """Return the base forms of English verbs (WordNet's list, which the parser's lemmatizer
-    carries)."""
+    """Return the base forms of English verbs, from WordNet by spaCy's lemmatizer."""
     lemmatizer = parser().get_pipe("lemmatizer")
     return frozenset(lemmatizer.lookups.get_table("lemma_index")["verb"])
 
 
 @cache
 def nouns() -> frozenset[str]:
-    """Return the base forms of English nouns (WordNet's list, as of `verbs`)."""
+    """Return the base forms of English nouns, from WordNet by spaCy's lemmatizer."""
     lemmatizer = parser().get_pipe("lemmatizer")
     return frozenset(lemmatizer.lookups.get_table("lemma_index")["noun"])
 
@@ -152,18 +150,18 @@ PRESENT_ENDINGS: Final = (("ies", "y"), ("es", ""), ("s", ""))
 
 @cache
 def _verb_exceptions() -> dict[str, str]:
-    """Return irregular form -> base form, of the parser's lemmatizer."""
+    """Return irregular form -> base form, from spaCy's lemmatizer."""
     lookups = parser().get_pipe("lemmatizer").lookups
-    table = lookups.get_table("lemma_exc")["verb"]
+    exception_table = lookups.get_table("lemma_exc")["verb"]
     exceptions = {}
-    for form, bases in table.items():
+    for form, bases in exception_table.items():
         if bases:
             exceptions[form] = bases[0]
     return exceptions
 
 
 def base_form(word: str, token: "Token | None") -> str | None:
-    """Return the base form of a spoken verb, None for another word: "adding" is "add"."""
+    """Return the base form of a spoken verb ("adding" -> "add"), None for another word."""
     bare = bare_word(word)
     known_verbs = verbs()
     exceptions = _verb_exceptions()
@@ -178,14 +176,14 @@ def base_form(word: str, token: "Token | None") -> str | None:
     if bare in known_verbs:
         return bare
     # by the ending
-    for stem in _stems(bare):
+    for stem in _possible_base_forms(bare):
         if stem in known_verbs:
             return stem
     return None
 
 
-def _stems(word: str) -> list[str]:
-    """Return what a word may be without its ending, the most likely first."""
+def _possible_base_forms(word: str) -> list[str]:
+    """Return possible base forms of a word, the most likely first."""
     stems = _without_endings(word, PAST_ENDINGS)
     # "chopping" has a doubled letter last
     for stem in _without_endings(word, PLAIN_PAST_ENDINGS):
@@ -197,7 +195,7 @@ def _stems(word: str) -> list[str]:
 
 
 def _without_endings(word: str, endings: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the word with each ending that it has replaced. endings: ending, what replaces it."""
+    """Return the word with each matching ending replaced. endings: (ending, replacement) pairs."""
     stems = []
     for ending, replacement in endings:
         if word.endswith(ending):

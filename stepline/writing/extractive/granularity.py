@@ -42,66 +42,69 @@ MAX_PAUSE_SECONDS: Final = 6.0  # between a step and a half of it
 MAX_LIST_PAUSE_SECONDS: Final = 3.0  # between a step and more of its list
 # words of a step that is joined, by detail. "full" joins nothing.
 MAX_JOINED_WORDS: Final = {"brief": 30, "usual": 22}
-MAX_HALF_WORDS: Final = 12
-ONLY_NAMES: Final = "names things, and says nothing to do with them"
+MAX_CONTINUATION_WORDS: Final = 12
+NO_ACTION_ON_THINGS_REASON: Final = "names things, and says nothing to do with them"
 OBJECT_PRONOUNS: Final = word_set("it this that them these those")
 OBJECT_ROLES: Final = ("dobj", "nsubj", "nsubjpass", "dative")
 
 
 @dataclass(frozen=True)
 class SentenceStep:
-    """A step as one sentence says it.
+    """A step of one sentence.
 
-    listed: its words without a verb, where the sentence has none and one was put in front. They may
-    go on with the list of the step before.
-    is_sure: it is a step also where nothing goes before.
-    meant: what its bare pronouns most likely stand for.
+    Args:
+        step: with its source.
+        list_text: the words without an inserted verb; they may continue the list of the step
+            before.
+        is_sure: it is a step even where it continues none.
+        antecedents: most likely antecedents of its pronouns.
     """
 
     step: Step
-    listed: str | None = None
+    list_text: str | None = None
     is_sure: bool = True
-    meant: tuple[str, ...] = ()
+    antecedents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class JoinedSteps:
-    """steps: in their order. refused: those with a flaw, or that would have been steps only as part
-    of another."""
+    """The steps in order, and the rejected ones: with a flaw, or without a step to continue."""
 
     steps: tuple[Step, ...]
-    refused: tuple[Rejected, ...]
+    rejected: tuple[Rejected, ...]
 
 
-def join_halves(steps: Sequence[SentenceStep], detail: Detail) -> JoinedSteps:
-    """Return the steps in their order, halves joined to the step before as far as `detail` says."""
+def join_continuations(steps: Sequence[SentenceStep], detail: Detail) -> JoinedSteps:
+    """Return the steps in order, continuations joined to the step before as `detail` says."""
     docs = parse([item.step.text for item in steps])
     joined: list[_JoinedStep] = []
-    refused: list[Rejected] = []
+    rejected: list[Rejected] = []
     for item, doc in zip(steps, docs, strict=True):
         flaw = flaw_of_step(doc)
         if flaw is not None:
-            refused.append(Rejected(what="step", text=item.step.text, reason=flaw))
+            rejected.append(Rejected(what="step", text=item.step.text, reason=flaw))
             continue
-        longer = None
+        extended = None
         if joined:
-            longer = _lengthened(joined[-1], item, doc, detail)
-        if longer is not None:
-            joined[-1] = longer
+            extended = _extended(joined[-1], item, doc, detail)
+        if extended is not None:
+            joined[-1] = extended
         elif item.is_sure:
-            joined.append(_JoinedStep((item.step,), (item.step.text,), _verb(doc)))
+            joined.append(_JoinedStep((item.step,), (item.step.text,), _first_lemma(doc)))
         else:
-            refused.append(Rejected(what="step", text=item.step.text, reason=ONLY_NAMES))
+            rejected.append(
+                Rejected(what="step", text=item.step.text, reason=NO_ACTION_ON_THINGS_REASON)
+            )
     joined_steps = [item.as_step() for item in joined]
-    return JoinedSteps(tuple(joined_steps), tuple(refused))
+    return JoinedSteps(tuple(joined_steps), tuple(rejected))
 
 
 @dataclass(frozen=True)
 class _JoinedStep:
-    """Steps that are written as one.
+    """Steps written as one.
 
-    parts: what each adds to the text. One that begins with a comma goes on with a list.
-    verb: of the first.
+    parts: what each adds to the text; one with a leading comma continues a list. verb: of the
+    first.
     """
 
     steps: tuple[Step, ...]
@@ -127,7 +130,7 @@ class _JoinedStep:
         return text
 
     def as_step(self) -> Step:
-        """Return one step that rests on all sentences."""
+        """Return one step with the sources of all."""
         if len(self.steps) == 1:
             return self.steps[0]
         sources: set[int] = set()
@@ -142,68 +145,70 @@ class _JoinedStep:
         return self.steps[0].model_copy(update=changes)
 
 
-def _lengthened(
-    before: _JoinedStep, item: SentenceStep, doc: "Doc", detail: Detail
+def _extended(
+    previous: _JoinedStep, item: SentenceStep, doc: "Doc", detail: Detail
 ) -> _JoinedStep | None:
-    """Return the step before with this one at its end, None where they are two."""
+    """Return the step before extended by this one, None where they are two steps."""
     if detail == "full":
         return None
-    last = before.steps[-1]
+    last = previous.steps[-1]
     # Only actions to do are joined. A warning stays a step of its own.
-    kinds = {instruction_kind(before.text), instruction_kind(item.step.text)}
+    kinds = {instruction_kind(previous.text), instruction_kind(item.step.text)}
     if kinds != {"do"}:
         return None
-    if not _is_near(last, item.step, MAX_PAUSE_SECONDS):
+    if not _is_said_within(last, item.step, MAX_PAUSE_SECONDS):
         return None
     # What it adds: more of the list, a half, or another object of the verb.
     part = None
-    half = half_text(doc)
-    is_short = half is not None and len(half.split()) <= MAX_HALF_WORDS
-    if item.listed is not None and _is_near(last, item.step, MAX_LIST_PAUSE_SECONDS):
-        part = f", {item.listed}"
-    elif is_short and _means_the_same(before, item):
-        part = half
-    elif detail == "brief" and _verb(doc) == before.verb:
+    continuation = text_without_pronoun(doc)
+    is_short_continuation = (
+        continuation is not None and len(continuation.split()) <= MAX_CONTINUATION_WORDS
+    )
+    if item.list_text is not None and _is_said_within(last, item.step, MAX_LIST_PAUSE_SECONDS):
+        part = f", {item.list_text}"
+    elif is_short_continuation and _continues_same_thing(previous, item):
+        part = continuation
+    elif detail == "brief" and _first_lemma(doc) == previous.verb:
         part = item.step.text.partition(" ")[2]
     if not part:
         return None
     # A part that is said twice adds its sentence, not its words.
-    parts = before.parts
+    parts = previous.parts
     if part not in parts:
         parts = (*parts, part)
-    longer = _JoinedStep((*before.steps, item.step), parts, before.verb)
-    words = longer.text.split()
+    extended = _JoinedStep((*previous.steps, item.step), parts, previous.verb)
+    words = extended.text.split()
     if len(words) > MAX_JOINED_WORDS[detail]:
         return None
-    return longer
+    return extended
 
 
-def _means_the_same(before: _JoinedStep, item: SentenceStep) -> bool:
-    """Tell whether a half goes on with what the step before names.
+def _continues_same_thing(previous: _JoinedStep, item: SentenceStep) -> bool:
+    """Return whether a continuation acts on what the step before names.
 
-    Within one sentence it does nearly always. Elsewhere its pronouns must stand for that.
+    Within one sentence it nearly always does. Elsewhere its pronouns must have such antecedents.
     """
-    last_sources = set(before.steps[-1].sources)
+    last_sources = set(previous.steps[-1].sources)
     if not last_sources.isdisjoint(item.step.sources):
         return True
-    if not item.meant:
+    if not item.antecedents:
         return False
-    words = {word.strip(",").lower() for word in before.text.split()}
-    return all(not words.isdisjoint(name.lower().split()) for name in item.meant)
+    words = {number_word.strip(",").lower() for number_word in previous.text.split()}
+    return all(not words.isdisjoint(name.lower().split()) for name in item.antecedents)
 
 
-def _is_near(before: Step, step: Step, seconds: float) -> bool:
-    """Tell whether a step is said within this many seconds of the one before."""
-    if before.said is None or step.said is None:
+def _is_said_within(previous: Step, step: Step, seconds: float) -> bool:
+    """Return whether a step is said within this many seconds of the one before."""
+    if previous.said is None or step.said is None:
         return False
-    pause = step.said.start - before.said.end
+    pause = step.said.start - previous.said.end
     return abs(pause) <= seconds
 
 
-def half_text(doc: "Doc") -> str | None:
-    """Return an order without its bare pronoun: of "rinse it" "rinse", of "let it cool" "let cool".
-    None where it names what it acts on."""
-    pronouns: list[Token] = []
+def text_without_pronoun(doc: "Doc") -> str | None:
+    """Return an order without its object pronoun: "rinse it" -> "rinse". None where it has a noun
+    object."""
+    object_pronouns: list[Token] = []
     for token in doc:
         if token.dep_ not in OBJECT_ROLES:
             continue
@@ -211,15 +216,15 @@ def half_text(doc: "Doc") -> str | None:
         is_subject_of_clause = token.dep_ == "nsubj" and token.head.tag_ != "VB"
         if token.lower_ not in OBJECT_PRONOUNS or is_subject_of_clause:
             return None
-        pronouns.append(token)
+        object_pronouns.append(token)
     text = ""
     for token in doc:
-        if token not in pronouns:
+        if token not in object_pronouns:
             text += token.text_with_ws
     return text.strip() or None
 
 
-def _verb(doc: "Doc") -> str:
+def _first_lemma(doc: "Doc") -> str:
     if not len(doc):
         return ""
     lemma: str = doc[0].lemma_
@@ -236,17 +241,19 @@ UNIT_AND_HALF_PATTERN: Final = re.compile(
     r"\b(?:an?|one) (cup|pint|quart|litre|liter|kilo|pound|inch|minute|hour) and a half\b",
     re.IGNORECASE,
 )
-MANY_INCHES: Final = "inches"
+INCHES: Final = "inches"
 
 
 def sentence_amount(doc: "Doc") -> str | None:
-    """Return the amount that a short sentence states, as said, None where it says more."""
+    """Return the amount that a short sentence states, as said, None for other sentences."""
     words = [token for token in doc if token.is_alpha or token.like_num]
     if not 1 < len(words) <= MAX_AMOUNT_WORDS:
         return None
     # Exactly one amount with a unit. Bare counts are left out.
-    stated = [quantity for quantity in quantities(doc.text) if quantity.kind != COUNT_KIND]
-    if len(stated) != 1:
+    amounts_with_unit = [
+        quantity for quantity in quantities(doc.text) if quantity.kind != COUNT_KIND
+    ]
+    if len(amounts_with_unit) != 1:
         return None
     # Any other noun than a unit names a thing, so the sentence says more.
     units: list[int] = []
@@ -271,17 +278,17 @@ def _begin_with_adverbs(doc: "Doc", number: int) -> int:
     """Return where an amount begins: at its number, or at "about" or "up to" before it."""
     first = number
     while first > 0:
-        before = doc[first - 1]
-        if before.pos_ not in ("ADV", "ADP") or before.head.i < first:
+        previous = doc[first - 1]
+        if previous.pos_ not in ("ADV", "ADP") or previous.head.i < first:
             break
         first -= 1
     return first
 
 
 def with_amount(step: Step, amount: str, sentence: int) -> Step | None:
-    """Return a step with the amount that a later sentence says.
+    """Return a step with the amount that a later sentence states.
 
-    None where it has one of its kind, or is said too far away.
+    None where the step has such an amount, or is too far away.
     """
     if not step.sources:
         return None
@@ -297,18 +304,18 @@ def with_amount(step: Step, amount: str, sentence: int) -> Step | None:
 
 
 def with_digits(text: str) -> str:
-    """Return a step with halves as digits: of "two and a half cups" "2.5 cups"."""
+    """Return a step with halves as digits: "two and a half cups" -> "2.5 cups"."""
     text = HALF_PATTERN.sub(_number_and_half, text)
     return UNIT_AND_HALF_PATTERN.sub(_unit_and_half, text)
 
 
 def _number_and_half(match: re.Match[str]) -> str:
-    word = match[1].lower()
-    return f"{SMALL_NUMBERS.get(word, word)}.5"
+    number_word = match[1].lower()
+    return f"{SMALL_NUMBERS.get(number_word, number_word)}.5"
 
 
 def _unit_and_half(match: re.Match[str]) -> str:
     unit = match[1].lower()
     if unit == "inch":
-        return f"1.5 {MANY_INCHES}"
+        return f"1.5 {INCHES}"
     return f"1.5 {unit}s"

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 
 # Talking about the video instead of doing: "show you", "let me explain".
-TELLING_VERBS = word_set(
+SPEECH_VERBS = word_set(
     """
     show teach explain tell talk discuss demonstrate introduce describe mention say answer share ask welcome
     thank apologize present review recommend suggest promise admit speak chat
     """
 )
-SETTING_OUT = word_set("get dive jump go move head hop")  # "let's dive right into it"
+STARTING_VERBS = word_set("get dive jump go move head hop")  # "let's dive right into it"
 START_WORDS = word_set("started into over onto straight")
 # States of mind and being: they order nothing, in whatever mood.
 STATE_VERBS = word_set(
@@ -95,33 +95,36 @@ STATE_REASON = "a state or an opinion, not an action"
 NO_ACTION_REASON = "names no action"
 
 
-def off_topic_reason(clause: Clause, *, question: bool = False) -> str | None:
-    """Return why a clause is not a step, or None when it is one."""
-    if question:
+def off_topic_reason(clause: Clause, *, is_question: bool = False) -> str | None:
+    """Return why a clause is not a step, None when it is one."""
+    if is_question:
         return "a question"
-    for reason, holds in _OFF_TOPIC_RULES:
-        if holds(clause):
+    for reason, is_off_topic in _OFF_TOPIC_RULES:
+        if is_off_topic(clause):
             return reason
     return None
 
 
-def _is_about_me(clause: Clause) -> bool:
-    """ "Trust me", "follow us", "bear with me": asked of the audience, not of the hands."""
+def _refers_to_speaker(clause: Clause) -> bool:
+    """Return whether a clause asks the audience to do something for the speaker: "trust me",
+    "follow us"."""
     if _objects(clause) & {"me", "us"}:
         return True
-    return clause.verb.lemma_ == "let" and "me" in _words(clause)
+    return clause.verb.lemma_ == "let" and "me" in _words_after_verb(clause)
 
 
-def _tells(clause: Clause) -> bool:
+def _is_video_talk(clause: Clause) -> bool:
     lemma = clause.verb.lemma_
-    if lemma in TELLING_VERBS:
+    if lemma in SPEECH_VERBS:
         # "ask someone to call for help" asks someone nearby
         after = [child for child in clause.verb.children if child.i > clause.verb.i]
-        does = any(child.dep_ in ("xcomp", "ccomp", "advcl") for child in after)
-        people = {child.lower_ for child in after if child.dep_ in ("dobj", "dative")}
-        asks = lemma in ("ask", "tell") and does and people.isdisjoint(("me", "us", "you"))
-        return not asks
-    words = _words(clause)
+        has_clause = any(child.dep_ in ("xcomp", "ccomp", "advcl") for child in after)
+        addressees = {child.lower_ for child in after if child.dep_ in ("dobj", "dative")}
+        asks_someone_nearby = (
+            lemma in ("ask", "tell") and has_clause and addressees.isdisjoint(("me", "us", "you"))
+        )
+        return not asks_someone_nearby
+    words = _words_after_verb(clause)
     if lemma in ("follow", "use", "try", "learn"):
         return bool(_objects(clause) & {"step", "steps", "tip", "tips"})
     if lemma == "check":
@@ -134,41 +137,45 @@ def _tells(clause: Clause) -> bool:
         return "mind" in words
     # a speaker only begins: "let's get STARTED", "let's jump straight INTO it"
     first_words = {token.lower_ for token in clause.verb.doc[clause.verb.i + 1 : clause.verb.i + 4]}
-    is_start = lemma in SETTING_OUT and not START_WORDS.isdisjoint(first_words)
-    return is_start and not _concrete(clause)
+    is_beginning = lemma in STARTING_VERBS and not START_WORDS.isdisjoint(first_words)
+    return is_beginning and not _acts_on_named_thing(clause)
 
 
 def _is_state(clause: Clause) -> bool:
     lemma = clause.verb.lemma_
     if lemma == "aim" and not has_child(clause.verb, ("dobj",)):
         return True  # "aim for 20": how much, not what
-    if lemma == "come" and clause.voice == "order" and _words(clause) & {"up", "down", "forward"}:
+    if (
+        lemma == "come"
+        and clause.voice == "order"
+        and _words_after_verb(clause) & {"up", "down", "forward"}
+    ):
         return False
     if lemma == "find" and _objects(clause) & {"yourself", "yourselves"}:
         return True
     if lemma == "be":
-        return not (clause.voice == "order" and "careful" in _words(clause))
+        return not (clause.voice == "order" and "careful" in _words_after_verb(clause))
     if lemma == "imagine" and clause.voice == "order":
         # "imagine that you push it away"
         return not has_child(clause.verb, ("ccomp",))
     if lemma not in STATE_VERBS:
         return False
-    if lemma == "get" and not _is_gotten(clause.verb):
+    if lemma == "get" and not _has_obtained_object(clause.verb):
         return True  # "get off your seat", "get going": a person moves, no thing is got
-    if lemma not in ORDERED_STATE_VERBS or not _concrete(clause):
+    if lemma not in ORDERED_STATE_VERBS or not _acts_on_named_thing(clause):
         return True
     if clause.voice == "order":
         return False
-    is_plan = clause.planned and clause.voice in ("i", "we")
+    is_plan = clause.is_planned and clause.voice in ("i", "we")
     # Something is brought somewhere: "get your bike UP IN a stand". "get a better result" is not.
     after = [child for child in clause.verb.children if child.i > clause.verb.i]
     directions = {child.lower_ for child in after if child.dep_ in ("prt", "prep", "advmod")}
-    is_moved = _is_gotten(clause.verb) and not MOTION_WORDS.isdisjoint(directions)
-    return lemma not in ("get", "come") or not (is_plan or is_moved)
+    moves_thing = _has_obtained_object(clause.verb) and not MOTION_WORDS.isdisjoint(directions)
+    return lemma not in ("get", "come") or not (is_plan or moves_thing)
 
 
-def _is_gotten(verb: "Token") -> bool:
-    """Return whether a thing is named right after "get", before any preposition."""
+def _has_obtained_object(verb: "Token") -> bool:
+    """Return whether a noun follows "get" before any preposition."""
     for token in verb.doc[verb.i + 1 :]:
         if token.pos_ in ("ADP", "ADV", "VERB", "AUX"):
             return False
@@ -177,30 +184,32 @@ def _is_gotten(verb: "Token") -> bool:
     return False
 
 
-def _is_said_with(clause: Clause, words: frozenset[str]) -> bool:
+def _sentence_contains(clause: Clause, words: frozenset[str]) -> bool:
     return any(token.lower_ in words for token in clause.verb.doc)
 
 
 def _is_habit(clause: Clause) -> bool:
     if clause.voice not in ("i", "we"):
         return False
-    spine = _spine(clause.verb)
-    verb_lemmas = {token.lemma_ for token in spine if token.pos_ == "VERB"}
+    verbs_and_children = _verb_and_governors(clause.verb)
+    verb_lemmas = {token.lemma_ for token in verbs_and_children if token.pos_ == "VERB"}
     if clause.voice == "i" and verb_lemmas & {"like", "love", "prefer"}:
         return True
-    words = {token.lower_ for token in spine}
+    words = {token.lower_ for token in verbs_and_children}
     return bool(words & HABIT_WORDS)
 
 
-def _invites(clause: Clause) -> bool:
-    """ "If you're trying to ..., try doing it like this": what the video is for."""
+def _states_video_purpose(clause: Clause) -> bool:
+    """Return whether a clause states the video's purpose: "If you're trying to ..., try this"."""
     verb = clause.verb
-    tries = any(token.lemma_ == "try" and token is not verb for token in _spine(verb))
-    if not tries:
+    has_try = any(
+        token.lemma_ == "try" and token is not verb for token in _verb_and_governors(verb)
+    )
+    if not has_try:
         return False
     opening = " ".join(token.lower_ for token in verb.doc[:5])
-    wish = re.match(r"if you (?:want|need|like|(?:'re|are) (?:trying|looking))\b", opening)
-    return wish is not None
+    purpose_match = re.match(r"if you (?:want|need|like|(?:'re|are) (?:trying|looking))\b", opening)
+    return purpose_match is not None
 
 
 def _is_choice(clause: Clause) -> bool:
@@ -209,16 +218,16 @@ def _is_choice(clause: Clause) -> bool:
         text = text.replace(f" {ending}", ending)
     if any(phrase in text for phrase in FREE_CHOICE_WORDS):
         return True
-    if not clause.may:
+    if not clause.is_permitted:
         return False
     if clause.verb.lemma_ in ("use", "do", "try", "buy", "substitute", "skip", "make"):
         return True
-    words = {token.lower_ for token in _spine(clause.verb)}
-    words |= _words(clause)
+    words = {token.lower_ for token in _verb_and_governors(clause.verb)}
+    words |= _words_after_verb(clause)
     return bool(words & CHOICE_WORDS)
 
 
-def _says_nothing(clause: Clause) -> bool:
+def _lacks_action(clause: Clause) -> bool:
     lemma: str = clause.verb.lemma_
     if clause.verb.tag_ == "MD":
         return True  # the parser missed the verb
@@ -228,7 +237,7 @@ def _says_nothing(clause: Clause) -> bool:
             return lemma == "do"
         return objects <= VAGUE_WORDS
     is_light = lemma in CARRIER_VERBS or lemma in LIGHT_VERBS
-    if not is_light or clause.chain is not None:
+    if not is_light or clause.joined_verb is not None:
         return False
     for child in clause.verb.children:
         # a verb joined after this one may bring the object for both
@@ -241,28 +250,32 @@ def _says_nothing(clause: Clause) -> bool:
 
 
 _OFF_TOPIC_RULES: tuple[tuple[str, Callable[[Clause], bool]], ...] = (
-    ("chat: about the speaker", _is_about_me),
-    ("talk about the video", _tells),
+    ("chat: about the speaker", _refers_to_speaker),
+    ("talk about the video", _is_video_talk),
     (STATE_REASON, _is_state),
     (
         "an announcement of what the video is about",
-        lambda clause: clause.voice in ("i", "we", "you") and _is_said_with(clause, TODAY_WORDS),
+        lambda clause: (
+            clause.voice in ("i", "we", "you") and _sentence_contains(clause, TODAY_WORDS)
+        ),
     ),
-    ("an announcement of what the video is about", _invites),
+    ("an announcement of what the video is about", _states_video_purpose),
     ("a habit of the speaker", _is_habit),
     (
         "about the past",
-        lambda clause: clause.voice in ("i", "we") and _is_said_with(clause, PAST_WORDS),
+        lambda clause: clause.voice in ("i", "we") and _sentence_contains(clause, PAST_WORDS),
     ),
     ("left to the viewer", _is_choice),
-    ("what the speaker does not do", lambda clause: clause.negated and clause.voice in ("i", "we")),
-    (NO_ACTION_REASON, _says_nothing),
+    (
+        "what the speaker does not do",
+        lambda clause: clause.is_negated and clause.voice in ("i", "we"),
+    ),
+    (NO_ACTION_REASON, _lacks_action),
 )
 
 
-def _words(clause: Clause) -> set[str]:
-    """Return the lower-case words of the clause to the right of its verb, without the clauses
-    joined to it."""
+def _words_after_verb(clause: Clause) -> set[str]:
+    """Return the lower-case words of a clause after its verb, without joined clauses."""
     verb = clause.verb
     joined: set[int] = set()
     for child in verb.children:
@@ -273,8 +286,7 @@ def _words(clause: Clause) -> set[str]:
 
 
 def _objects(clause: Clause) -> set[str]:
-    """Return the heads of what the verb acts on, and of what its prepositions name when it has no
-    object."""
+    """Return the heads of a verb's objects, or of its prepositions' objects without any."""
     verb = clause.verb
     objects: set[str] = set()
     for child in verb.children:
@@ -284,43 +296,43 @@ def _objects(clause: Clause) -> set[str]:
         return objects
     for child in verb.children:
         if child.dep_ == "prep":
-            objects.update(deep.lower_ for deep in child.children if deep.dep_ == "pobj")
+            objects.update(nested.lower_ for nested in child.children if nested.dep_ == "pobj")
     return objects
 
 
-def _concrete(clause: Clause) -> bool:
-    """Return whether the verb acts on a thing that has a name."""
+def _acts_on_named_thing(clause: Clause) -> bool:
+    """Return whether the verb acts on a noun that is not vague."""
     verb = clause.verb
-    has_thing = False
+    names_thing = False
     for child in verb.children:
         if child.i > verb.i and child.dep_ in ("dobj", "nsubj", "prep", "prt"):
-            has_thing |= any(deep.pos_ in ("NOUN", "PROPN") for deep in child.subtree)
-    return has_thing and not _objects(clause) <= VAGUE_WORDS
+            names_thing |= any(nested.pos_ in ("NOUN", "PROPN") for nested in child.subtree)
+    return names_thing and not _objects(clause) <= VAGUE_WORDS
 
 
-def _spine(verb: "Token") -> "list[Token]":
-    """Return the children of the verb and of the verbs that carry it."""
-    spine = [verb, *verb.children]
+def _verb_and_governors(verb: "Token") -> "list[Token]":
+    """Return the verb, the verbs that govern it, and the children of all of these."""
+    verbs_and_children = [verb, *verb.children]
     while verb.dep_ in ("xcomp", "ccomp", "conj") and verb.head is not verb:
         verb = verb.head
-        spine.append(verb)
-        spine += verb.children
-    return spine
+        verbs_and_children.append(verb)
+        verbs_and_children += verb.children
+    return verbs_and_children
 
 
 PAST_TAGS: Final = ("VBD", "VBN")
-SEEING_VERBS: Final = frozenset(("see", "notice"))
+PERCEPTION_VERBS: Final = frozenset(("see", "notice"))
 # With a subject and an object they tell how things are.
 STATIVE_VERBS: Final = word_set("have want need like love know see")
 PERSON_WORDS: Final = word_set("i we you they")
 WILL_WORDS: Final = frozenset(("will", "'ll"))
 LINKED_ROLES: Final = ("advcl", "ccomp", "parataxis", "dep", "conj")  # of a clause next to another
 CONDITION_WORDS: Final = frozenset(("if", "unless"))
-MAX_SURE_WORDS: Final = 3  # "make sure", "be sure that"
+MIN_STEP_TOKENS: Final = 3  # "make sure", "be sure that"
 
 
 def flaw_in_sentence(verb: "Token | None") -> str | None:
-    """Return why a verb is not an action in its sentence, None where nothing speaks against it."""
+    """Return why a verb is not an action in its sentence, None when it is one."""
     if verb is None:
         return None
     if verb.dep_ == "advcl":
@@ -329,11 +341,11 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
                 return "says what comes after something else"
     if verb.dep_ == "relcl" and verb.tag_ in PAST_TAGS:
         return "says which thing is meant"
-    if _asks(verb):
+    if _is_question(verb):
         return "asks, and says nothing to do"
     subjects = _child_words(verb, "nsubj")
     has_will = not WILL_WORDS.isdisjoint(_child_words(verb, "aux"))
-    if has_will and "you" in subjects and _is_next_to_forbidden(verb):
+    if has_will and "you" in subjects and _is_linked_to_prohibition(verb):
         return "says what would come of it"
     # "we HAVE the right filter"
     is_state = verb.lemma_ in STATIVE_VERBS and verb.tag_ != "VBN" and has_child(verb, ("dobj",))
@@ -342,13 +354,13 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
     if any(child.lower_ == "how" and child.i < verb.i for child in verb.children):
         return "says how something is done, and no one does it"
     # In "if we keep cutting" the "if" belongs to the verb that carries this one.
-    carrier = verb
-    while carrier.dep_ == "xcomp" and carrier.head is not carrier:
-        carrier = carrier.head
-    has_condition = not CONDITION_WORDS.isdisjoint(_child_words(carrier, "mark"))
-    if carrier.dep_ in ("advcl", "ROOT") and has_condition:
+    governor = verb
+    while governor.dep_ == "xcomp" and governor.head is not governor:
+        governor = governor.head
+    has_condition = not CONDITION_WORDS.isdisjoint(_child_words(governor, "mark"))
+    if governor.dep_ in ("advcl", "ROOT") and has_condition:
         return "states a condition"
-    if verb.lemma_ in SEEING_VERBS and _is_seen(verb):
+    if verb.lemma_ in PERCEPTION_VERBS and _describes_perception(verb):
         return "says what is seen, not what is done"
     if verb.dep_ == "pcomp":
         preposition = verb.head
@@ -359,25 +371,27 @@ def flaw_in_sentence(verb: "Token | None") -> str | None:
     return None
 
 
-def _is_next_to_forbidden(verb: "Token") -> bool:
-    """Return whether an order with a "not" is linked to a verb: "don't use a lever, you'll PINCH
-    the tube"."""
-    linked = [other for other in verb.lefts if other.dep_ in LINKED_ROLES]
+def _is_linked_to_prohibition(verb: "Token") -> bool:
+    """Return whether a verb is linked to a negative order: "don't use a lever, you'll PINCH the
+    tube"."""
+    linked_verbs = [other for other in verb.lefts if other.dep_ in LINKED_ROLES]
     if verb.dep_ in LINKED_ROLES:
-        linked.append(verb.head)
-    return any(_child_words(other, "neg") and not _child_words(other, "nsubj") for other in linked)
+        linked_verbs.append(verb.head)
+    return any(
+        _child_words(other, "neg") and not _child_words(other, "nsubj") for other in linked_verbs
+    )
 
 
-def _is_seen(verb: "Token") -> bool:
-    """Return whether "you see" has a clause of its own, or "you can see" anything."""
+def _describes_perception(verb: "Token") -> bool:
+    """Return whether "you see" governs a clause, or "you can see" has any object."""
     if not any(child.lower_ in ("you", "we") for child in verb.children):
         return False
     has_modal = any(child.tag_ == "MD" for child in verb.children)
     return has_modal or any(child.dep_ == "ccomp" and child.i > verb.i for child in verb.children)
 
 
-def _asks(verb: "Token") -> bool:
-    """Return whether a helper comes before the one who acts: "CAN I rinse it"."""
+def _is_question(verb: "Token") -> bool:
+    """Return whether an auxiliary comes before the subject: "CAN I rinse it"."""
     if verb.dep_ != "ROOT":
         return False
     has_helper = False
@@ -393,17 +407,17 @@ def _child_words(verb: "Token", relation: str) -> list[str]:
 
 
 def flaw_of_step(doc: "Doc") -> str | None:
-    """Return what is wrong with a written step, None where nothing is."""
+    """Return what is wrong with the text of a step, None for a good one."""
     for token in doc:
         is_object = token.dep_ in ("dobj", "dative")
         if token.lower_ == "you" and is_object and token.head.i == 0:
             return "speaks to the viewer, not about the work"
-    if len(doc) < MAX_SURE_WORDS:
+    if len(doc) < MIN_STEP_TOKENS:
         return None
-    ends_sure = doc[-1].lower_ == "sure" and doc[-2].lower_ in ("make", "be")
+    ends_with_sure = doc[-1].lower_ == "sure" and doc[-2].lower_ in ("make", "be")
     # "Make sure" without a verb behind it lost what is to be sure.
-    begins_sure = doc[1].lower_ == "sure" and doc[0].lower_ in ("make", "be")
+    begins_with_sure = doc[1].lower_ == "sure" and doc[0].lower_ in ("make", "be")
     has_verb = any(token.pos_ in ("VERB", "AUX") for token in doc[1:])
-    if ends_sure or (begins_sure and not has_verb):
+    if ends_with_sure or (begins_with_sure and not has_verb):
         return "its end was lost"
     return None

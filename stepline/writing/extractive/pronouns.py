@@ -28,10 +28,10 @@ PRONOUN_NUMBERS: dict[str, Number] = {
     "these": "many",
 }
 INDEFINITE_PRONOUNS = word_set("everything all both")  # names of their own, without an article
-POINTING_PRONOUNS = word_set(
+DEMONSTRATIVE_PRONOUNS = word_set(
     "this that these those"
 )  # across sentences they mostly point at the picture
-REACH_SENTENCES = 2  # sentences back; further away a pronoun means something else too often
+MAX_BACK_SENTENCES = 2  # sentences back; further away a pronoun means something else too often
 INTO_PREPOSITIONS = word_set(
     "into in on onto to inside over"
 )  # what goes there joins it: a rival for "it"
@@ -50,7 +50,7 @@ MEASURE_NOUNS = word_set(
     """
 )
 # Times, measures and talk: never what "it" means.
-NEVER_MEANT = word_set(
+NON_ANTECEDENT_NOUNS = word_set(
     """
     minute second hour day time way thing step part video inch foot degree bit lot kind year week today boil
     simmer place hand finger guy everybody everyone someone people
@@ -65,7 +65,7 @@ _EMPTY_WORDS = word_set(
 
 @dataclass(frozen=True)
 class Mention:
-    """A thing that was named: its words without an article, its number, its role in the clause."""
+    """A named thing: its words without an article, its number, its role in the clause."""
 
     name: str
     number: Number
@@ -74,39 +74,38 @@ class Mention:
 
 @dataclass
 class Mentions:
-    """What was named so far, clause by clause."""
+    """The things named so far, by clause."""
 
     # (sentence, what it names)
     clauses: list[tuple[int, tuple[Mention, ...]]] = field(default_factory=list)
 
     def add(self, sentence: int, mentions: tuple[Mention, ...]) -> None:
-        """Remember what a clause of this sentence names. One that names nothing still pushes the
-        others back."""
+        """Add the things that a clause names. An empty clause still makes the others older."""
         self.clauses.append((sentence, mentions))
 
     def resolve(self, pronoun: str, sentence: int) -> str | None:
-        """Return the name that the pronoun stands for, or None where that is not safe."""
+        """Return the antecedent of a pronoun, None where it is ambiguous."""
         number = PRONOUN_NUMBERS[pronoun]
-        for back, (clause_sentence, mentions) in enumerate(reversed(self.clauses)):
-            if sentence - clause_sentence > REACH_SENTENCES:
+        for clauses_back, (clause_sentence, mentions) in enumerate(reversed(self.clauses)):
+            if sentence - clause_sentence > MAX_BACK_SENTENCES:
                 return None
-            fitting = []
+            matching = []
             for mention in mentions:
                 # a tool is meant only right after its own clause
-                is_near = mention.role != "tool" or not back
+                is_near = mention.role != "tool" or not clauses_back
                 if mention.number == number and is_near:
-                    fitting.append(mention)
-            if not fitting:
+                    matching.append(mention)
+            if not matching:
                 continue
             same_sentence = clause_sentence == sentence
             name = None
-            if same_sentence or pronoun not in POINTING_PRONOUNS:
-                name = _single(fitting, same_sentence=same_sentence)
+            if same_sentence or pronoun not in DEMONSTRATIVE_PRONOUNS:
+                name = _only_antecedent(matching, same_sentence=same_sentence)
             return name or self._product(clause_sentence, number)
         return None
 
     def _product(self, sentence: int, number: Number) -> str | None:
-        """Return the one thing that a sentence says is being made."""
+        """Return the only thing that a sentence says is being made, None otherwise."""
         names = set()
         for clause_sentence, mentions in reversed(self.clauses):
             if clause_sentence < sentence:
@@ -125,59 +124,57 @@ def _only_name(names: set[str]) -> str | None:
     return names.pop()
 
 
-def _single(fitting: list[Mention], *, same_sentence: bool) -> str | None:
-    """Return the one thing that is meant. An unknown thing (an unresolved pronoun) is named "" and
-    blocks."""
-    acted_on = [mention for mention in fitting if mention.role in ("object", "product")]
-    places = [mention for mention in fitting if mention.role == "place"]
-    rivals = acted_on or places or fitting
+def _only_antecedent(matching: list[Mention], *, same_sentence: bool) -> str | None:
+    """Return the only possible antecedent. An unresolved pronoun has the name "" and blocks."""
+    acted_on = [mention for mention in matching if mention.role in ("object", "product")]
+    place_mentions = [mention for mention in matching if mention.role == "place"]
+    competitors = acted_on or place_mentions or matching
     if acted_on and not same_sentence:
-        rivals = acted_on + places
-    names = {mention.name for mention in rivals if mention.role != "product"}
+        competitors = acted_on + place_mentions
+    names = {mention.name for mention in competitors if mention.role != "product"}
     if not names:
-        names = {mention.name for mention in rivals}
+        names = {mention.name for mention in competitors}
     return _only_name(names) or None
 
 
 def mentions_of(verb: "Token", resolved: dict[int, str]) -> tuple[Mention, ...]:
-    """Return what the clause of a verb names. `resolved` holds the names of its pronouns by token
-    index."""
+    """Return what a verb's clause names. resolved: token index -> name of its pronouns."""
     mentions = []
-    for token, role in _acted_on(verb):
-        mention = _mention(token, role, resolved)
+    for token, role in _things_acted_on(verb):
+        mention = _as_mention(token, role, resolved)
         last_word = mention.name.split(" ")[-1]
-        if mention.name not in NEVER_MEANT and last_word != "-":
+        if mention.name not in NON_ANTECEDENT_NOUNS and last_word != "-":
             mentions.append(mention)
     return tuple(mentions)
 
 
-def _acted_on(verb: "Token") -> "Iterator[tuple[Token, Role]]":
+def _things_acted_on(verb: "Token") -> "Iterator[tuple[Token, Role]]":
     """Yield the things that a clause names, each with its role."""
     for child in verb.children:
-        is_receiver = child.dep_ == "dative" and child.pos_ in ("NOUN", "PRON")
+        is_recipient = child.dep_ == "dative" and child.pos_ in ("NOUN", "PRON")
         if child.dep_ == "dobj" and verb.lemma_ in MAKING_VERBS:
             yield child, "product"
-        elif child.dep_ in ("dobj", "nsubjpass") or is_receiver:
+        elif child.dep_ in ("dobj", "nsubjpass") or is_recipient:
             yield child, "object"
         elif child.dep_ == "prep":
-            role = _role_after(verb, child)
+            role = _prepositional_role(verb, child)
             if role is not None:
-                for deep in _children(child, ("pobj",)):
-                    yield deep, role
+                for nested in _children(child, ("pobj",)):
+                    yield nested, role
         if child.dep_ == "dobj" and verb.lemma_ in FILLING_VERBS:
-            for token in _with(child):
+            for token in _with_complements(child):
                 yield token, "object"
         if child.dep_ in ("ccomp", "xcomp") and verb.lemma_ in ("let", "ensure", "make"):
-            for deep in _children(child, ("nsubj",)):
-                yield deep, "object"
+            for nested in _children(child, ("nsubj",)):
+                yield nested, "object"
 
 
 def _children(head: "Token", relations: Sequence[str]) -> "list[Token]":
     return [child for child in head.children if child.dep_ in relations]
 
 
-def _with(thing: "Token") -> "list[Token]":
-    """Return what the parser hung on the thing by "with": "the hole with SOIL"."""
+def _with_complements(thing: "Token") -> "list[Token]":
+    """Return the nouns that the parser attached by "with": "the hole with SOIL"."""
     things: list[Token] = []
     for child in _children(thing, ("prep",)):
         if child.lower_ == "with":
@@ -185,9 +182,8 @@ def _with(thing: "Token") -> "list[Token]":
     return things
 
 
-def _role_after(verb: "Token", preposition: "Token") -> Role | None:
-    """Return the role of what a preposition names, None for times and purposes ("for ten
-    minutes")."""
+def _prepositional_role(verb: "Token", preposition: "Token") -> Role | None:
+    """Return the role of a preposition's object, None for times and purposes ("for ten minutes")."""
     if preposition.lower_ in ("with", "using"):
         if verb.lemma_ in FILLING_VERBS:
             return "object"
@@ -202,37 +198,36 @@ def _role_after(verb: "Token", preposition: "Token") -> Role | None:
 
 
 def mentions_before(verb: "Token") -> tuple[Mention, ...]:
-    """Return what a clause in front of the verb is about: "once THE SAUCE is thick, pour it"."""
+    """Return the things in a clause before the verb: "once THE SAUCE is thick, pour it"."""
     # the verb, and those that carry it
-    carriers = [verb]
-    while carriers[-1].dep_ in ("xcomp", "conj", "ccomp"):
-        head = carriers[-1].head
-        if head is carriers[-1]:
+    governors = [verb]
+    while governors[-1].dep_ in ("xcomp", "conj", "ccomp"):
+        head = governors[-1].head
+        if head is governors[-1]:
             break
-        carriers.append(head)
+        governors.append(head)
 
     # subjects and objects of the clauses before it
     mentions = []
-    for carrier in carriers:
-        for clause in _children(carrier, ("advcl",)):
+    for governor in governors:
+        for clause in _children(governor, ("advcl",)):
             if clause.i >= verb.i or not _children(clause, ("nsubj", "nsubjpass")):
                 continue
-            for deep in _children(clause, ("nsubj", "nsubjpass", "dobj")):
-                is_thing = deep.pos_ in ("NOUN", "PROPN") or deep.lower_ in INDEFINITE_PRONOUNS
+            for nested in _children(clause, ("nsubj", "nsubjpass", "dobj")):
+                is_thing = nested.pos_ in ("NOUN", "PROPN") or nested.lower_ in INDEFINITE_PRONOUNS
                 if is_thing:
-                    mentions.append(_mention(deep, "object", {}))
-    return tuple(mention for mention in mentions if mention.name not in NEVER_MEANT)
+                    mentions.append(_as_mention(nested, "object", {}))
+    return tuple(mention for mention in mentions if mention.name not in NON_ANTECEDENT_NOUNS)
 
 
 def mentions_in(doc: "Doc") -> tuple[Mention, ...]:
-    """Return what a segment without any action names: "there's a little clip" by name, all else as
-    unknown rivals."""
+    """Return the things in a sentence without an action: named after "there is", else as unknown."""
     mentions = []
     for token in doc:
         if token.pos_ != "NOUN" or token.dep_ not in ("nsubj", "nsubjpass", "dobj", "attr"):
             continue
-        mention = _mention(token, "object", {})
-        if mention.name in NEVER_MEANT:
+        mention = _as_mention(token, "object", {})
+        if mention.name in NON_ANTECEDENT_NOUNS:
             continue
         has_there = bool(_children(token.head, ("expl",)))
         if token.dep_ != "attr" or not has_there:
@@ -241,30 +236,30 @@ def mentions_in(doc: "Doc") -> tuple[Mention, ...]:
     return tuple(mentions)
 
 
-def _mention(token: "Token", role: Role, resolved: dict[int, str]) -> Mention:
+def _as_mention(token: "Token", role: Role, resolved: dict[int, str]) -> Mention:
     if token.i in resolved:
         return Mention(resolved[token.i], PRONOUN_NUMBERS[token.lower_], role)
     if token.lower_ in PRONOUN_NUMBERS and token.pos_ in ("PRON", "DET"):
         return Mention("", PRONOUN_NUMBERS[token.lower_], role)
-    nouns = [thing for thing in things_of_measure(token) if thing.pos_ in ("NOUN", "PROPN")]
+    nouns = [thing for thing in measured_things(token) if thing.pos_ in ("NOUN", "PROPN")]
     if nouns:
         token = nouns[0]
     name = noun_name(token)
-    if token.lemma_.lower() in NEVER_MEANT:
+    if token.lemma_.lower() in NON_ANTECEDENT_NOUNS:
         name = token.lemma_.lower()
     numerals = [child.lower_ for child in _children(token, ("nummod",))]
     number: Number = "one"
     if not set(numerals) <= {"one", "half", "1"} or token.tag_ in ("NNS", "NNPS"):
         number = "many"
-    others = _children(token, ("conj",))
-    if others:
+    conjuncts = _children(token, ("conj",))
+    if conjuncts:
         number = "many"
-        name = " and ".join([name, *map(noun_name, others)])
+        name = " and ".join([name, *map(noun_name, conjuncts)])
     return Mention(name, number, role)
 
 
-def things_of_measure(token: "Token") -> "list[Token]":
-    """Return what a measure measures: the glue of "a bit of glue". None for another noun."""
+def measured_things(token: "Token") -> "list[Token]":
+    """Return the nouns after a measure: the glue of "a bit of glue". Empty for another noun."""
     things: list[Token] = []
     if token.lemma_.lower() in MEASURE_NOUNS:
         for child in _children(token, ("prep",)):
@@ -274,13 +269,13 @@ def things_of_measure(token: "Token") -> "list[Token]":
 
 
 def noun_name(token: "Token") -> str:
-    """Return the words that name a thing: "our fresh lemon juice from before" gives "fresh lemon
+    """Return the noun with its modifiers: "our fresh lemon juice from before" -> "fresh lemon
     juice"."""
     words = []
     for child in _children(token, _NAMING_RELATIONS):
         if child.i >= token.i or child.lower_ in _EMPTY_WORDS:
             continue
         words.append(child)
-        words += [deep for deep in _children(child, ("compound",)) if deep.i < child.i]
+        words += [nested for nested in _children(child, ("compound",)) if nested.i < child.i]
     words.sort(key=lambda word: word.i)
     return " ".join(word.text for word in [*words, token])

@@ -16,67 +16,69 @@ from stepline.writing.settings import WritingSettings
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-BROKEN_OFF_SECONDS: Final = 5.0  # of silence in the middle of a sentence, while it is shown
+MAX_SENTENCE_PAUSE_SECONDS: Final = 5.0  # of silence in the middle of a sentence, while it is shown
 MAX_UNIT_WORDS: Final = 60  # words read as one sentence
 SENTENCE_ENDS: Final = (".", "!", "?", ";", ":", "…")
 
 
 @dataclass(frozen=True)
 class NarrationUnit:
-    """Sentences that are read as one, for a pause cut them: the number of the first, and all."""
+    """Consecutive sentences that a pause cut apart, read as one.
 
-    first: int
+    first_sentence: index of the first in the transcript.
+    """
+
+    first_sentence: int
     sentences: tuple[Sentence, ...]
 
     @property
     def text(self) -> str:
-        """All that it says."""
+        """The text of all its sentences."""
         return " ".join(sentence.text for sentence in self.sentences)
 
     @property
     def words(self) -> list[str]:
-        """Its words, without marks that are alone."""
+        """Its words, without standalone punctuation."""
         return spoken_words(self.text)
 
-    def places(self) -> Iterator[tuple[int, int]]:
-        """Yield for each of its words the number of its sentence and its place there."""
-        for number, sentence in enumerate(self.sentences, start=self.first):
-            for place, word in enumerate(sentence.text.split()):
+    def word_positions(self) -> Iterator[tuple[int, int]]:
+        """Yield the sentence index and the index in that sentence for each of its words."""
+        for number, sentence in enumerate(self.sentences, start=self.first_sentence):
+            for word_index, word in enumerate(sentence.text.split()):
                 if spoken_words(word):
-                    yield number, place
+                    yield number, word_index
 
 
 def join_sentences(sentences: Sequence[Sentence]) -> list[NarrationUnit]:
-    """Return the sentences in order, those joined that go on in a small letter without a full stop.
+    """Return the sentences as units; one that continues in a small letter joins the unit before.
 
-    Only where sentences end with full stops, which captions without punctuation do not.
+    Only where sentences end with full stops: captions without punctuation are not joined.
     """
-    ends = sum(sentence.text.rstrip().endswith(SENTENCE_ENDS) for sentence in sentences)
-    is_punctuated = 2 * ends > len(sentences)
+    punctuated_count = sum(sentence.text.rstrip().endswith(SENTENCE_ENDS) for sentence in sentences)
+    is_punctuated = 2 * punctuated_count > len(sentences)
     units: list[NarrationUnit] = []
     for number, sentence in enumerate(sentences):
-        if units and is_punctuated and _goes_on(units[-1], sentence):
-            before = units[-1]
-            units[-1] = replace(before, sentences=(*before.sentences, sentence))
+        if units and is_punctuated and _continues_sentence(units[-1], sentence):
+            previous = units[-1]
+            units[-1] = replace(previous, sentences=(*previous.sentences, sentence))
         else:
             units.append(NarrationUnit(number, (sentence,)))
     return units
 
 
-def _goes_on(unit: NarrationUnit, sentence: Sentence) -> bool:
-    """Return whether a sentence is the rest of the one before."""
-    last = unit.sentences[-1]
-    has_ended = last.text.rstrip().endswith(SENTENCE_ENDS)
+def _continues_sentence(unit: NarrationUnit, sentence: Sentence) -> bool:
+    """Return whether a sentence is the rest of the unit before it."""
+    last_sentence = unit.sentences[-1]
+    has_ended = last_sentence.text.rstrip().endswith(SENTENCE_ENDS)
     if has_ended or not sentence.text[:1].islower():
         return False
-    silence = sentence.span.start - last.span.end
+    silence = sentence.span.start - last_sentence.span.end
     length = len(f"{unit.text} {sentence.text}".split())
-    return silence <= BROKEN_OFF_SECONDS and length <= MAX_UNIT_WORDS
+    return silence <= MAX_SENTENCE_PAUSE_SECONDS and length <= MAX_UNIT_WORDS
 
 
-def foreign_note(transcript: Transcript) -> str | None:
-    """Return a note when the transcript is not English, by its own word or, where it says none, by
-    its words."""
+def non_english_note(transcript: Transcript) -> str | None:
+    """Return a note for a transcript that is not English, by its language field or else its words."""
     language = transcript.language
     if language is not None:
         if language.lower().split("-")[0] in ("en", "english"):
@@ -84,10 +86,10 @@ def foreign_note(transcript: Transcript) -> str | None:
         reason = f"the extractive writer reads English only, the transcript is {language!r}"
         # Only a recogniser can translate. Captions are in the language that they have.
         was_recognised = transcript.recogniser not in (None, "captions")
-        translate = ""
+        translate_hint = ""
         if was_recognised:
-            translate = "translate it with --translate, or "
-        return f"{reason}; {translate}use the llm writer"
+            translate_hint = "translate it with --translate, or "
+        return f"{reason}; {translate_hint}use the llm writer"
     # Without a stated language, the words decide.
     words: list[str] = []
     for sentence in transcript.sentences:
@@ -100,7 +102,7 @@ def foreign_note(transcript: Transcript) -> str | None:
 
 @dataclass(frozen=True)
 class NarrationReading:
-    """One English narration: its units, and of each what the tagger says and its parsed words."""
+    """A parsed English narration: its units, the tagger's probabilities and the spaCy docs."""
 
     units: tuple[NarrationUnit, ...]
     readings: tuple[SentenceReading, ...]
@@ -108,14 +110,14 @@ class NarrationReading:
 
     @property
     def texts(self) -> list[str]:
-        """What each unit says."""
+        """The text of each unit."""
         return [unit.text for unit in self.units]
 
 
 def read_narration(
     transcript: Transcript, settings: WritingSettings | None = None
 ) -> NarrationReading:
-    """Return the reading of a transcript in English.
+    """Return a parsed English transcript.
 
     Raises ModelError when the English parser or the sentence encoder is not installed.
     """

@@ -14,10 +14,10 @@ from stepline.writing.types import instruction_kind
 
 # Sentences between two mentions of one action. Further apart it is done again (about half a minute
 # of speech).
-NEAR_SENTENCES = 6
+MAX_REPEAT_DISTANCE_SENTENCES = 6
 
 # Words that change how an action is said but not which action it is.
-_HOLLOW_WORDS = word_set(
+_FILLER_WORDS = word_set(
     """
     a an the my your our their his her its some this that these those then now just again also and first next
     """
@@ -31,51 +31,53 @@ NO_SENTENCE = -1  # number of the sentence of a step without sources
 ANY_SENTENCE = None
 
 
-def merge_repeats(steps: Iterable[Step], *, near: int = NEAR_SENTENCES) -> Steps:
-    """Return the steps in their order, the later of two equal ones folded into the first.
+def merge_repeats(
+    steps: Iterable[Step], *, max_distance: int = MAX_REPEAT_DISTANCE_SENTENCES
+) -> Steps:
+    """Return the steps in order, repeats merged into the first of equal steps.
 
-    Equal means the same words but for articles, possessives and fillers, said at most `near`
-    sentences apart. A step without sources is folded into an equal one wherever it is.
+    Equal means the same words except articles, possessives and fillers, at most `max_distance`
+    sentences apart. A step without sources equals one anywhere.
     """
-    remaining: list[Step] = []
-    # The first of `remaining` with an action: in a sentence (its number), in none, in any.
-    places: dict[tuple[ActionWords, SentenceNumber], int] = {}
+    merged_steps: list[Step] = []
+    # The first of `merged_steps` with an action: in a sentence (its number), in none, in any.
+    first_index_of: dict[tuple[ActionWords, SentenceNumber], int] = {}
     for step in steps:
         action = _action_words(step.text)
         # The earliest equal step nearby.
-        twins = []
-        for number in _near_sentences(step, near):
-            if (action, number) in places:
-                twins.append(places[action, number])
-        place = min(twins, default=len(remaining))
-        if place == len(remaining):
-            remaining.append(step)
+        earlier_indices = []
+        for number in _near_sentences(step, max_distance):
+            if (action, number) in first_index_of:
+                earlier_indices.append(first_index_of[action, number])
+        index = min(earlier_indices, default=len(merged_steps))
+        if index == len(merged_steps):
+            merged_steps.append(step)
         else:
-            remaining[place] = _merged(remaining[place], step)
+            merged_steps[index] = _merge_steps(merged_steps[index], step)
             # It has sources now. A step far away must no longer find it as one without any.
-            has_sources = bool(remaining[place].sources)
-            if has_sources and places.get((action, NO_SENTENCE)) == place:
-                del places[action, NO_SENTENCE]
+            has_sources = bool(merged_steps[index].sources)
+            if has_sources and first_index_of.get((action, NO_SENTENCE)) == index:
+                del first_index_of[action, NO_SENTENCE]
         # Where the action is said, for the steps that follow.
-        sources = remaining[place].sources or (NO_SENTENCE,)
+        sources = merged_steps[index].sources or (NO_SENTENCE,)
         for sentence in (ANY_SENTENCE, *sources):
-            earliest = places.get((action, sentence), place)
-            places[action, sentence] = min(place, earliest)
-    return tuple(remaining)
+            earliest = first_index_of.get((action, sentence), index)
+            first_index_of[action, sentence] = min(index, earliest)
+    return tuple(merged_steps)
 
 
-def _near_sentences(step: Step, near: int) -> list[SentenceNumber]:
-    """Return the sentences in which an equal step is the same one."""
+def _near_sentences(step: Step, max_distance: int) -> list[SentenceNumber]:
+    """Return the sentences in which an equal step counts as a repeat."""
     if not step.sources:
         return [ANY_SENTENCE]
     numbers: list[SentenceNumber] = [NO_SENTENCE]
     for source in step.sources:
-        numbers += range(source - near, source + near + 1)
+        numbers += range(source - max_distance, source + max_distance + 1)
     return numbers
 
 
-def _merged(step: Step, repeat: Step) -> Step:
-    """Return a step with the sources and the seconds of its repeat too."""
+def _merge_steps(step: Step, repeat: Step) -> Step:
+    """Return a step with the sources and the span of its repeat added."""
     sources = {*step.sources, *repeat.sources}
     span = covering_span([step.said, repeat.said])
     changes = {"sources": tuple(sorted(sources)), "said": span}
@@ -83,8 +85,7 @@ def _merged(step: Step, repeat: Step) -> Step:
 
 
 def number_steps(steps: Iterable[Step]) -> Steps:
-    """Return the steps with the ids "1", "2", ... in their order, each of its kind: to do or to
-    avoid."""
+    """Return the steps with ids "1", "2", ... and their kinds: to do or to avoid."""
     numbered = []
     for number, step in enumerate(steps, start=1):
         kind = instruction_kind(step.text)
@@ -94,67 +95,70 @@ def number_steps(steps: Iterable[Step]) -> Steps:
 
 
 def _action_words(text: str) -> ActionWords:
-    """Return the words that say which action it is."""
+    """Return the words of a step without fillers."""
     words = re.findall(r"\w+", text.lower())
-    action_words = [word for word in words if word not in _HOLLOW_WORDS]
+    action_words = [word for word in words if word not in _FILLER_WORDS]
     if not action_words:
         return tuple(words)
     return tuple(action_words)
 
 
 # Cosine from which two steps near each other say the same, by eye on narrations.
-SAME_COSINE = 0.92
-SAME_VERB_COSINE = 0.84  # the same of two steps with one verb
+MIN_SAME_STEP_COSINE = 0.92
+MIN_SAME_VERB_COSINE = 0.84  # the same of two steps with one verb
 
 
-def fold_by_meaning(
+def merge_by_meaning(
     steps: Sequence[Step],
     *,
-    near: int = NEAR_SENTENCES,
+    max_distance: int = MAX_REPEAT_DISTANCE_SENTENCES,
     embed: Callable[[Sequence[str]], Matrix] = embed,
-    differ: Callable[[str, str], bool] = lambda text, other: False,  # noqa: ARG005
+    are_different: Callable[[str, str], bool] = lambda text, other: False,  # noqa: ARG005
 ) -> Steps:
-    """Return the steps, the later of two that mean the same folded into the first.
+    """Return the steps, the later of two with equal meaning merged into the first.
 
-    Only steps of the same kind (do or avoid), said at most `near` sentences apart, are folded.
+    Only steps of one kind (do or avoid) are merged.
 
-    embed: texts to unit rows.
-    differ: whether two texts are different steps however near their rows are.
+    Args:
+        steps: in order.
+        max_distance: sentences between the two at most.
+        embed: texts to unit vectors.
+        are_different: whether two texts are different steps however similar their vectors are.
     """
     if not steps:
         return ()
     vectors = embed([step.text for step in steps])  # (K, D)
-    remaining: list[Step] = []
+    merged_steps: list[Step] = []
     rows: list[int] = []
     for row, step in enumerate(steps):
         # The nearest earlier step that means the same.
-        twin = None
-        for place in reversed(range(len(remaining))):
-            earlier = remaining[place]
+        duplicate_index = None
+        for index in reversed(range(len(merged_steps))):
+            earlier = merged_steps[index]
             if not earlier.sources or not step.sources:
                 continue
             # Steps come in order, so all others are further away still.
             distance = step.sources[0] - earlier.sources[-1]
-            if distance > near:
+            if distance > max_distance:
                 break
-            earlier_row = rows[place]
+            earlier_row = rows[index]
             cosine = float(vectors[row] @ vectors[earlier_row])
             min_cosine = _min_cosine(step.text, earlier.text)
             is_same = cosine >= min_cosine
             same_kind = instruction_kind(step.text) == instruction_kind(earlier.text)
-            if is_same and same_kind and not differ(earlier.text, step.text):
-                twin = place
+            if is_same and same_kind and not are_different(earlier.text, step.text):
+                duplicate_index = index
                 break
-        if twin is None:
-            remaining.append(step)
+        if duplicate_index is None:
+            merged_steps.append(step)
             rows.append(row)
             continue
         # The longer of the two texts says more.
-        earlier = remaining[twin]
+        earlier = merged_steps[duplicate_index]
         text = max(earlier.text, step.text, key=len)
-        merged = _merged(earlier, step)
-        remaining[twin] = merged.model_copy(update={"text": text})
-    return tuple(remaining)
+        merged = _merge_steps(earlier, step)
+        merged_steps[duplicate_index] = merged.model_copy(update={"text": text})
+    return tuple(merged_steps)
 
 
 def _min_cosine(text: str, other: str) -> float:
@@ -162,5 +166,5 @@ def _min_cosine(text: str, other: str) -> float:
     verb = text.split()[:1]
     other_verb = other.split()[:1]
     if verb == other_verb:
-        return SAME_VERB_COSINE
-    return SAME_COSINE
+        return MIN_SAME_VERB_COSINE
+    return MIN_SAME_STEP_COSINE

@@ -25,7 +25,7 @@ INTRODUCTORY_WORDS = SUBORDINATE_WORDS | word_set(
 SUBJECT_WORDS = word_set(
     "you we i you're we're i'm you'll we'll i'll you'd let's i've we've you've"
 )
-JOINT_WORDS = word_set("and but then now next okay alright so or")
+CONNECTIVE_WORDS = word_set("and but then now next okay alright so or")
 # After these a joint says how something is.
 LINKING_WORDS = word_set("is are was be feel feels look looks seem seems it's that's they're")
 # A clause with one of these in front says when the order behind its "then" counts.
@@ -33,7 +33,7 @@ CONDITION_OPENERS = word_set("if when whenever once after unless until")
 
 # What may follow a verb that opens a clause: then it is an order and not a noun ("water the plant",
 # not "water boils").
-AFTER_ORDER = word_set(
+WORDS_AFTER_ORDER = word_set(
     """
     the a an your my our his her its some any this that these those it them him all both each every another one
     two three four five six seven eight nine ten twelve fifteen twenty thirty half several more enough on in to
@@ -62,7 +62,7 @@ MANNER_WORDS = word_set(
     downwards sideways up down back out
     """
 )
-NEVER_ORDERS = word_set(
+NON_ORDER_WORDS = word_set(
     """
     the a an i we you it is are was were be been can will would may might must could should do does did have has
     had there here now then so that this what who how why while like out in on up down over as just well both
@@ -73,10 +73,10 @@ SEQUENCE_WORDS = word_set(
     "then next now finally first second third lastly"
 )  # they say an order of doing
 # After these a base form is not an order: it has a subject, an auxiliary, or is a noun.
-BINDING_WORDS = (
+NON_ORDER_CONTEXT_WORDS = (
     SUBJECT_WORDS
     | DETERMINER_WORDS
-    | NEVER_ORDERS
+    | NON_ORDER_WORDS
     | word_set(
         """
     to and or not never they he she who that which don't doesn't didn't please always also only new old small
@@ -86,7 +86,7 @@ BINDING_WORDS = (
 )
 # What is said with these holds no further order: "don't lift and turn the ...", "in the next video
 # ..., save it".
-NOT_FOR_ALL = word_set("not never video tutorial episode")
+NO_FURTHER_ORDER_WORDS = word_set("not never video tutorial episode")
 
 
 # speech without any joint is cut there, so that time stays linear
@@ -95,14 +95,14 @@ MAX_SEGMENT_WORDS = 60
 
 @dataclass(frozen=True)
 class SpokenWord:
-    """A word and the index in its sentence of the one it comes from."""
+    """A word and its index in the sentence."""
 
     text: str
     index: int
 
     @cached_property
     def plain(self) -> str:
-        """The word in lower case, without punctuation but for a comma after it."""
+        """The word in lower case, without punctuation except a comma after it."""
         bare = self.text.lower().replace("’", "'").strip('"“”()[]*.!?;:—–-…')
         return bare or "-"
 
@@ -114,25 +114,26 @@ class SpokenWord:
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of one sentence that the parser reads on its own.
+    """A part of one sentence that is parsed on its own.
 
-    ordered: a "you" was put before a bare verb. question: it ends with "?".
-    sequenced: words of order ("then", "next") were before it.
+    Args:
+        has_added_you: a "you" was inserted before a bare verb.
+        is_question: it ends with "?".
+        after_then: a sequence word ("then", "next") precedes it.
     """
 
     words: tuple[SpokenWord, ...]
-    ordered: bool = False
-    question: bool = False
-    sequenced: bool = False
+    has_added_you: bool = False
+    is_question: bool = False
+    after_then: bool = False
 
     @property
     def text(self) -> str:
-        """The words as the parser gets them."""
+        """The segment's text for the parser."""
         return " ".join(word.text for word in self.words)
 
     def word_index(self, offset: int) -> int:
-        """Return the index in the sentence of the word with the character at `offset` of the
-        text."""
+        """Return the sentence index of the word at a character offset of the segment's text."""
         end = 0
         for word in self.words:
             end += len(word.text) + 1
@@ -142,31 +143,33 @@ class Segment:
 
 
 def split_into_segments(text: str) -> Iterator[Segment]:
-    """Return the segments of one sentence, plain and ready for the parser."""
+    """Yield the segments of one sentence, normalised for the parser."""
     spoken = text.replace("’", "'").split()
     words = [SpokenWord(word, index) for index, word in enumerate(spoken)]
-    for part in _at_stops(words):
-        plain = _rewritten(part)
-        start = _opened(plain)
-        question = part[-1].text.endswith("?")
-        sequenced = _has_sequence_word(plain, start)
-        for piece in _at_joints(_joined_may_be_order(start)):
-            opened = _opened(piece)
-            sequenced |= _has_sequence_word(piece, opened)
-            if opened:
-                yield _ordered(Segment(tuple(opened), question=question, sequenced=sequenced))
-            sequenced = False
+    for part in _split_at_stops(words):
+        plain = _apply_rewrites(part)
+        stripped = _without_openers(plain)
+        is_question = part[-1].text.endswith("?")
+        after_then = _has_sequence_word(plain, stripped)
+        for piece in _split_at_connectives(_replace_then_by_and(stripped)):
+            without_openers = _without_openers(piece)
+            after_then |= _has_sequence_word(piece, without_openers)
+            if without_openers:
+                yield _with_added_you(
+                    Segment(tuple(without_openers), is_question=is_question, after_then=after_then)
+                )
+            after_then = False
 
 
-def _has_sequence_word(words: Sequence[SpokenWord], opened: Sequence[SpokenWord]) -> bool:
-    """Return whether "then" or the like is among the opening words that were taken off."""
-    opening = words[: len(words) - len(opened)]
+def _has_sequence_word(words: Sequence[SpokenWord], without_openers: Sequence[SpokenWord]) -> bool:
+    """Return whether a sequence word is among the removed openers."""
+    opening = words[: len(words) - len(without_openers)]
     return any(word.bare in SEQUENCE_WORDS for word in opening)
 
 
-def _at_stops(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
-    """Cut after a full stop, question mark or semicolon inside the sentence, and after
-    MAX_SEGMENT_WORDS words."""
+def _split_at_stops(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
+    """Yield the parts between full stops, question marks or semicolons, at most MAX_SEGMENT_WORDS
+    words each."""
     part: list[SpokenWord] = []
     for number, word in enumerate(words):
         part.append(word)
@@ -182,85 +185,84 @@ def _at_stops(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
 
 
 @cache
-def _rewrites() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Compile the table. VERB stands for any verb's base form, checked after the match."""
+def _compiled_rewrites() -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Return the compiled rewrite rules. VERB stands for any verb's base form, checked after the
+    match."""
     rewrites = []
     for pattern, replacement in REWRITE_RULES:
-        body = pattern.replace("(?= VERB)", r"(?= (?P<verb>[a-z']+))")
-        body = body.replace(" ", ",? ")
-        whole = re.compile(rf"(?:(?<= )|^)(?:{body})(?=,? |,?$)")
-        rewrites.append((whole, replacement))
+        expression = pattern.replace("(?= VERB)", r"(?= (?P<verb>[a-z']+))")
+        expression = expression.replace(" ", ",? ")
+        compiled = re.compile(rf"(?:(?<= )|^)(?:{expression})(?=,? |,?$)")
+        rewrites.append((compiled, replacement))
     return tuple(rewrites)
 
 
-def _rewritten(words: Sequence[SpokenWord]) -> list[SpokenWord]:
-    """Apply the table of rewrites, row by row, from left to right."""
-    current = list(words)
-    for pattern, replacement in _rewrites():
-        start = 0
-        while current:
-            line = " ".join(word.plain for word in current)
-            match = pattern.search(line, start)
+def _apply_rewrites(words: Sequence[SpokenWord]) -> list[SpokenWord]:
+    """Return the words after all rewrite rules, applied in order from left to right."""
+    rewritten = list(words)
+    for pattern, replacement in _compiled_rewrites():
+        offset = 0
+        while rewritten:
+            line = " ".join(word.plain for word in rewritten)
+            match = pattern.search(line, offset)
             if match is None:
                 break
             verb = match.groupdict().get("verb")
             if verb is not None and verb not in verbs():
-                start = match.end()
+                offset = match.end()
                 continue
             # The indices of the first and the last word that the match covers.
             first = line.count(" ", 0, match.start())
             last = line.count(" ", 0, match.end()) - (line[match.end() - 1] == " ")
-            index = current[first].index
+            index = rewritten[first].index
             new_text = match.expand(replacement)
             new_words = [SpokenWord(word, index) for word in new_text.split()]
-            current[first : last + 1] = new_words
+            rewritten[first : last + 1] = new_words
             after = first + len(new_words)
-            start = len(" ".join(word.plain for word in current[:after]))
-    return current
+            offset = len(" ".join(word.plain for word in rewritten[:after]))
+    return rewritten
 
 
-def _joined_may_be_order(words: Sequence[SpokenWord]) -> list[SpokenWord]:
-    """Put "slice, then juice, our lemons" as "slice and juice our lemons", which the parser reads
-    rightly."""
+def _replace_then_by_and(words: Sequence[SpokenWord]) -> list[SpokenWord]:
+    """Return "slice, then juice, our lemons" as "slice and juice our lemons", which parses better."""
     result = list(words)
     is_conditional = bool(result) and result[0].bare in CONDITION_OPENERS
-    for place in range(1, len(result) - 1):
-        after = result[place + 1 : place + 3]
+    for index in range(1, len(result) - 1):
+        after = result[index + 1 : index + 3]
         # a further order, in front of the object that both share
         before_object = len(after) > 1 and after[0].text.endswith(",")
-        before_object = before_object and after[1].bare in AFTER_ORDER
+        before_object = before_object and after[1].bare in WORDS_AFTER_ORDER
         is_order = after[0].bare in verbs() or before_object
-        if result[place].bare != "then" or after[0].bare in NEVER_ORDERS or not is_order:
+        if result[index].bare != "then" or after[0].bare in NON_ORDER_WORDS or not is_order:
             continue
-        if is_conditional and result[place - 1].text.endswith(","):
+        if is_conditional and result[index - 1].text.endswith(","):
             # "if it sticks, THEN pull" has one order, not two.
-            return [*result[:place], *_joined_may_be_order(result[place + 1 :])]
-        if result[place - 1].bare != "and":
-            result[place] = replace(result[place], text="and")
-        result[place - 1] = _without_comma(result[place - 1])
+            return [*result[:index], *_replace_then_by_and(result[index + 1 :])]
+        if result[index - 1].bare != "and":
+            result[index] = replace(result[index], text="and")
+        result[index - 1] = _without_comma(result[index - 1])
         if before_object:
-            result[place + 1] = _without_comma(result[place + 1])
+            result[index + 1] = _without_comma(result[index + 1])
 
     # "and then" is "and"
-    joined: list[SpokenWord] = []
+    follows_and: list[SpokenWord] = []
     last_word = ""
     for word in result:
         if word.bare != "then" or last_word != "and":
-            joined.append(word)
+            follows_and.append(word)
         last_word = word.bare
-    return joined
+    return follows_and
 
 
 def _without_comma(word: SpokenWord) -> SpokenWord:
     return replace(word, text=word.text.rstrip(","))
 
 
-def _at_joints(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
-    """Cut where a new main clause with its own subject begins: "..., and you", "then we're", "now
-    I'm"."""
+def _split_at_connectives(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
+    """Yield the parts before each new main clause: "..., and you", "then we're", "now I'm"."""
     part: list[SpokenWord] = []
-    for place, word in enumerate(words):
-        after = words[place : place + 3]
+    for index, word in enumerate(words):
+        after = words[index : index + 3]
         if part and (_begins_clause(part, word) or _continues_with_order(part, after)):
             yield part
             part = []
@@ -270,8 +272,8 @@ def _at_joints(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
 
 
 def _continues_with_order(part: Sequence[SpokenWord], after: Sequence[SpokenWord]) -> bool:
-    """Return whether a further order follows an "and", a comma or ", so": "go up to Edit and |
-    choose Transform"."""
+    """Return whether another order follows "and", a comma or ", so": "go up to Edit and | choose
+    Transform"."""
     if after[0].bare.endswith("ly"):
         after = after[1:]  # "gently tap your fingers"
     if not after or not _may_be_order(after[0]) or after[0].bare in ("let", "and"):
@@ -290,111 +292,109 @@ def _continues_with_order(part: Sequence[SpokenWord], after: Sequence[SpokenWord
     before = part[:-1] if is_joined else part
 
     # an order: its thing, its manner, or a verb that always is one
-    moves = not is_joined and following in MANNER_WORDS
-    is_clear = has_thing or moves
-    if not is_clear and verb not in ORDER_VERBS:
+    has_manner = not is_joined and following in MANNER_WORDS
+    has_thing_or_manner = has_thing or has_manner
+    if not has_thing_or_manner and verb not in ORDER_VERBS:
         return False
     # A verb that shares the next one's object: "you peel | and slice the potatoes".
     last_verb = before[-1].bare
-    shares = (*SUBJECT_WORDS, "to", "and")
+    words_before_shared_verb = (*SUBJECT_WORDS, "to", "and")
     word_before = before[-2].bare if len(before) > 1 else ""
-    if last_verb in verbs() and (last_verb in ORDER_VERBS or word_before in shares):
+    if last_verb in verbs() and (
+        last_verb in ORDER_VERBS or word_before in words_before_shared_verb
+    ):
         return False
-    if _is_instruction(before) and (moves or len(before) > 2):
+    if _is_instruction(before) and (has_manner or len(before) > 2):
         return True
-    return is_clear and _has_no_verb(before, is_joined)
+    return has_thing_or_manner and _has_no_verb(before, is_joined)
 
 
-def _has_no_verb(part: Sequence[SpokenWord], joined: bool) -> bool:
-    """Return whether no verb, or before a comma only what a thing is, precedes an order: "last is
-    tapping, | tap"."""
+def _has_no_verb(part: Sequence[SpokenWord], follows_and: bool) -> bool:
+    """Return whether a part before an order has no verb of its own: "last is tapping, | tap"."""
     words = _content_words(part)
     if not words or words[0] in INTRODUCTORY_WORDS:
         return False
     if not SUBJECT_WORDS.isdisjoint(words):
         return False
     if words[0] not in QUESTION_WORDS and not {"is", "are"}.isdisjoint(words):
-        return not joined
+        return not follows_and
     others = words[1:] or words
     return not any(word in verbs() or word.endswith(("s", "ed", "n't")) for word in others)
 
 
 def _content_words(part: Sequence[SpokenWord]) -> list[str]:
-    """Return the words of a part that neither join nor order it."""
-    return [word.bare for word in part if word.bare not in JOINT_WORDS | SEQUENCE_WORDS]
+    """Return the words without connectives and sequence words."""
+    return [word.bare for word in part if word.bare not in CONNECTIVE_WORDS | SEQUENCE_WORDS]
 
 
 def _is_instruction(part: Sequence[SpokenWord]) -> bool:
-    """Return whether the part is an order or says what the speaker does, without a no that would
-    reach further."""
+    """Return whether a part is an order or a statement of the speaker's action, without a negation."""
     words = _content_words(part)
     if not words or words[0] == "to":
         return False
-    if any(word in NOT_FOR_ALL or word.endswith("n't") for word in words):
+    if any(word in NO_FURTHER_ORDER_WORDS or word.endswith("n't") for word in words):
         return False
     first = words[0]
     if first in INTRODUCTORY_WORDS:
         return any(word.text.endswith(",") for word in part[:-1])
     if first in SUBJECT_WORDS or first.endswith("ly"):
         return True
-    return first in verbs() and first not in NEVER_ORDERS
+    return first in verbs() and first not in NON_ORDER_WORDS
 
 
 def _begins_clause(part: Sequence[SpokenWord], word: SpokenWord) -> bool:
-    """Return whether `word` is the subject of a new main clause after what was said so far."""
+    """Return whether `word` is the subject of a new main clause."""
     if word.bare not in SUBJECT_WORDS or len(part) < 3:
         return False
     last = part[-1]
-    if last.bare not in JOINT_WORDS:
+    if last.bare not in CONNECTIVE_WORDS:
         if not last.text.endswith(","):
             return False
         # "..., and soon enough, | you"
         before = {earlier.bare for earlier in part[-4:-1]}
-        has_joint = not before.isdisjoint(("and", "but"))
-        return has_joint and part[0].bare not in INTRODUCTORY_WORDS
-    has_pause = part[-2].bare in JOINT_WORDS or part[-2].text.endswith(",")
+        has_connective = not before.isdisjoint(("and", "but"))
+        return has_connective and part[0].bare not in INTRODUCTORY_WORDS
+    has_pause = part[-2].bare in CONNECTIVE_WORDS or part[-2].text.endswith(",")
     if last.bare in ("so", "or") and "'" not in word.bare and not has_pause:
         return False
     if last.bare == "so" and word.bare in ("you", "it"):
         return False  # "so you don't strip them" is a purpose
-    others = [earlier.bare for earlier in part if earlier.bare not in JOINT_WORDS]
+    others = [earlier.bare for earlier in part if earlier.bare not in CONNECTIVE_WORDS]
     if not others or others[0] not in SUBORDINATE_WORDS:
         return True
     return any(earlier.text.endswith(",") for earlier in part)
 
 
 @cache
-def _openers() -> re.Pattern[str]:
+def _opener_pattern() -> re.Pattern[str]:
     return re.compile("|".join(rf"(?:{opener})" for opener in OPENER_PATTERNS))
 
 
-def _opened(words: Sequence[SpokenWord]) -> list[SpokenWord]:
-    """Take off the words that open a spoken clause ("so now", "okay, first") and joints left
-    hanging at its end."""
-    current = list(words)
-    while current:
-        line = " ".join(word.plain for word in current)
-        match = _openers().match(line)
+def _without_openers(words: Sequence[SpokenWord]) -> list[SpokenWord]:
+    """Return the words without openers ("so now", "okay, first") and trailing connectives."""
+    rewritten = list(words)
+    while rewritten:
+        line = " ".join(word.plain for word in rewritten)
+        match = _opener_pattern().match(line)
         if match is None:
             break
         following = line[match.end() : match.end() + 1]
         if following not in ("", " ", ","):
             break
         count = line.count(" ", 0, match.end()) + 1
-        del current[:count]
-    while current and current[-1].bare in JOINT_WORDS:
-        if len(current) > 1 and current[-2].bare in LINKING_WORDS:
+        del rewritten[:count]
+    while rewritten and rewritten[-1].bare in CONNECTIVE_WORDS:
+        if len(rewritten) > 1 and rewritten[-2].bare in LINKING_WORDS:
             break  # "if it feels OKAY"
-        current.pop()
-    return current
+        rewritten.pop()
+    return rewritten
 
 
-def _ordered(segment: Segment) -> Segment:
-    """Put "you" before a verb that opens the segment as an order: the parser knows "you whisk", not
-    "whisk"."""
+def _with_added_you(segment: Segment) -> Segment:
+    """Return the segment with "you" inserted before an initial order, which parses better."""
     first = segment.words[0]
     if first.bare in INTRODUCTORY_WORDS:
-        return _ordered_later(segment)
+        return _with_added_you_after_phrase(segment)
     rest = segment.words[1:]
     verb, after = first, rest
     if rest and first.bare.endswith("ly"):
@@ -402,48 +402,50 @@ def _ordered(segment: Segment) -> Segment:
     if not after or not _may_be_order(verb) or verb.text.endswith(","):
         return segment
     following = after[0].bare
-    is_order = following in AFTER_ORDER or following in MANNER_WORDS or following.endswith("ly")
+    is_order = (
+        following in WORDS_AFTER_ORDER or following in MANNER_WORDS or following.endswith("ly")
+    )
     if not is_order and verb.bare not in ORDER_VERBS:
         return segment
-    lower_first = replace(first, text=first.text.lower())
-    words = (SpokenWord("you", first.index), lower_first, *rest)
-    return replace(segment, words=words, ordered=True)
+    lower_case_first = replace(first, text=first.text.lower())
+    words = (SpokenWord("you", first.index), lower_case_first, *rest)
+    return replace(segment, words=words, has_added_you=True)
 
 
-def _ordered_later(segment: Segment) -> Segment:
-    """Put "you" before an order that follows a phrase and its comma: "with the brush selected,
-    paint over it"."""
+def _with_added_you_after_phrase(segment: Segment) -> Segment:
+    """Return the segment with "you" inserted before an order after a phrase: "with the brush
+    selected, paint over it"."""
     words = segment.words
     has_comma = False  # before the word
-    for place in range(len(words) - 2):
-        word, verb, after = words[place : place + 3]
+    for index in range(len(words) - 2):
+        word, verb, after = words[index : index + 3]
         if has_comma and word.bare in SUBJECT_WORDS:
             return segment  # the main clause has a subject of its own
-        if _may_be_order(verb) and _can_begin_order(word, verb, after, place):
+        if _may_be_order(verb) and _can_begin_order(word, verb, after, index):
             before = replace(word, text=f"{word.text.rstrip(',')},")
             subject = SpokenWord("you", verb.index)
-            new_words = (*words[:place], before, subject, *words[place + 1 :])
-            return replace(segment, words=new_words, ordered=True)
+            new_words = (*words[:index], before, subject, *words[index + 1 :])
+            return replace(segment, words=new_words, has_added_you=True)
         has_comma |= word.text.endswith(",")
     return segment
 
 
-def _can_begin_order(before: SpokenWord, verb: SpokenWord, after: SpokenWord, place: int) -> bool:
-    """Return whether an order can begin after the word: after a comma, or without one where the
-    verb is plainly one."""
+def _can_begin_order(before: SpokenWord, verb: SpokenWord, after: SpokenWord, index: int) -> bool:
+    """Return whether an order can begin after a word: after a comma, or where the verb is clearly
+    an order."""
     is_order = verb.bare in ORDER_VERBS
     if before.text.endswith(","):
-        return is_order or after.bare in AFTER_ORDER
-    if place < 2 or not is_order:
+        return is_order or after.bare in WORDS_AFTER_ORDER
+    if index < 2 or not is_order:
         return False
     if after.bare not in DETERMINER_WORDS and verb.bare != "go":
         return False
-    return before.bare not in BINDING_WORDS and not before.bare.endswith("n't")
+    return before.bare not in NON_ORDER_CONTEXT_WORDS and not before.bare.endswith("n't")
 
 
 def _may_be_order(word: SpokenWord) -> bool:
-    is_other = word.bare in NEVER_ORDERS or word.bare in SUBORDINATE_WORDS
-    return word.bare in verbs() and not is_other
+    is_excluded = word.bare in NON_ORDER_WORDS or word.bare in SUBORDINATE_WORDS
+    return word.bare in verbs() and not is_excluded
 
 
 NUMBER_PATTERN = r"one|two|three|four|five|six|seven|eight|nine|ten|\d+"

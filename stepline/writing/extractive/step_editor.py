@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
 MIN_KEEP: Final = 0.5  # P that a word or phrase is part of the step
-MIN_ACTION: Final = 0.45  # P that an action begins with a word
+MIN_ACTION_PROBABILITY: Final = 0.45  # P that an action begins with a word
 MIN_FRONT_VERB: Final = 0.5  # P that an editor puts some verb in front
 # The same two where the sentence surely describes a step, and none was made out.
 MIN_LIKELIEST_ACTION: Final = 0.25
 MIN_LIKELIEST_FRONT_VERB: Final = 0.2
-NEGATION_REACH: Final = 4  # words between "don't" and what is not to be done
+MAX_NEGATION_DISTANCE_WORDS: Final = 4  # words between "don't" and what is not to be done
 MAX_STEP_WORDS: Final = 30
 
-JOINT_WORDS: Final = word_set("and then so but or now also")
+CONNECTIVE_WORDS: Final = word_set("and then so but or now also")
 CLAUSE_SUBJECTS: Final = word_set(
     """
     i you we they he she i'm you're we're they're i'll you'll we'll i've you've we've it's that's
@@ -42,13 +42,13 @@ CLAUSE_SUBJECTS: Final = word_set(
 SUBORDINATE_WORDS: Final = word_set("until till so when where before if that as once while after")
 NEGATION_WORDS: Final = word_set("not never dont don't doesn't didn't won't can't cannot shouldn't")
 # With these a phrase in front says when, where or how. It stays in front of the order.
-FRONT_OPENERS: Final = word_set(
+FRONT_PHRASE_OPENERS: Final = word_set(
     """
     with when once if after before in on at for until till as while to without using by from during
     over under through every because whenever unless inside into onto
     """
 )
-HANGING_WORDS: Final = word_set(
+NON_FINAL_WORDS: Final = word_set(
     """
     and or but then so with to of for in into onto until if the a an our your my at by from as that
     """
@@ -56,27 +56,30 @@ HANGING_WORDS: Final = word_set(
 DETERMINER_WORDS: Final = word_set("a an the my our your his her their some this that these those")
 PRONOUN_WORDS: Final = word_set("it this that these those them they him her he she one ones")
 # One speaker's own things are "the" things of a step.
-OWN_WORDS: Final = word_set("my our")
+POSSESSIVE_WORDS: Final = word_set("my our")
 # These stay with their noun: "the hair on the right side of MY head".
-ARTICLE_WORDS: Final = OWN_WORDS | word_set("a an the your")
+ARTICLE_WORDS: Final = POSSESSIVE_WORDS | word_set("a an the your")
 # Endings of a spoken verb, each with what replaces it in the base form.
 
 
 @dataclass(frozen=True)
 class DraftWord:
-    """A word of a step. place: of the spoken word it is, None for one put in front."""
+    """A word of a draft step. index: of the spoken word, None for an inserted word."""
 
     text: str
-    place: int | None
+    index: int | None
     is_pronoun: bool = False
 
 
 @dataclass(frozen=True)
 class DraftStep:
-    """A step before its pronouns have names.
+    """A step whose pronouns have no names yet.
 
-    sentence: the number of the one it rests on.
-    verb: the place of its first verb, None for one that was put in front.
+    Args:
+        words: in the order of the step.
+        sentence: index of its source.
+        is_negated: it says what not to do.
+        verb: index of its first verb, None for an inserted verb.
     """
 
     words: tuple[DraftWord, ...]
@@ -85,32 +88,32 @@ class DraftStep:
     verb: int | None = None
 
     @property
-    def places(self) -> tuple[int, ...]:
-        """The places of its spoken words, in order."""
-        places = [word.place for word in self.words if word.place is not None]
-        return tuple(sorted(places))
+    def word_indices(self) -> tuple[int, ...]:
+        """The indices of its spoken words, sorted."""
+        word_indices = [word.index for word in self.words if word.index is not None]
+        return tuple(sorted(word_indices))
 
     @property
     def gap_count(self) -> int:
-        """How often spoken words were left out between two of its own."""
+        """How often spoken words are left out between two of its words."""
         shown_words = [word for word in self.words if word.text]
-        own = [word.place for word in shown_words if word.place is not None]
-        return sum(after > before + 1 for before, after in pairwise(own))
+        spoken_indices = [word.index for word in shown_words if word.index is not None]
+        return sum(after > before + 1 for before, after in pairwise(spoken_indices))
 
     @property
     def text(self) -> str:
-        """The words as a step, small letter first."""
+        """The step's text, which begins with a small letter."""
         texts = [word.text for word in self.words if word.text]
-        line = " ".join(texts).strip(" ,.!?;:-")
-        is_name = line[1:2].isupper()
+        step_text = " ".join(texts).strip(" ,.!?;:-")
+        is_name = step_text[1:2].isupper()
         if is_name:
-            return line
-        return line[:1].lower() + line[1:]
+            return step_text
+        return step_text[:1].lower() + step_text[1:]
 
 
 @dataclass(frozen=True)
 class _Action:
-    """An action and where it lies: the words before it, from `begin`, itself, what follows it."""
+    """The word range of an action: `begin` to `head` (its verb) to `end`."""
 
     begin: int
     head: int
@@ -119,7 +122,7 @@ class _Action:
 
 
 class SentenceEditor:
-    """Edits one sentence: its words, what the tagger says of them, and its parse."""
+    """Turns one spoken sentence into draft steps, by the tagger and the parser."""
 
     def __init__(
         self, words: Sequence[str], reading: SentenceReading, doc: "Doc", number: int
@@ -128,10 +131,10 @@ class SentenceEditor:
         self.reading = reading
         self.number = number
         self.tokens = tokens_of_words(words, doc)
-        self.keep = _smoothed(words, reading, doc, self.tokens)  # (W,) bool
+        self.is_kept = _kept_words(words, reading, doc, self.tokens)  # (W,) bool
 
     def steps(self, front_verbs: Sequence[str]) -> list[DraftStep]:
-        """Return the steps that the sentence describes, in order, none where no action is found."""
+        """Return the steps of the sentence, in order, none where it has no action."""
         actions = self._actions()
         if not actions:
             return self._with_front_verb(front_verbs)
@@ -141,89 +144,89 @@ class SentenceEditor:
             if draft is None:
                 continue
             if drafts and not action.starts_step and not draft.is_negated:
-                drafts[-1] = _joined(drafts[-1], draft)
+                drafts[-1] = _joined_drafts(drafts[-1], draft)
             else:
                 drafts.append(draft)
         return [draft for draft in drafts if len(draft.words) > 1]
 
-    def likeliest_step(self, front_verbs: Sequence[str]) -> list[DraftStep]:
-        """Return the most likely step, for a sentence that surely describes one, or none."""
-        heads = self._heads(MIN_LIKELIEST_ACTION)
+    def most_likely_step(self, front_verbs: Sequence[str]) -> list[DraftStep]:
+        """Return the most likely step of a sentence that surely describes one, or none."""
+        heads = self._action_heads(MIN_LIKELIEST_ACTION)
         if not heads:
             return self._with_front_verb(front_verbs, MIN_LIKELIEST_FRONT_VERB)
-        chances = self.action_chances
-        head = max(heads, key=lambda place: float(chances[place]))
-        later_heads = [place for place in heads if place > head]
+        probabilities = self.action_probabilities
+        head = max(heads, key=lambda index: float(probabilities[index]))
+        later_heads = [index for index in heads if index > head]
         after = min(later_heads, default=len(self.words))
-        end = self._joint_before(head, after)
+        end = self._connective_index(head, after)
         draft = self._draft(_Action(head, head, end, starts_step=True))
         if draft is None or not self._has_noun(draft.words[1:]):
             return []
         return [draft]
 
     @property
-    def action_chances(self) -> np.ndarray:
+    def action_probabilities(self) -> np.ndarray:
         """P(an action begins with the word), (W,)."""
-        chances: np.ndarray = self._edit_chances("verb") + self._edit_chances("next")
-        return chances
+        probabilities: np.ndarray = self._edit_probabilities("verb") + self._edit_probabilities(
+            "next"
+        )
+        return probabilities
 
-    def _edit_chances(self, edit: Edit) -> np.ndarray:
-        """Return P(the edit) of each word, (W,)."""
-        chances: np.ndarray = self.reading.edits[:, WORD_EDITS.index(edit)]
-        return chances
+    def _edit_probabilities(self, edit: Edit) -> np.ndarray:
+        probabilities: np.ndarray = self.reading.edits[:, WORD_EDITS.index(edit)]
+        return probabilities
 
-    def _heads(self, least: float) -> list[int]:
-        """Return the places of verbs with which an action begins, by a chance of at least `least`."""
+    def _action_heads(self, min_probability: float) -> list[int]:
+        """Return the indices of verbs that begin an action with at least `min_probability`."""
         heads = []
-        for place in np.flatnonzero(self.action_chances >= least).tolist():
-            if base_form(self.words[place], self.tokens[place]) is not None:
-                heads.append(place)
+        for index in np.flatnonzero(self.action_probabilities >= min_probability).tolist():
+            if base_form(self.words[index], self.tokens[index]) is not None:
+                heads.append(index)
         return heads
 
     def _actions(self) -> list[_Action]:
-        """Return the actions of the sentence in order."""
-        first_chances = self._edit_chances("verb")
-        next_chances = self._edit_chances("next")
-        heads = self._heads(MIN_ACTION)
+        first_probabilities = self._edit_probabilities("verb")
+        next_probabilities = self._edit_probabilities("next")
+        heads = self._action_heads(MIN_ACTION_PROBABILITY)
         actions: list[_Action] = []
         begin = 0
         for head, after in pairwise([*heads, len(self.words)]):
-            end = self._joint_before(head, after)
-            starts_step = not actions or first_chances[head] >= next_chances[head]
+            end = self._connective_index(head, after)
+            starts_step = not actions or first_probabilities[head] >= next_probabilities[head]
             actions.append(_Action(begin, head, end, starts_step))
             begin = end
         return actions
 
-    def _joint_before(self, head: int, after: int) -> int:
-        """Return where the words begin that come before the next action."""
-        for place in range(head + 1, after):
-            if self._begins_clause(place):
-                after = place
+    def _connective_index(self, head: int, after: int) -> int:
+        """Return where the words before the next action begin."""
+        for index in range(head + 1, after):
+            if self._begins_clause(index):
+                after = index
                 break
         if after == len(self.words) or self._begins_clause(after):
             return after
-        for place in range(after - 1, head, -1):
-            if bare_word(self.words[place]) in JOINT_WORDS:
-                return place
-            if mark_after(self.words[place - 1]) == "none":
+        for index in range(after - 1, head, -1):
+            if bare_word(self.words[index]) in CONNECTIVE_WORDS:
+                return index
+            if mark_after(self.words[index - 1]) == "none":
                 continue
-            if place > head + 1:
-                return place
+            if index > head + 1:
+                return index
             return after
         return after
 
-    def _begins_clause(self, place: int) -> bool:
-        """Return whether a new clause with its own subject begins, which the step does not keep."""
-        if self.keep[place] or bare_word(self.words[place]) not in CLAUSE_SUBJECTS:
+    def _begins_clause(self, index: int) -> bool:
+        """Return whether a new clause with its own subject begins, which the step omits."""
+        if self.is_kept[index] or bare_word(self.words[index]) not in CLAUSE_SUBJECTS:
             return False
-        before = bare_word(self.words[place - 1])
+        before = bare_word(self.words[index - 1])
         return before not in SUBORDINATE_WORDS
 
     def _draft(self, action: _Action) -> DraftStep | None:
-        """Return the step of one action, None where what to avoid would become an order."""
+        """Return the draft step of one action, None where its negation would be lost."""
         head = action.head
         is_negated = self._is_negated(action)
-        if is_negated and not self._says_not(action):
+        if is_negated and not self._keeps_negation(action):
             return None
         if not is_negated and _is_joined_to_negated(self.words, head):
             return None
@@ -236,47 +239,50 @@ class SentenceEditor:
             order.insert(0, DraftWord("do not", None))
 
         # what was said before and after it
-        before = self._kept(action.begin, head, skip_negation=True)
-        after = self._kept(head + 1, action.end)
+        before = self._kept_draft_words(action.begin, head, skip_negation=True)
+        after = self._kept_draft_words(head + 1, action.end)
         if after and after[0].text == "of":
-            has_amount = after[0].place == head + 1
+            has_amount = after[0].index == head + 1
             if not has_amount:
                 after = after[1:]  # "add a bit of water": "a bit" was dropped
         has_object = self._has_object(after)
-        front, moved = self._in_front(before, has_object=has_object)
-        words = [*front, *order, *moved, *after]
+        front_words, moved_words = self._split_front_words(before, has_object=has_object)
+        words = [*front_words, *order, *moved_words, *after]
         return DraftStep(tuple(_trimmed(words)), self.number, is_negated, head)
 
     def _is_negated(self, action: _Action) -> bool:
-        """Return whether a "not" comes before the action within its own clause."""
-        first = max(action.begin, action.head - NEGATION_REACH)
-        for place in reversed(range(first, action.head)):
-            word = bare_word(self.words[place])
+        """Return whether a "not" precedes the action in its own clause."""
+        first = max(action.begin, action.head - MAX_NEGATION_DISTANCE_WORDS)
+        for index in reversed(range(first, action.head)):
+            word = bare_word(self.words[index])
             if word in NEGATION_WORDS or word.endswith("n't"):
                 return True
-            if word in JOINT_WORDS or mark_after(self.words[place]) != "none":
+            if word in CONNECTIVE_WORDS or mark_after(self.words[index]) != "none":
                 return False
         return False
 
-    def _says_not(self, action: _Action) -> bool:
+    def _keeps_negation(self, action: _Action) -> bool:
         """Return whether the tagger keeps the "not". A warning always does."""
         if self.reading.is_warning:
             return True
-        places = range(action.begin, action.head)
-        return any(self.keep[place] and _is_negation(self.words[place]) for place in places)
+        word_indices = range(action.begin, action.head)
+        return any(
+            self.is_kept[index] and _is_negation(self.words[index]) for index in word_indices
+        )
 
-    def _in_front(
+    def _split_front_words(
         self, before: list[DraftWord], *, has_object: bool
     ) -> tuple[list[DraftWord], list[DraftWord]]:
-        """Return what stays in front of the order and what is moved behind its verb.
+        """Return the words that stay before the verb, and those that move behind it.
 
-        "When it is dry, sand it" stays. "the garlic, you chop finely" is "Chop the garlic finely".
+        "When it is dry, sand it" stays. "the garlic, you chop finely" becomes "Chop the garlic
+        finely".
         """
-        words = _without_joint(before)
+        words = _without_connective(before)
         if not words:
             return [], []
         first = bare_word(words[0].text)
-        if first in FRONT_OPENERS and len(words) > 1:
+        if first in FRONT_PHRASE_OPENERS and len(words) > 1:
             last = _without_mark(words.pop())
             words.append(replace(last, text=f"{last.text},"))
             return words, []
@@ -287,15 +293,15 @@ class SentenceEditor:
         return [], []
 
     def _token(self, word: DraftWord) -> "Token | None":
-        if word.place is None:
+        if word.index is None:
             return None
-        return self.tokens[word.place]
+        return self.tokens[word.index]
 
     def _has_noun(self, words: Sequence[DraftWord]) -> bool:
         return any(_is_noun(self._token(word)) for word in words)
 
     def _has_object(self, words: Sequence[DraftWord]) -> bool:
-        """Return whether a thing is named, or a pronoun said, before any preposition."""
+        """Return whether a noun or pronoun comes before any preposition."""
         for word in words:
             token = self._token(word)
             if word.is_pronoun or _is_noun(token):
@@ -304,49 +310,51 @@ class SentenceEditor:
                 return False
         return False
 
-    def _kept(self, begin: int, end: int, *, skip_negation: bool = False) -> list[DraftWord]:
-        """Return the words from `begin` to `end` that stay, as they are in a step."""
-        name_chances = self._edit_chances("name")
-        drop_chances = self._edit_chances("drop")
+    def _kept_draft_words(
+        self, begin: int, end: int, *, skip_negation: bool = False
+    ) -> list[DraftWord]:
+        """Return the kept words of a range, as they appear in a step."""
+        name_probabilities = self._edit_probabilities("name")
+        drop_probabilities = self._edit_probabilities("drop")
         words = []
-        for place in range(begin, end):
-            bare = bare_word(self.words[place])
-            is_pronoun = bare in PRONOUN_WORDS and not self._is_determiner(place)
-            stays = self.keep[place]
-            if skip_negation and _is_negation(bare):
-                stays = False
-            if is_pronoun and name_chances[place] > drop_chances[place] / 2:
-                stays = True
-            if stays:
-                words.append(DraftWord(self._plain_word(place), place, is_pronoun))
+        for index in range(begin, end):
+            bare_text = bare_word(self.words[index])
+            is_pronoun = bare_text in PRONOUN_WORDS and not self._is_determiner(index)
+            word_is_kept = self.is_kept[index]
+            if skip_negation and _is_negation(bare_text):
+                word_is_kept = False
+            if is_pronoun and name_probabilities[index] > drop_probabilities[index] / 2:
+                word_is_kept = True
+            if word_is_kept:
+                words.append(DraftWord(self._step_word_at(index), index, is_pronoun))
         return words
 
-    def _plain_word(self, place: int) -> str:
-        """Return a word as a step has it, in small letters unless it is a name."""
-        word = _plain(self.words[place])
-        token = self.tokens[place]
+    def _step_word_at(self, index: int) -> str:
+        """Return a word as it appears in a step, in lower case unless it is a name."""
+        word = _step_word(self.words[index])
+        token = self.tokens[index]
         is_name = token is None or token.pos_ == "PROPN"
         is_capitalised = word[:1].isupper() and word[1:].islower()
         if is_capitalised and not is_name:
             return word.lower()
         return word
 
-    def _is_determiner(self, place: int) -> bool:
-        token = self.tokens[place]
+    def _is_determiner(self, index: int) -> bool:
+        token = self.tokens[index]
         return token is not None and token.pos_ == "DET" and token.head.i > token.i
 
     def _with_front_verb(
-        self, front_verbs: Sequence[str], least: float = MIN_FRONT_VERB
+        self, front_verbs: Sequence[str], min_probability: float = MIN_FRONT_VERB
     ) -> list[DraftStep]:
-        """Return the kept words behind the verb that an editor would put there, or none."""
-        chances = self.reading.verbs.copy()
+        """Return the kept words after the most likely front verb, or no step."""
+        probabilities = self.reading.verbs.copy()
         no_verb = front_verbs.index(NO_VERB)
-        if 1 - chances[no_verb] < least:
+        if 1 - probabilities[no_verb] < min_probability:
             return []
-        chances[no_verb] = 0.0
-        verb = front_verbs[int(np.argmax(chances))]
-        words = self._kept(0, len(self.words))
-        words = _without_joint(words)
+        probabilities[no_verb] = 0.0
+        verb = front_verbs[int(np.argmax(probabilities))]
+        words = self._kept_draft_words(0, len(self.words))
+        words = _without_connective(words)
         if not self._has_noun(words):
             return []
         words.insert(0, DraftWord(verb, None))
@@ -354,14 +362,14 @@ class SentenceEditor:
 
 
 def _is_joined_to_negated(words: Sequence[str], head: int) -> bool:
-    """Return whether a mere "and" joins the verb at a place to what is not to be done.
+    """Return whether an "and" without a comma joins a verb to a negated one.
 
     "Don't tighten it AND leave it out" forbids both.
     """
     is_joined = False
-    for place in reversed(range(head)):
-        word = bare_word(words[place])
-        if mark_after(words[place]) != "none":
+    for index in reversed(range(head)):
+        word = bare_word(words[index])
+        if mark_after(words[index]) != "none":
             return False
         if is_joined and (word in NEGATION_WORDS or word.endswith("n't")):
             return True
@@ -373,10 +381,10 @@ def _is_noun(token: "Token | None") -> bool:
     return token is not None and token.pos_ in ("NOUN", "PROPN")
 
 
-def _without_joint(words: Sequence[DraftWord]) -> list[DraftWord]:
-    """Return the words without the "and then" that they begin with."""
+def _without_connective(words: Sequence[DraftWord]) -> list[DraftWord]:
+    """Return the words without leading connectives such as "and then"."""
     first = 0
-    while first < len(words) and bare_word(words[first].text) in JOINT_WORDS:
+    while first < len(words) and bare_word(words[first].text) in CONNECTIVE_WORDS:
         first += 1
     return list(words[first:])
 
@@ -385,8 +393,8 @@ def _without_mark(word: DraftWord) -> DraftWord:
     return replace(word, text=word.text.rstrip(",.;:"))
 
 
-def _joined(first: DraftStep, second: DraftStep) -> DraftStep:
-    """Return two actions as one step: "Peel the apple and slice it"."""
+def _joined_drafts(first: DraftStep, second: DraftStep) -> DraftStep:
+    """Return two drafts as one step: "Peel the apple and slice it"."""
     words = list(first.words)
     words[-1] = _without_mark(words[-1])
     words.append(DraftWord("and", None))
@@ -395,75 +403,80 @@ def _joined(first: DraftStep, second: DraftStep) -> DraftStep:
 
 
 def _trimmed(words: list[DraftWord]) -> list[DraftWord]:
-    """Return the words without what hangs at their end, and no more than a step may have."""
+    """Return at most MAX_STEP_WORDS words, without articles and conjunctions at the end."""
     words = words[:MAX_STEP_WORDS]
-    while len(words) > 1 and bare_word(words[-1].text) in HANGING_WORDS:
+    while len(words) > 1 and bare_word(words[-1].text) in NON_FINAL_WORDS:
         words = words[:-1]
     return words
 
 
-def _plain(word: str) -> str:
-    """Return a word as a step has it: no mark but a comma, "the" for "my"."""
+def _step_word(word: str) -> str:
+    """Return a word as it appears in a step: no punctuation but a comma, "the" for "my"."""
     has_comma = mark_after(word) == "comma"
-    bare = word.strip('.!?;:…—–"“”()[],')
-    if bare.lower() in OWN_WORDS:
+    bare_text = word.strip('.!?;:…—–"“”()[],')
+    if bare_text.lower() in POSSESSIVE_WORDS:
         return "the"
     if has_comma:
-        return f"{bare},"
-    return bare
+        return f"{bare_text},"
+    return bare_text
 
 
 def _is_negation(word: str) -> bool:
-    bare = bare_word(word)
-    return bare in NEGATION_WORDS or bare.endswith("n't") or bare == "do"
+    bare_text = bare_word(word)
+    return bare_text in NEGATION_WORDS or bare_text.endswith("n't") or bare_text == "do"
 
 
 def tokens_of_words(words: Sequence[str], doc: "Doc") -> "list[Token | None]":
-    """Return the parser's token of each word, the first with a letter.
+    """Return the parser's first alphanumeric token of each word, None without one.
 
     doc: of the words joined by spaces.
     """
-    by_place: list[Token | None] = [None] * len(words)
-    starts = np.cumsum([0, *(len(word) + 1 for word in words)])
+    token_of_word: list[Token | None] = [None] * len(words)
+    word_offsets = np.cumsum([0, *(len(word) + 1 for word in words)])
     for token in doc:
-        place = int(np.searchsorted(starts, token.idx, side="right")) - 1
+        index = int(np.searchsorted(word_offsets, token.idx, side="right")) - 1
         is_word = any(letter.isalnum() for letter in token.text)
-        if place < len(words) and by_place[place] is None and is_word:
-            by_place[place] = token
-    return by_place
+        if index < len(words) and token_of_word[index] is None and is_word:
+            token_of_word[index] = token
+    return token_of_word
 
 
-def _smoothed(
+def _kept_words(
     words: Sequence[str], reading: SentenceReading, doc: "Doc", tokens: "Sequence[Token | None]"
 ) -> np.ndarray:
-    """Return which words stay, (W,): a noun phrase, with its preposition, stays or goes whole."""
-    chance = 1 - reading.edits[:, WORD_EDITS.index("drop")]
-    keep = chance >= MIN_KEEP
-    place_of = {}
-    for place, token in enumerate(tokens):
+    """Return a mask (W,), True for kept words: a noun phrase and its preposition are kept or
+    dropped whole."""
+    probability = 1 - reading.edits[:, WORD_EDITS.index("drop")]
+    is_kept = probability >= MIN_KEEP
+    word_index_of = {}
+    for index, token in enumerate(tokens):
         if token is not None:
-            place_of[token.i] = place
+            word_index_of[token.i] = index
     for chunk in doc.noun_chunks:
         # The words of the phrase. One pronoun alone is judged by itself.
-        places = [place_of[token.i] for token in chunk if token.i in place_of]
-        naming = [place for place in places if bare_word(words[place]) not in DETERMINER_WORDS]
-        if not naming:
+        word_indices = [word_index_of[token.i] for token in chunk if token.i in word_index_of]
+        naming_indices = [
+            index for index in word_indices if bare_word(words[index]) not in DETERMINER_WORDS
+        ]
+        if not naming_indices:
             continue
-        if len(naming) == 1 and bare_word(words[naming[0]]) in PRONOUN_WORDS:
+        if len(naming_indices) == 1 and bare_word(words[naming_indices[0]]) in PRONOUN_WORDS:
             continue
 
         # the phrase
-        stays = float(np.mean(chance[naming])) >= MIN_KEEP
-        if stays:
-            keep[naming] = True
-            keep[[place for place in places if bare_word(words[place]) in ARTICLE_WORDS]] = True
+        word_is_kept = float(np.mean(probability[naming_indices])) >= MIN_KEEP
+        if word_is_kept:
+            is_kept[naming_indices] = True
+            is_kept[
+                [index for index in word_indices if bare_word(words[index]) in ARTICLE_WORDS]
+            ] = True
         else:
-            keep[places] = False
+            is_kept[word_indices] = False
 
         # its preposition
         before = chunk.root.head
-        if before.pos_ == "ADP" and before.i in place_of and chunk.root.dep_ == "pobj":
-            place = place_of[before.i]
-            likely = keep[place] or chance[place] >= MIN_KEEP / 2
-            keep[place] = stays and likely
-    return keep
+        if before.pos_ == "ADP" and before.i in word_index_of and chunk.root.dep_ == "pobj":
+            index = word_index_of[before.i]
+            is_likely = is_kept[index] or probability[index] >= MIN_KEEP / 2
+            is_kept[index] = word_is_kept and is_likely
+    return is_kept

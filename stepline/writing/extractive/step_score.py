@@ -23,47 +23,46 @@ Array = npt.NDArray[np.float64]
 
 # Added to a probability before its logarithm, so that 0 stays finite.
 MIN_PROBABILITY: Final = 1e-4
-REACH_SENTENCES: Final = 3  # neighbours on either side whose scores count
+CONTEXT_SENTENCES: Final = 3  # neighbours on either side whose scores count
 # In a short clip, or at the beginning of a live narration, neighbours show little. There a crisp
 # order counts whatever they are, by grammar or by the tagger's P(step).
 ORDER_COLUMN: Final = -2  # of the features: grammar finds an order
-TOLD_COLUMN: Final = -1  # grammar finds an action said with "you", "we" or "I"
-MIN_TOLD_CHANCE: Final = 0.2
-SHORT_SENTENCES: Final = 25
-SURE_STEP: Final = 0.6
-SURE_CHANCE: Final = 0.45
+STATED_ACTION_COLUMN: Final = -1  # grammar finds an action said with "you", "we" or "I"
+MIN_STATED_ACTION_PROBABILITY: Final = 0.2
+MAX_SHORT_NARRATION_SENTENCES: Final = 25
+MIN_SURE_STEP_PROBABILITY: Final = 0.6
+RAISED_STEP_PROBABILITY: Final = 0.45
 STEP_COLUMN: Final = SENTENCE_KINDS.index("step")
 FEATURE_COUNT: Final = 28
 
 
 def score_features(readings: Sequence[SentenceReading], texts: Sequence[str]) -> Array:
-    """Return what the regression reads of each sentence of one narration, (S, 28).
+    """Return the regression's features for each sentence of one narration, (S, 28).
 
     - log P of each kind
     - log P(step) of three neighbours on either side, and its mean
-    - how much longer than usual it is
-    - what the tagger would make of the words
-    - what it says of the clauses
-    - what grammar alone finds
-
+    - relative length
+    - word edits by the tagger
+    - clause kinds by the tagger
+    - orders and actions by grammar
     texts: of the sentences.
     """
     if not readings:
         return np.zeros((0, FEATURE_COUNT))
     # the sentence's own kinds, and P(step) of its neighbours
     log_kinds = _log_kinds(readings)  # (S, 8)
-    step = log_kinds[:, STEP_COLUMN]
-    padded = np.pad(step, REACH_SENTENCES, mode="edge")
-    count = len(step)
+    log_step = log_kinds[:, STEP_COLUMN]
+    padded_log_step = np.pad(log_step, CONTEXT_SENTENCES, mode="edge")
+    count = len(log_step)
     context = []
-    for distance in range(1, REACH_SENTENCES + 1):
-        before = REACH_SENTENCES - distance
-        after = REACH_SENTENCES + distance
-        context.append(padded[before : before + count])
-        context.append(padded[after : after + count])
+    for distance in range(1, CONTEXT_SENTENCES + 1):
+        before = CONTEXT_SENTENCES - distance
+        after = CONTEXT_SENTENCES + distance
+        context.append(padded_log_step[before : before + count])
+        context.append(padded_log_step[after : after + count])
 
     # next to the narration's own mean, for captions and recognisers cut speech differently
-    context.append(np.full(count, step.mean()))
+    context.append(np.full(count, log_step.mean()))
     word_counts = [len(spoken_words(text)) for text in texts]
     lengths = np.log([count + 1.0 for count in word_counts])
     context.append(lengths - lengths.mean())
@@ -78,7 +77,6 @@ def score_features(readings: Sequence[SentenceReading], texts: Sequence[str]) ->
 
 
 def _log_kinds(readings: Sequence[SentenceReading]) -> Array:
-    """Return log P of each kind of each reading, (S, 8)."""
     kinds = np.stack([reading.kinds for reading in readings])
     probabilities: Array = kinds.astype(np.float64)
     logarithms: Array = np.log(probabilities + MIN_PROBABILITY)
@@ -86,27 +84,26 @@ def _log_kinds(readings: Sequence[SentenceReading]) -> Array:
 
 
 def _edit_features(reading: SentenceReading) -> Array:
-    """Return how surely actions begin in a sentence, how much of it would stay, how surely a
-    pronoun is named and that no verb is in front, (4,)."""
+    """Return the greatest P(action), the mean P(kept), the greatest P(name) and P(no front verb),
+    (4,)."""
     if not len(reading.edits):
         return np.zeros(4)
     edits = reading.edits.astype(np.float64)
-    chance_of = dict(zip(WORD_EDITS, edits.T, strict=True))  # (W,) each
-    action = (chance_of["verb"] + chance_of["next"]).max()
-    stays = (1 - chance_of["drop"]).mean()
-    return np.array([action, stays, chance_of["name"].max(), reading.verbs[0]])
+    probability_of = dict(zip(WORD_EDITS, edits.T, strict=True))  # (W,) each
+    action = (probability_of["verb"] + probability_of["next"]).max()
+    kept_share = (1 - probability_of["drop"]).mean()
+    return np.array([action, kept_share, probability_of["name"].max(), reading.verbs[0]])
 
 
 def _clause_features(reading: SentenceReading) -> Array:
-    """Return what the clauses of a sentence are, (6,).
+    """Return statistics of a sentence's clauses, (6,).
 
-    The greatest and the mean log P(step), the least of talk and of an announcement, their number,
-    and how surely one begins an action.
+    The greatest and mean log P(step), the least of talk and announcement, log count, and P(action).
     """
     # A sentence that is not cut is its own clause.
     clauses = reading.clauses or (reading,)
     log_kinds = _log_kinds(clauses)  # (C, 8)
-    step = log_kinds[:, STEP_COLUMN]
+    log_step = log_kinds[:, STEP_COLUMN]
     talk = log_kinds[:, SENTENCE_KINDS.index("talk")]
     announcement = log_kinds[:, SENTENCE_KINDS.index("announcement")]
     verb = WORD_EDITS.index("verb")
@@ -117,8 +114,8 @@ def _clause_features(reading: SentenceReading) -> Array:
             clause_action = float(clause.edits[:, verb].max())
             action = max(action, clause_action)
     features = [
-        step.max(),
-        step.mean(),
+        log_step.max(),
+        log_step.mean(),
         talk.min(),
         announcement.min(),
         np.log(len(clauses)),
@@ -128,21 +125,21 @@ def _clause_features(reading: SentenceReading) -> Array:
 
 
 def step_probabilities(readings: Sequence[SentenceReading], texts: Sequence[str]) -> Array:
-    """Return P(it describes a step) of each sentence of one narration, (S,)."""
+    """Return P(a sentence describes a step) for each sentence of one narration, (S,)."""
     weights, intercept = _read_regression()
     features = score_features(readings, texts)
     logits = features @ weights + intercept
-    chances = sigmoid(logits)
-    if 0 < len(readings) <= SHORT_SENTENCES:
+    probabilities = sigmoid(logits)
+    if 0 < len(readings) <= MAX_SHORT_NARRATION_SENTENCES:
         steps = np.array([reading.step_probability for reading in readings])
-        is_sure = steps >= SURE_STEP
+        is_sure = steps >= MIN_SURE_STEP_PROBABILITY
         has_order = features[:, ORDER_COLUMN] > 0
         # an action that is said, "you're gonna stick them together", counts where it may be a step
-        is_told = features[:, TOLD_COLUMN] > 0
-        is_told &= chances >= MIN_TOLD_CHANCE
-        counts = is_sure | has_order | is_told
-        chances[counts] = np.maximum(chances[counts], SURE_CHANCE)
-    return chances
+        is_stated_action = features[:, STATED_ACTION_COLUMN] > 0
+        is_stated_action &= probabilities >= MIN_STATED_ACTION_PROBABILITY
+        is_raised = is_sure | has_order | is_stated_action
+        probabilities[is_raised] = np.maximum(probabilities[is_raised], RAISED_STEP_PROBABILITY)
+    return probabilities
 
 
 @cache
@@ -152,19 +149,19 @@ def _read_regression() -> tuple[Array, float]:
 
 
 # A sentence and a half that no one has said yet, at the usual P(step): few sentences show little.
-USUAL_PROBABILITY: Final = 0.15
-USUAL_SENTENCES: Final = 2.0
+PRIOR_STEP_PROBABILITY: Final = 0.15
+PRIOR_SENTENCES: Final = 2.0
 TOP_SENTENCES: Final = 5
-USUAL_TOP: Final = 0.3  # P(step) of one more sentence among the most likely
-LEAST_WEIGHT: Final = 0.02  # of a sentence without a step, for the direction
+PRIOR_TOP_PROBABILITY: Final = 0.3  # P(step) of one more sentence among the most likely
+MIN_SENTENCE_WEIGHT: Final = 0.02  # of a sentence without a step, for the direction
 DIRECTION_SCALE: Final = 8.0  # of a unit vector next to logits; the regression shrinks all alike
-FULL_SENTENCES: Final = 30  # from which the evidence counts in full
+FULL_EVIDENCE_SENTENCES: Final = 30  # from which the evidence counts in full
 MIN_NORM: Final = 1e-9
 
 
 @dataclass(frozen=True)
 class InstructionWeights:
-    """Of `instruction_features`, (2 + D,), and what is added to their sum."""
+    """Weights of `instruction_features`, (2 + D,), and the intercept."""
 
     weights: list[float]
     intercept: float
@@ -173,31 +170,34 @@ class InstructionWeights:
 def instruction_log_bayes(
     probabilities: Sequence[float], vectors: Matrix, model: InstructionWeights | None = None
 ) -> float:
-    """Return the log Bayes factor that a video instructs, against other talk, 0 without a sentence.
+    """Return the log Bayes factor that a video gives instructions, against other talk, 0 without a
+    sentence.
 
-    probabilities: (S,) P(the sentence describes a step).
-    vectors: (S, D) of MiniLM.
+    Args:
+        probabilities: (S,) P(a sentence describes a step).
+        vectors: (S, D) of MiniLM.
+        model: the weights; by default those shipped with the package.
     """
     if not len(probabilities):
         return 0.0
-    model = model or load_weights()
+    model = model or load_instruction_weights()
     features = instruction_features(np.array(probabilities), vectors)
     log_odds = float(features @ np.array(model.weights)) + model.intercept
-    return min(1.0, len(probabilities) / FULL_SENTENCES) * log_odds
+    return min(1.0, len(probabilities) / FULL_EVIDENCE_SENTENCES) * log_odds
 
 
 def instruction_features(probabilities: Array, vectors: Matrix) -> Array:
-    """Return what the regression reads of a video of S > 0 sentences, (2 + D,)."""
+    """Return the instruction regression's features for a video of S > 0 sentences, (2 + D,)."""
     count = len(probabilities)
-    mean = probabilities.sum() + USUAL_SENTENCES * USUAL_PROBABILITY
-    likeliest = np.sort(probabilities)[::-1][:TOP_SENTENCES]
-    top = (likeliest.sum() + USUAL_TOP) / (len(likeliest) + 1)
-    direction = (probabilities + LEAST_WEIGHT) @ vectors.astype(np.float64)  # (D,)
+    mean = probabilities.sum() + PRIOR_SENTENCES * PRIOR_STEP_PROBABILITY
+    top_probabilities = np.sort(probabilities)[::-1][:TOP_SENTENCES]
+    top_mean = (top_probabilities.sum() + PRIOR_TOP_PROBABILITY) / (len(top_probabilities) + 1)
+    direction = (probabilities + MIN_SENTENCE_WEIGHT) @ vectors.astype(np.float64)  # (D,)
     direction *= DIRECTION_SCALE / max(float(np.linalg.norm(direction)), MIN_NORM)
-    numbers = logit(np.array([mean / (count + USUAL_SENTENCES), top]))
+    numbers = logit(np.array([mean / (count + PRIOR_SENTENCES), top_mean]))
     return np.concatenate([numbers, direction])
 
 
-def load_weights() -> InstructionWeights:
-    """Return the weights that come with the package."""
+def load_instruction_weights() -> InstructionWeights:
+    """Return the weights shipped with the package."""
     return InstructionWeights(**packaged_json("stepline.writing.extractive", "instruction.json"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from stepline.text.narration import SentenceReading
 from stepline.text.narration.words import SENTENCE_KINDS, word_set
 from stepline.writing.extractive.clauses import find_clauses
-from stepline.writing.extractive.pronouns import MEASURE_NOUNS, NEVER_MEANT
+from stepline.writing.extractive.pronouns import MEASURE_NOUNS, NON_ANTECEDENT_NOUNS
 from stepline.writing.extractive.reading import NarrationReading
 from stepline.writing.extractive.segments import SEQUENCE_WORDS
 
@@ -39,8 +39,8 @@ PARTS_OF_NAME: Final = word_set(
 )
 PARTS_OF_ACTION: Final = PARTS_OF_NAME | word_set("dobj prt advmod xcomp aux acomp acl")
 # Other words say what these stand for.
-NO_TOPICS: Final = (
-    NEVER_MEANT
+NON_TOPIC_NOUNS: Final = (
+    NON_ANTECEDENT_NOUNS
     | MEASURE_NOUNS
     | word_set(
         """
@@ -53,16 +53,18 @@ NO_TOPICS: Final = (
 PART_WORDS: Final = SEQUENCE_WORDS | word_set("later meanwhile while also")
 BEGINNING_VERBS: Final = word_set("start begin see settle")
 # Who names the occasion speaks of the whole video.
-WHEN_WORDS: Final = word_set("today tonight")
-THIS_TIME: Final = word_set("morning afternoon evening video lesson session tutorial week time")
+TODAY_WORDS_IN_TITLES: Final = word_set("today tonight")
+NOUNS_AFTER_THIS: Final = word_set(
+    "morning afternoon evening video lesson session tutorial week time"
+)
 # What may come before "is a plain sourdough".
 SUBJECTS_OF_WORK: Final = word_set("it this that today tonight")
 SUBJECTS_AFTER_WHAT: Final[frozenset[str]] = frozenset()  # only "what we'll do today is"
-TELLING_VERBS: Final = word_set("show teach introduce demonstrate explain walk take learn")
+SPEECH_VERBS: Final = word_set("show teach introduce demonstrate explain walk take learn")
 
 
 def narration_title(narration: NarrationReading) -> str | None:
-    """Return what the speaker says the video is about, in sentence case, None where no one says."""
+    """Return the video title that the speaker announces, in sentence case, None without one."""
     steps = 0
     rows = zip(narration.docs[:MAX_OPENING_UNITS], narration.readings, strict=False)
     for doc, reading in rows:
@@ -79,23 +81,23 @@ def narration_title(narration: NarrationReading) -> str | None:
 
 
 def _announced_title(doc: "Doc", reading: SentenceReading) -> str | None:
-    """Return the title that one sentence announces, "how to" before what is made."""
+    """Return the title that one sentence announces, with "how to" where it is said."""
     announcement = float(reading.kinds[SENTENCE_KINDS.index("announcement")])
-    is_named = _names_the_time(doc)
-    is_planned = _plans(doc)
-    tells = any(token.lemma_ in TELLING_VERBS for token in doc)
+    names_time = _names_the_time(doc)
+    announces_action = _announces_action(doc)
+    has_speech_verb = any(token.lemma_ in SPEECH_VERBS for token in doc)
     # "How to" names the work more surely than a topic, so it is looked for first.
-    if announcement >= MIN_HOW_TO or (is_planned and tells):
-        for tokens in _how_to(doc):
-            return _sentence_case(f"how to {_text(tokens)}")
+    if announcement >= MIN_HOW_TO or (announces_action and has_speech_verb):
+        for tokens in _how_to_actions(doc):
+            return _sentence_case(f"how to {_joined_text(tokens)}")
     topics: list[list[Token]] = []
-    if announcement >= MIN_ANNOUNCEMENT and (is_named or is_planned or tells):
-        topics = _topics(doc, SUBJECTS_OF_WORK)
-    elif is_named and is_planned:
-        topics = _topics(doc, SUBJECTS_AFTER_WHAT)
+    if announcement >= MIN_ANNOUNCEMENT and (names_time or announces_action or has_speech_verb):
+        topics = _topic_phrases(doc, SUBJECTS_OF_WORK)
+    elif names_time and announces_action:
+        topics = _topic_phrases(doc, SUBJECTS_AFTER_WHAT)
     if not topics:
         return None
-    return _sentence_case(_text(topics[0]))
+    return _sentence_case(_joined_text(topics[0]))
 
 
 def _announces_a_part(doc: "Doc") -> bool:
@@ -108,26 +110,26 @@ def _announces_a_part(doc: "Doc") -> bool:
 
 
 def _names_the_time(doc: "Doc") -> bool:
-    """Return whether a sentence speaks of today, of this evening or of this video."""
+    """Return whether a sentence mentions today, this evening or this video."""
     for token in doc:
-        if token.lower_ in WHEN_WORDS:
+        if token.lower_ in TODAY_WORDS_IN_TITLES:
             return True
-        if token.lower_ == "this" and token.head.lower_ in THIS_TIME:
+        if token.lower_ == "this" and token.head.lower_ in NOUNS_AFTER_THIS:
             return True
     return False
 
 
-def _plans(doc: "Doc") -> bool:
+def _announces_action(doc: "Doc") -> bool:
     """Return whether "we" or "I" are about to do something."""
     for token in doc:
         # "What we'll do today is": the subject of "is" is a clause.
         if token.dep_ == "csubj" and token.head.lemma_ == "be":
             return True
-    return any(clause.planned and clause.voice in ("we", "i") for clause in find_clauses(doc))
+    return any(clause.is_planned and clause.voice in ("we", "i") for clause in find_clauses(doc))
 
 
-def _how_to(doc: "Doc") -> "Iterator[list[Token]]":
-    """Yield the words of each action after "how to", and after "how we", "how i"."""
+def _how_to_actions(doc: "Doc") -> "Iterator[list[Token]]":
+    """Yield the words of each action after "how to", "how we" or "how i"."""
     for token in doc[:-1]:
         verb = token.head
         if token.lower_ != "how" or token.dep_ != "advmod":
@@ -139,18 +141,18 @@ def _how_to(doc: "Doc") -> "Iterator[list[Token]]":
             yield phrase
 
 
-def _topics(doc: "Doc", subjects: frozenset[str]) -> "list[list[Token]]":
-    """Return the words that name the work in an announcement, each run of them, as they come.
+def _topic_phrases(doc: "Doc", subjects: frozenset[str]) -> "list[list[Token]]":
+    """Return the phrases that name the work in an announcement, in order.
 
-    subjects: of "is", which stand for the work.
+    subjects: of "is", which refer to the work.
     """
     topics = []
     for clause in find_clauses(doc):
-        if clause.voice not in ("we", "i", "you", "title") or clause.negated:
+        if clause.voice not in ("we", "i", "you", "title") or clause.is_negated:
             continue
         verb = clause.verb
         if verb.lemma_ in LIGHT_VERBS:
-            topics += [_name(thing) for thing in _objects(verb)]
+            topics += [_name_tokens(thing) for thing in _objects(verb)]
         else:
             topics.append(_named_action(verb))
     for token in doc:
@@ -161,16 +163,16 @@ def _topics(doc: "Doc", subjects: frozenset[str]) -> "list[list[Token]]":
 
 
 def _complements(verb: "Token", subjects: frozenset[str]) -> "list[list[Token]]":
-    """Return the names of what a subject is said to be, none where it is not one of `subjects`."""
+    """Return the predicate nouns of a subject, none where it is not one of `subjects`."""
     for child in verb.children:
         is_work = child.dep_ == "nsubj" and child.lower_ in subjects
         if child.dep_ == "csubj" or is_work:  # or "what we'll do"
-            return [_name(other) for other in verb.children if other.dep_ == "attr"]
+            return [_name_tokens(other) for other in verb.children if other.dep_ == "attr"]
     return []
 
 
 def _objects(verb: "Token") -> "Iterator[Token]":
-    """Yield what a verb acts on, and what "talk about", "look at" and "go through" lead to."""
+    """Yield a verb's objects, also those of "talk about", "look at" and "go through"."""
     for child in verb.children:
         if child.dep_ in ("dobj", "attr", "oprd"):
             yield child
@@ -183,18 +185,18 @@ def _objects(verb: "Token") -> "Iterator[Token]":
 
 
 def _named_action(verb: "Token") -> "list[Token]":
-    """Return a verb and what it acts on, nothing where that is a pronoun or not named."""
+    """Return a verb with its object phrase, empty where the object is a pronoun or missing."""
     things = [child for child in verb.children if child.dep_ == "dobj"]
     if not any(_names_something(thing) for thing in things):
         return []
-    return [verb, *_limited(verb, PARTS_OF_ACTION, after=verb.i)]
+    return [verb, *_dependents(verb, PARTS_OF_ACTION, after=verb.i)]
 
 
-def _name(thing: "Token") -> "list[Token]":
-    """Return the words that name a thing, without its article and asides."""
+def _name_tokens(thing: "Token") -> "list[Token]":
+    """Return a noun phrase, without its article and asides."""
     if not _names_something(thing):
         return []
-    words = [thing, *_limited(thing, PARTS_OF_NAME)]
+    words = [thing, *_dependents(thing, PARTS_OF_NAME)]
     words.sort(key=lambda token: token.i)
     while words and (words[0].lower_ in ARTICLE_WORDS or words[0].is_punct):
         del words[0]
@@ -202,38 +204,40 @@ def _name(thing: "Token") -> "list[Token]":
 
 
 def _names_something(thing: "Token") -> bool:
-    return thing.pos_ in ("NOUN", "PROPN") and thing.lemma_.lower() not in NO_TOPICS
+    return thing.pos_ in ("NOUN", "PROPN") and thing.lemma_.lower() not in NON_TOPIC_NOUNS
 
 
-def _limited(head: "Token", roles: frozenset[str], after: int = -1) -> "list[Token]":
-    """Return what hangs on a token in some roles, in order, up to the first comma after it."""
+def _dependents(head: "Token", relations: frozenset[str], after: int = -1) -> "list[Token]":
+    """Return a token's descendants in some relations, in order, up to the first comma after it."""
     words: list[Token] = []
-    waiting = [child for child in head.children if child.i > after]
+    pending = [child for child in head.children if child.i > after]
     if head.pos_ == "VERB":  # what else is done is said elsewhere
-        waiting = [child for child in waiting if child.dep_ not in ("conj", "cc")]
+        pending = [child for child in pending if child.dep_ not in ("conj", "cc")]
     # All that hangs on it in these roles, however deep.
-    while waiting:
-        token = waiting.pop()
-        if token.dep_ in roles:
+    while pending:
+        token = pending.pop()
+        if token.dep_ in relations:
             words.append(token)
-            waiting += token.children
+            pending += token.children
     words.sort(key=lambda token: token.i)
     # A comma or another mark ends the name.
     end = head.i
-    unbroken: list[Token] = []
+    until_mark: list[Token] = []
     for token in words:
-        between = [deep for deep in head.doc[end : token.i] if deep.is_punct and deep.text != "-"]
-        if token.i > head.i and between:
+        marks_between = [
+            nested for nested in head.doc[end : token.i] if nested.is_punct and nested.text != "-"
+        ]
+        if token.i > head.i and marks_between:
             break
-        unbroken.append(token)
+        until_mark.append(token)
         end = max(end, token.i)
     # These lead to words that were cut off.
-    while unbroken and unbroken[-1].dep_ in ("cc", "prep", "aux", "det", "punct"):
-        unbroken.pop()
-    return unbroken[:MAX_TITLE_WORDS]
+    while until_mark and until_mark[-1].dep_ in ("cc", "prep", "aux", "det", "punct"):
+        until_mark.pop()
+    return until_mark[:MAX_TITLE_WORDS]
 
 
-def _text(tokens: "list[Token]") -> str:
+def _joined_text(tokens: "list[Token]") -> str:
     text = ""
     for token, following in zip(tokens, [*tokens[1:], None], strict=True):
         # "Changing the oil" becomes "change the oil".

@@ -29,7 +29,7 @@ from stepline.writing.extractive.antecedents import StepNamer
 from stepline.writing.extractive.grammar_actions import GrammarAction, grammar_actions
 from stepline.writing.extractive.granularity import (
     SentenceStep,
-    join_halves,
+    join_continuations,
     sentence_amount,
     with_amount,
     with_digits,
@@ -38,10 +38,10 @@ from stepline.writing.extractive.off_topic import flaw_in_sentence
 from stepline.writing.extractive.reading import (
     NarrationReading,
     NarrationUnit,
-    foreign_note,
+    non_english_note,
     read_narration,
 )
-from stepline.writing.extractive.repeats import fold_by_meaning, merge_repeats, number_steps
+from stepline.writing.extractive.repeats import merge_by_meaning, merge_repeats, number_steps
 from stepline.writing.extractive.step_editor import DraftStep, DraftWord, SentenceEditor
 from stepline.writing.extractive.step_score import instruction_log_bayes, step_probabilities
 from stepline.writing.settings import WritingSettings
@@ -58,17 +58,25 @@ Array: TypeAlias = npt.NDArray[np.float64]
 MIN_STEP_PROBABILITY: Final = {"few": 0.5, "usual": 0.41, "all": 0.2}
 # The same of a sentence without a verb that no list goes before: of 52 below it 13 describe a step.
 MIN_LISTED_PROBABILITY: Final = 0.5
-MIN_SURE_STEP: Final = 0.5  # P from which the most likely step is written, if none is made out
-MIN_WARNING: Final = 0.5  # P that a sentence warns, from which what is not to be done is written
+MIN_SURE_STEP_PROBABILITY: Final = (
+    0.5  # P from which the most likely step is written, if none is made out
+)
+MIN_WARNING_PROBABILITY: Final = (
+    0.5  # P that a sentence warns, from which what is not to be done is written
+)
 # P(step) of a warning from which it is written. 63 sentences were cited below the threshold of
 # steps, nearly all of them warnings. 5 of them describe a step of the work.
-MIN_WARNED_STEP: Final = 0.2
+MIN_WARNING_STEP_PROBABILITY: Final = 0.2
 # Times that words are left out within a step. Of 12 steps of long transcripts with more, read one
 # by one, none was good. Of 9 with two, four were.
-MAX_GAPS: Final = 2
-MIN_FURTHER_ACTION: Final = 0.5  # P that an action begins with a verb that the grammar passed over
-MIN_FURTHER_WORDS: Final = 3  # of its step
-MIN_TOLD_REASON: Final = 0.1  # P(step) from which a refused sentence is worth a record
+MAX_STEP_GAPS: Final = 2
+MIN_EXTRA_ACTION_PROBABILITY: Final = (
+    0.5  # P that an action begins with a verb that the grammar passed over
+)
+MIN_EXTRA_STEP_WORDS: Final = 3  # of its step
+MIN_REPORTED_STEP_PROBABILITY: Final = (
+    0.1  # P(step) from which a refused sentence is worth a record
+)
 NO_ACTION_REASON: Final = "states a step, but no action was found in its words"
 KIND_REASONS: Final = {
     "warning": "a warning",
@@ -87,85 +95,89 @@ def write_extractive(
     *,
     narration: NarrationReading | None = None,
 ) -> WrittenSteps:
-    """Return the steps that the transcript describes, each from the words of its sentences.
+    """Return the steps that the transcript describes, in the words of its sentences.
 
-    narration: what `read_narration` made of the same, where it was read already.
-    Reads English only: for another language it returns no steps and a note that says so.
+    Args:
+        transcript: in English. Another language gives no steps and a note that says so.
+        settings: how many steps, and how detailed.
+        narration: the parsed transcript, where it exists already.
     Raises ModelError when the English parser or the sentence encoder is not installed.
     """
     if settings is None:
         settings = WritingSettings()
-    foreign = foreign_note(transcript)
-    if foreign is not None:
-        return WrittenSteps(notes=(foreign,))
+    language_note = non_english_note(transcript)
+    if language_note is not None:
+        return WrittenSteps(notes=(language_note,))
     # The sentences, and how likely each describes a step.
     if narration is None:
         narration = read_narration(transcript, settings)
     tagger = load_tagger(settings.step_scorer)
     readings = narration.readings
     docs = narration.docs
-    chances = step_probabilities(readings, narration.texts)
+    probabilities = step_probabilities(readings, narration.texts)
     threshold = MIN_STEP_PROBABILITY[settings.steps]
     namer = StepNamer(docs, readings)
     steps: list[SentenceStep] = []
     dropped: list[Rejected] = []
     for number, (unit, reading) in enumerate(zip(narration.units, readings, strict=True)):
         # a sentence without a step may still say an amount of the one before
-        chance = float(chances[number])
-        is_likely = chance >= threshold
-        warns = float(reading.kinds[SENTENCE_KINDS.index("warning")]) >= MIN_WARNING
-        is_warning = warns and chance >= MIN_WARNED_STEP
+        probability = float(probabilities[number])
+        is_likely = probability >= threshold
+        has_warning = (
+            float(reading.kinds[SENTENCE_KINDS.index("warning")]) >= MIN_WARNING_PROBABILITY
+        )
+        is_warning = has_warning and probability >= MIN_WARNING_STEP_PROBABILITY
         if not is_likely and not is_warning:
             has_amount = _adds_amount(steps, docs[number], unit)
-            if not has_amount and chance >= MIN_TOLD_REASON:
-                dropped.append(_refused(unit, reading, chance))
+            if not has_amount and probability >= MIN_REPORTED_STEP_PROBABILITY:
+                dropped.append(_rejected_sentence(unit, reading, probability))
             continue
         # its steps, without names
-        is_sure = chance >= MIN_SURE_STEP
+        is_sure = probability >= MIN_SURE_STEP_PROBABILITY
         editor = SentenceEditor(unit.words, reading, docs[number], number)
-        drafts = _drafts(unit, editor, tagger, namer, is_sure=is_sure)
+        drafts = _sentence_drafts(unit, editor, tagger, namer, is_sure=is_sure)
         if not is_likely:
             drafts = [draft for draft in drafts if draft.is_negated]
         elif not drafts:
             dropped.append(Rejected(what="step", text=unit.text, reason=NO_ACTION_REASON))
         # those without a flaw, with names
         for draft in drafts:
-            flaw = _flaw(draft, editor.tokens)
+            flaw = _draft_flaw(draft, editor.tokens)
             if flaw is not None:
                 dropped.append(Rejected(what="step", text=draft.text, reason=flaw))
                 continue
-            step = _named_step(draft, unit, namer, chance)
+            step = _named_step(draft, unit, namer, probability)
             if step is not None:
                 steps.append(step)
     # One list: halves joined, repeats folded, steps numbered.
-    joined = join_halves(steps, settings.detail)
-    dropped += joined.refused
-    folded = fold_by_meaning(merge_repeats(joined.steps))
-    return WrittenSteps(number_steps(folded), tuple(dropped))
+    joined = join_continuations(steps, settings.detail)
+    dropped += joined.rejected
+    merged = merge_by_meaning(merge_repeats(joined.steps))
+    return WrittenSteps(number_steps(merged), tuple(dropped))
 
 
 def _named_step(
-    draft: DraftStep, unit: NarrationUnit, namer: StepNamer, chance: float
+    draft: DraftStep, unit: NarrationUnit, namer: StepNamer, probability: float
 ) -> SentenceStep | None:
-    """Return a step with the names of its pronouns, None where only pronouns are left."""
+    """Return a step with its pronouns replaced by names, None where only pronouns are left."""
     step = namer.with_names(draft)
     if step is None:
         return None
-    names = namer.likely_names(draft.sentence, draft.places)
+    names = namer.likely_names(draft.sentence, draft.word_indices)
     # The words behind a verb that the editor put in front: it has no place, for no one said it.
-    listed = None
-    if step.words[0].place is None and not step.is_negated:
-        listed = replace(step, words=step.words[1:]).text
-    is_sure = listed is None or chance >= MIN_LISTED_PROBABILITY
-    return SentenceStep(_step(step, unit), listed, is_sure, names)
+    list_text = None
+    if step.words[0].index is None and not step.is_negated:
+        list_text = replace(step, words=step.words[1:]).text
+    is_sure = list_text is None or probability >= MIN_LISTED_PROBABILITY
+    return SentenceStep(_as_step(step, unit), list_text, is_sure, names)
 
 
-def _flaw(draft: DraftStep, tokens: "Sequence[Token | None]") -> str | None:
-    """Return why a step is not written, None where nothing speaks against it.
+def _draft_flaw(draft: DraftStep, tokens: "Sequence[Token | None]") -> str | None:
+    """Return why a draft is rejected, None for a good one.
 
-    tokens: of each word of its sentence.
+    tokens: the parser's token of each word of its sentence.
     """
-    if draft.gap_count > MAX_GAPS:
+    if draft.gap_count > MAX_STEP_GAPS:
         return "too little of its sentence is left to be read as one"
     if draft.verb is None:
         return None
@@ -175,38 +187,38 @@ def _flaw(draft: DraftStep, tokens: "Sequence[Token | None]") -> str | None:
 def sentence_step_probabilities(
     sentences: Sequence[str], tagger: NarrationTagger | None = None
 ) -> list[float]:
-    """Return P(it describes a step) of each sentence of one English narration, in order."""
+    """Return P(a sentence describes a step) for each sentence of one English narration, in order."""
     if tagger is None:
         tagger = load_tagger()
     readings = tagger.read_sentences(sentences)
-    chances: list[float] = step_probabilities(readings, sentences).tolist()
-    return chances
+    probabilities: list[float] = step_probabilities(readings, sentences).tolist()
+    return probabilities
 
 
 def transcript_step_probabilities(
     transcript: Transcript, settings: WritingSettings | None = None
 ) -> Array | None:
-    """Return P(it describes a step) of each sentence of a transcript, (S,).
+    """Return P(a sentence describes a step) for each sentence of a transcript, (S,).
 
-    None where the scorer cannot read its language, or nothing is said.
+    None for an unsupported language or an empty transcript.
     """
     if settings is None:
         settings = WritingSettings()
     texts = [sentence.text for sentence in transcript.sentences]
-    if not texts or foreign_note(transcript) is not None:
+    if not texts or non_english_note(transcript) is not None:
         return None
     tagger = load_tagger(settings.step_scorer)
-    chances = sentence_step_probabilities(texts, tagger)
-    return np.array(chances)
+    probabilities = sentence_step_probabilities(texts, tagger)
+    return np.array(probabilities)
 
 
 def narration_instruction(
     transcript: Transcript, settings: WritingSettings | None = None
 ) -> float | None:
-    """Return the log Bayes factor that a narration instructs, against other talk.
+    """Return the log Bayes factor that a narration gives instructions, against other talk.
 
-    All of its sentences count. None where the scorer of sentences cannot read its language, or
-    nothing is said. Raises ModelError when the sentence encoder is not installed.
+    None for an unsupported language or an empty transcript. Raises ModelError when the sentence
+    encoder is not installed.
     """
     probabilities = transcript_step_probabilities(transcript, settings)
     if probabilities is None:
@@ -215,16 +227,18 @@ def narration_instruction(
     return instruction_log_bayes(probabilities.tolist(), embed(texts))
 
 
-def _refused(unit: NarrationUnit, reading: SentenceReading, chance: float) -> Rejected:
-    """Return the record of a sentence that is not a step, with what it is instead."""
-    chances = dict(zip(SENTENCE_KINDS, reading.kinds.tolist(), strict=True))
-    del chances["step"]
-    kind = max(chances, key=chances.__getitem__)
-    reason = f"{KIND_REASONS[kind]} (states a step: {chance:.0%})"
+def _rejected_sentence(
+    unit: NarrationUnit, reading: SentenceReading, probability: float
+) -> Rejected:
+    """Return the record of a rejected sentence, with its most likely kind."""
+    probabilities = dict(zip(SENTENCE_KINDS, reading.kinds.tolist(), strict=True))
+    del probabilities["step"]
+    kind = max(probabilities, key=probabilities.__getitem__)
+    reason = f"{KIND_REASONS[kind]} (states a step: {probability:.0%})"
     return Rejected(what="step", text=unit.text, reason=reason)
 
 
-def _drafts(
+def _sentence_drafts(
     unit: NarrationUnit,
     editor: SentenceEditor,
     tagger: NarrationTagger,
@@ -232,14 +246,14 @@ def _drafts(
     *,
     is_sure: bool,
 ) -> list[DraftStep]:
-    """Return the steps of a sentence: by grammar, and word by word where it finds no action.
+    """Return the draft steps of a sentence: by grammar, else word by word.
 
-    Where it surely describes one, the most likely.
+    A sentence that surely describes a step gives at least the most likely one.
     """
     number = editor.number
 
-    def name(place: int) -> str | None:
-        return namer.name_at(number, place)
+    def name(index: int) -> str | None:
+        return namer.name_at(number, index)
 
     # Grammar first, and next to its actions those that it passed over.
     actions = grammar_actions(unit.text, editor.reading, name)
@@ -247,77 +261,74 @@ def _drafts(
         drafts = []
         for action in actions:
             # The first place carries the whole text. The others only say what it rests on.
-            first, *others = action.places
-            words = [DraftWord(action.text, first), *(DraftWord("", place) for place in others)]
+            first, *others = action.word_indices
+            words = [DraftWord(action.text, first), *(DraftWord("", index) for index in others)]
             drafts.append(DraftStep(tuple(words), number, action.is_negated, action.verb))
-        if any(_flaw(draft, editor.tokens) is None for draft in drafts):
-            drafts += _drafts_beside(actions, editor, tagger.front_verbs)
-        return sorted(drafts, key=lambda draft: draft.places[0])
+        if any(_draft_flaw(draft, editor.tokens) is None for draft in drafts):
+            drafts += _extra_drafts(actions, editor, tagger.front_verbs)
+        return sorted(drafts, key=lambda draft: draft.word_indices[0])
     # Word by word, where grammar finds nothing.
     steps = editor.steps(tagger.front_verbs)
     if not steps and is_sure:
-        return editor.likeliest_step(tagger.front_verbs)
+        return editor.most_likely_step(tagger.front_verbs)
     return steps
 
 
-def _drafts_beside(
+def _extra_drafts(
     actions: Sequence[GrammarAction], editor: SentenceEditor, front_verbs: Sequence[str]
 ) -> list[DraftStep]:
-    """Return the steps, word by word, of actions that the grammar passed over: their words are in
-    none of its own."""
-    places: set[int] = set()
+    """Return word-by-word drafts of actions that the grammar missed: their words are in no other
+    draft."""
+    word_indices: set[int] = set()
     for action in actions:
-        places.update(action.places)
+        word_indices.update(action.word_indices)
     drafts = []
     for draft in editor.steps(front_verbs):
-        is_new = places.isdisjoint(draft.places)
+        is_new = word_indices.isdisjoint(draft.word_indices)
         is_order = draft.verb is not None and not draft.is_negated
-        if not is_new or not is_order or len(draft.words) < MIN_FURTHER_WORDS:
+        if not is_new or not is_order or len(draft.words) < MIN_EXTRA_STEP_WORDS:
             continue
-        if editor.action_chances[draft.verb] >= MIN_FURTHER_ACTION:
+        if editor.action_probabilities[draft.verb] >= MIN_EXTRA_ACTION_PROBABILITY:
             drafts.append(draft)
     return drafts
 
 
 def _adds_amount(steps: list[SentenceStep], doc: "Doc", unit: NarrationUnit) -> bool:
-    """Give the last step the amount that this sentence says of it, and return whether it does."""
+    """Append this sentence's amount to the last step, and return whether it has one."""
     if not steps:
         return False
     amount = sentence_amount(doc)
     if amount is None:
         return False
-    step = with_amount(steps[-1].step, amount, unit.first)
+    step = with_amount(steps[-1].step, amount, unit.first_sentence)
     if step is None:
         return False
     steps[-1] = replace(steps[-1], step=step)
     return True
 
 
-def _step(draft: DraftStep, unit: NarrationUnit) -> Step:
-    """Return the step with the sentences that it rests on, and when they are said."""
+def _as_step(draft: DraftStep, unit: NarrationUnit) -> Step:
+    """Return a draft as a step with its source sentences and spoken span."""
     # What was left out between the first and the last word counts too.
-    all_places = list(unit.places())
-    first_word = draft.places[0]
-    last_word = draft.places[-1]
-    places_of: dict[int, list[int]] = {}
-    for number, place in all_places[first_word : last_word + 1]:
-        places_of.setdefault(number, []).append(place)
+    word_positions = list(unit.word_positions())
+    first_word = draft.word_indices[0]
+    last_word = draft.word_indices[-1]
+    word_indices_of: dict[int, list[int]] = {}
+    for number, index in word_positions[first_word : last_word + 1]:
+        word_indices_of.setdefault(number, []).append(index)
     spans = []
-    for number, places in places_of.items():
-        sentence = unit.sentences[number - unit.first]
-        spans.append(_said(sentence, places))
+    for number, word_indices in word_indices_of.items():
+        sentence = unit.sentences[number - unit.first_sentence]
+        spans.append(_spoken_span(sentence, word_indices))
     text = with_digits(draft.text)
-    return Step(id="0", text=text, said=covering_span(spans), sources=tuple(places_of))
+    return Step(id="0", text=text, said=covering_span(spans), sources=tuple(word_indices_of))
 
 
-def _said(sentence: Sentence, places: Sequence[int]) -> Span:
-    """Return when the words from first to last place are spoken.
-
-    It is the whole sentence when words carry no times.
-    """
+def _spoken_span(sentence: Sentence, word_indices: Sequence[int]) -> Span:
+    """Return when some words of a sentence are spoken, the whole sentence without word times."""
     # Places count the words of the text, so there must be one time per word.
     if len(sentence.words) != len(sentence.text.split()):
         return sentence.span
-    words = sentence.words[min(places) : max(places) + 1]
+    words = sentence.words[min(word_indices) : max(word_indices) + 1]
     span = covering_span(word.span for word in words)
     return span or sentence.span

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 Embed = Callable[[Sequence[str]], Matrix]  # texts -> (N, D) unit rows
 
-WORD_WEIGHT = 0.5  # of the shared fraction of a step's content words, next to a cosine
+WORD_OVERLAP_WEIGHT = 0.5  # of the shared fraction of a step's content words, next to a cosine
 # cost of citing an earlier sentence than the step before: models keep the order of the speech, but
 # for slips
 BACKWARD_COST = 0.1
 # With this fraction of a step's content words said, WORD_FLOOR x floor is enough. One common verb
 # is not.
-MIN_SHARED_WORDS = 0.6
-WORD_FLOOR = 0.5
+MIN_WORD_OVERLAP = 0.6
+WORD_OVERLAP_FLOOR_FACTOR = 0.5
 # a neighbour that scores this fraction of the best sentence is cited too
 MIN_NEIGHBOUR_SCORE = 0.85
 # spaCy's coarse tags of the words that carry a step
@@ -46,16 +46,15 @@ LIGHT_LEMMAS = frozenset(
 
 @dataclass(frozen=True)
 class Support:
-    """How well each sentence supports each step: cosine and shared share of content words, both (K,
-    S)."""
+    """How well each sentence supports each step: cosine and overlap of content words, both (K, S)."""
 
     cosine: Matrix
-    shared: Matrix
+    word_overlap: Matrix
 
     @property
     def score(self) -> Matrix:
-        """The sum by which sentences are chosen, (K, S)."""
-        total = self.cosine + WORD_WEIGHT * self.shared
+        """The weighted sum of cosine and word overlap, (K, S)."""
+        total = self.cosine + WORD_OVERLAP_WEIGHT * self.word_overlap
         return np.asarray(total, dtype=np.float32)
 
 
@@ -68,22 +67,26 @@ def cite_sources(
     seconds: Sequence[Sequence[float]] = (),
     start: float = 0.0,
 ) -> tuple[list[Step], list[Rejected]]:
-    """Return the texts as steps that cite sentences of the chunk, and those that no sentence
-    supports.
+    """Return the texts as steps that cite sentences of the chunk, and the unsupported texts.
 
     A sentence supports a step when their cosine is at least `floor`, or half of that where it says
     most of the step's content words.
 
-    seconds: of the pictures that each text names, if any. Half the floor is enough next to one. A
-    text that no sentence supports rests on the first alone.
-    start: of the part of the video, for what is said of them.
+    Args:
+        texts: K steps of the model.
+        chunk: S sentences.
+        floor: cosine. Half of it is enough next to a picture.
+        embed: texts to unit vectors.
+        seconds: of the pictures that each text cites. A text without a sentence cites the first
+            one.
+        start: second of the whole video at which the pictures' times begin.
     """
     if not texts:
         return [], []
     # One sentence per step, in the order of the speech.
     sentences = [sentence.text for sentence in chunk.sentences]
     support = measure_support(texts, sentences, embed)
-    path = choose_in_order(support.score)
+    path = align_in_order(support.score)
     steps: list[Step] = []
     dropped: list[Rejected] = []
     for k, text in enumerate(texts):
@@ -93,7 +96,7 @@ def cite_sources(
         # A picture that the model names is evidence too, so half the floor is enough.
         step_floor = floor
         if pictures:
-            step_floor = floor * WORD_FLOOR
+            step_floor = floor * WORD_OVERLAP_FLOOR_FACTOR
         rows = _sources(support, k, path[k], step_floor)
         if not rows and not pictures:
             rejected = Rejected(what="step", text=text, reason="no sentence supports it")
@@ -118,8 +121,7 @@ def cite_sources(
 
 
 def named_seconds(step: Step) -> list[float]:
-    """Return the seconds, of the whole video, of the pictures that the writer says a step rests
-    on."""
+    """Return the seconds, in the whole video, of the pictures that a step cites."""
     seconds: list[float] = []
     for remark in step.seen:
         seconds += map(float, _PICTURE_SECOND.findall(remark))
@@ -129,27 +131,27 @@ def named_seconds(step: Step) -> list[float]:
 def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed) -> Support:
     """Return how well each of the S sentences supports each of the K texts."""
     if not texts:
-        nothing = np.zeros((0, len(sentences)), np.float32)
-        return Support(nothing, nothing)
+        no_rows = np.zeros((0, len(sentences)), np.float32)
+        return Support(no_rows, no_rows)
     count = len(texts)
     # How near they are in meaning.
-    all_texts = [*texts, *sentences]
-    rows = embed(all_texts)  # (K + S, D)
+    texts_and_sentences = [*texts, *sentences]
+    rows = embed(texts_and_sentences)  # (K + S, D)
     cosine = np.asarray(rows[:count] @ rows[count:].T, dtype=np.float32)  # (K, S)
     # Which share of a step's words is said.
-    words = content_words(all_texts)
+    words = content_words(texts_and_sentences)
     step_words = words[:count]
     sentence_words = words[count:]
-    shared = np.zeros(cosine.shape, dtype=np.float32)  # (K, S)
-    for row, step in zip(shared, step_words, strict=True):
+    word_overlap = np.zeros(cosine.shape, dtype=np.float32)  # (K, S)
+    for row, step in zip(word_overlap, step_words, strict=True):
         if step:
             row[:] = [len(step & sentence) / len(step) for sentence in sentence_words]
-    return Support(cosine, shared)
+    return Support(cosine, word_overlap)
 
 
-def choose_in_order(score: Matrix) -> list[int]:
-    """Return one sentence per step: the best sum of scores, where each step back in time costs
-    BACKWARD_COST.
+def align_in_order(score: Matrix) -> list[int]:
+    """Return the sentence index of each step: the best path, with BACKWARD_COST per step back in
+    time.
 
     score: (K, S). Ties keep the earlier sentence.
     """
@@ -158,10 +160,10 @@ def choose_in_order(score: Matrix) -> list[int]:
     previous = np.zeros(score.shape, dtype=np.int64)  # (K, S): the sentence of the step before
     for k in range(1, len(score)):
         is_backward = np.tri(len(best), k=-1)  # (S, S): from row to column
-        moves = best[:, None] - BACKWARD_COST * is_backward
+        move_scores = best[:, None] - BACKWARD_COST * is_backward
         # argmax keeps the earlier of two equal sentences.
-        previous[k] = moves.argmax(axis=0)
-        best = moves.max(axis=0) + score[k]
+        previous[k] = move_scores.argmax(axis=0)
+        best = move_scores.max(axis=0) + score[k]
     # The best path, read from its end.
     sentence = int(best.argmax())
     path = [sentence]
@@ -172,7 +174,7 @@ def choose_in_order(score: Matrix) -> list[int]:
 
 
 def content_words(texts: Sequence[str]) -> list[frozenset[str]]:
-    """Return the lemmas of each text's content words, in lower case."""
+    """Return the lower-case lemmas of each text's content words."""
     words = []
     for doc in parse(list(texts)):
         lemmas: set[str] = set()
@@ -183,10 +185,10 @@ def content_words(texts: Sequence[str]) -> list[frozenset[str]]:
     return words
 
 
-def say_different_things(one: str, other: str) -> bool:
-    """Tell whether each of two steps names something that the other does not, verbs aside.
+def name_different_things(one: str, other: str) -> bool:
+    """Return whether each of two steps names something that the other does not, verbs aside.
 
-    These are other amounts, sides or directions, as in "turn it on" and "turn it off".
+    Such as other amounts, sides or directions: "turn it on" and "turn it off".
     """
     doc, other_doc = parse([one, other])
     words = _distinctive_words(doc)
@@ -195,7 +197,7 @@ def say_different_things(one: str, other: str) -> bool:
 
 
 def _distinctive_words(doc: "Doc") -> set[str]:
-    """Return the lemmas of a step's content words but its verbs, and of the verbs' particles."""
+    """Return the lemmas of a step's content words without verbs, and of the verbs' particles."""
     lemmas: set[str] = set()
     tag_before = ""
     for word in doc:
@@ -209,23 +211,22 @@ def _distinctive_words(doc: "Doc") -> set[str]:
 
 
 def _sources(support: Support, k: int, best: int, floor: float) -> list[int]:
-    """Return the best sentence, if it supports step k, and the neighbours that support it nearly as
-    well."""
+    """Return the best sentence that supports a step, and neighbours that support it nearly as well."""
     score = support.score[k]
     cosine = support.cosine[k]
-    is_worded = support.shared[k] >= MIN_SHARED_WORDS
+    has_word_overlap = support.word_overlap[k] >= MIN_WORD_OVERLAP
     is_supporting = cosine >= floor
-    is_supporting |= is_worded & (cosine >= WORD_FLOOR * floor)
+    is_supporting |= has_word_overlap & (cosine >= WORD_OVERLAP_FLOOR_FACTOR * floor)
     supporting: list[int] = np.flatnonzero(is_supporting).tolist()
     if not supporting:
         return []
     # The path may lead through a sentence that does not support its step.
     if best not in supporting:
         best = max(supporting, key=lambda row: score[row])
-    least = MIN_NEIGHBOUR_SCORE * score[best]
+    min_score = MIN_NEIGHBOUR_SCORE * score[best]
     sources: list[int] = []
     for row in supporting:
-        is_neighbour = abs(row - best) == 1 and score[row] >= least
+        is_neighbour = abs(row - best) == 1 and score[row] >= min_score
         if row == best or is_neighbour:
             sources.append(row)
     return sources

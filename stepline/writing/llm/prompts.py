@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from stepline.errors import SettingsError
-from stepline.llm import orders_a_model, quoted
+from stepline.llm import instructs_a_model, quoted
 from stepline.llm.servers import Schema
 from stepline.records import Sentence, Transcript
 from stepline.writing.settings import LlmSettings
@@ -31,7 +31,7 @@ MAX_TITLE_CHARS = 200  # of a video's title that are quoted
 
 @dataclass(frozen=True)
 class Chunk:
-    """Neighbouring sentences of a transcript, in order. `indices` are theirs in it."""
+    """Consecutive sentences of a transcript, with their indices in it."""
 
     number: int  # from 1
     indices: tuple[int, ...]
@@ -39,40 +39,43 @@ class Chunk:
 
     @property
     def text(self) -> str:
-        """What is said, one sentence per line."""
+        """The spoken text, one sentence per line."""
         return "\n".join(sentence.text for sentence in self.sentences)
 
 
 @dataclass(frozen=True)
 class ChunkContext:
-    """What a prompt says around a chunk: the video's title, what was said just before, and the last
-    steps already written."""
+    """Context of a chunk in the prompt: video title, previous sentences and last written steps."""
 
     title: str = ""
     before: tuple[Sentence, ...] = ()
     steps: tuple[str, ...] = ()
 
 
-def context_of(
+def chunk_context(
     chunk: Chunk, chunks: Sequence[Chunk], title: str, steps: Sequence[str]
 ) -> ChunkContext:
-    """Return the context of one of the chunks. steps: of all earlier ones, in order.
+    """Return the context of one chunk. A title that instructs a language model is left out.
 
-    A title that tries to instruct a language model is left out.
+    Args:
+        chunk: one of `chunks`.
+        chunks: of the whole transcript.
+        title: of the video.
+        steps: texts of all earlier chunks' steps, in order.
     """
     earlier: list[Sentence] = []
     for part in chunks[: chunk.number - 1]:
         earlier += part.sentences
     shown_title = ""
-    if not orders_a_model(title):
+    if not instructs_a_model(title):
         shown_title = title[:MAX_TITLE_CHARS]
     before = tuple(earlier[-OVERLAP_SENTENCES:])
     return ChunkContext(shown_title, before, tuple(steps[-PREVIOUS_STEPS:]))
 
 
-def chunks_of(transcript: Transcript, settings: LlmSettings) -> tuple[Chunk, ...]:
-    """Return the chunks that the settings ask for, without the sentences that talk to a model."""
-    withheld = find_model_orders(transcript)
+def split_transcript(transcript: Transcript, settings: LlmSettings) -> tuple[Chunk, ...]:
+    """Return the chunks by the settings, without sentences that instruct a language model."""
+    withheld = find_model_instructions(transcript)
     words = settings.chunk_words
     if words is None:
         return split_into_chunks(transcript, settings.sentences_per_chunk, withheld)
@@ -82,12 +85,14 @@ def chunks_of(transcript: Transcript, settings: LlmSettings) -> tuple[Chunk, ...
 def split_by_words(
     transcript: Transcript, words: int, withheld: Sequence[int] = ()
 ) -> tuple[Chunk, ...]:
-    """Return chunks of about `words` words, as even as sentences allow, without the `withheld`
-    sentences.
+    """Return chunks of about `words` words, as even as sentences allow.
 
-    No sentence is cut: one with more words is a chunk of its own.
+    Args:
+        transcript: not cut within a sentence; a longer sentence is its own chunk.
+        words: per chunk.
+        withheld: indices of the sentences to leave out.
     """
-    indices = _other_indices(transcript, withheld)
+    indices = _remaining_indices(transcript, withheld)
     lengths = [len(transcript.sentences[index].text.split()) for index in indices]
     word_count = sum(lengths)
     chunk_count = max(1, round(word_count / words))
@@ -111,44 +116,44 @@ def split_by_words(
 def split_into_chunks(
     transcript: Transcript, size: int, withheld: Sequence[int] = ()
 ) -> tuple[Chunk, ...]:
-    """Return chunks of about `size` sentences and at most MAX_CHUNK_CHARS characters, without the
-    `withheld` sentences.
+    """Return chunks of about `size` sentences and at most MAX_CHUNK_CHARS characters.
 
-    A single sentence longer than that is a chunk of its own.
+    Args:
+        transcript: not cut within a sentence; a longer sentence is its own chunk.
+        size: sentences per chunk.
+        withheld: indices of the sentences to leave out.
     """
-    indices = _other_indices(transcript, withheld)
-    return _number_chunks(_even(indices, size), transcript.sentences)
+    indices = _remaining_indices(transcript, withheld)
+    return _number_chunks(_equal_groups(indices, size), transcript.sentences)
 
 
-def _other_indices(transcript: Transcript, withheld: Sequence[int]) -> list[int]:
-    """Return the indices of the sentences that are not withheld."""
-    hidden = set(withheld)
+def _remaining_indices(transcript: Transcript, withheld: Sequence[int]) -> list[int]:
+    withheld_indices = set(withheld)
     indices = range(len(transcript.sentences))
-    return [index for index in indices if index not in hidden]
+    return [index for index in indices if index not in withheld_indices]
 
 
-def find_model_orders(transcript: Transcript) -> tuple[int, ...]:
-    """Return the indices of the sentences that try to instruct a language model. They are withheld
-    from it."""
+def find_model_instructions(transcript: Transcript) -> tuple[int, ...]:
+    """Return the indices of sentences that instruct a language model; they are withheld from it."""
     indices = []
     for index, sentence in enumerate(transcript.sentences):
-        if orders_a_model(sentence.text):
+        if instructs_a_model(sentence.text):
             indices.append(index)
     return tuple(indices)
 
 
 def _number_chunks(groups: Sequence[list[int]], sentences: Sequence[Sentence]) -> tuple[Chunk, ...]:
-    """Return a chunk per group, two or more for a group of more characters than fit a question."""
+    """Return one chunk per group, several for a group that is too long for a prompt."""
     chunks: list[Chunk] = []
     for group in groups:
-        for part in _short(group, sentences):
-            own = tuple(sentences[index] for index in part)
-            chunks.append(Chunk(len(chunks) + 1, tuple(part), own))
+        for part in _split_long_group(group, sentences):
+            chunk_sentences = tuple(sentences[index] for index in part)
+            chunks.append(Chunk(len(chunks) + 1, tuple(part), chunk_sentences))
     return tuple(chunks)
 
 
-def _even(indices: Sequence[int], size: int) -> list[list[int]]:
-    """Split into the fewest groups of at most `size`, their sizes one apart at most."""
+def _equal_groups(indices: Sequence[int], size: int) -> list[list[int]]:
+    """Return the fewest groups of at most `size` indices, with sizes that differ by one at most."""
     count = math.ceil(len(indices) / size)
     if not count:
         return []
@@ -156,7 +161,7 @@ def _even(indices: Sequence[int], size: int) -> list[list[int]]:
     return [list(indices[first:last]) for first, last in pairwise(edges)]
 
 
-def _short(group: list[int], sentences: Sequence[Sentence]) -> list[list[int]]:
+def _split_long_group(group: list[int], sentences: Sequence[Sentence]) -> list[list[int]]:
     parts: list[list[int]] = [[]]
     part_length = 0
     for index in group:
@@ -191,33 +196,32 @@ LIST_REMINDER = (
 class Prompt:
     """A prompt's name and text.
 
-    times_in: sentences carry their seconds. in_context: it has a place for what surrounds a chunk,
+    has_times: sentences carry their seconds. has_context: it has a field for the chunk's context
     and asks for JSON.
     """
 
     name: str
     text: str
-    times_in: bool = False
-    in_context: bool = False
+    has_times: bool = False
+    has_context: bool = False
 
 
 @cache
 def main_prompt() -> Prompt:
-    """Return the prompt of the main job: a chunk in its context, steps as JSON."""
-    return Prompt("steps_in_context", _read("steps_in_context"), in_context=True)
+    """Return the default prompt: a chunk with its context, steps as JSON."""
+    return Prompt("steps_in_context", _read_template("steps_in_context"), has_context=True)
 
 
 @cache
 def nasva_prompt() -> Prompt:
-    """Return the paper's prompt: no times in, none out (NaSVA Table 6, third row, in our own
-    words)."""
-    return Prompt("steps", _read("steps"))
+    """Return the paper's prompt without times (NaSVA Table 6, third row, in our own words)."""
+    return Prompt("steps", _read_template("steps"))
 
 
 @cache
 def picture_prompt() -> Prompt:
-    """Return the prompt of the main job where pictures are shown with the speech."""
-    return Prompt("steps_with_pictures", _read("steps_with_pictures"))
+    """Return the default prompt with pictures next to the speech."""
+    return Prompt("steps_with_pictures", _read_template("steps_with_pictures"))
 
 
 # After a prompt of the user's own, where pictures are shown with the speech.
@@ -231,8 +235,7 @@ _CITED_PICTURES = re.compile(
 
 
 def split_citation(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return a step's text and the letters of the pictures that it names at its end: "Press it [A,
-    B]"."""
+    """Return a step's text and its cited picture letters: "Press it [A, B]"."""
     citation = _CITED_PICTURES.search(text)
     if citation is None:
         return text, ()
@@ -248,12 +251,12 @@ MAX_PROMPT_CHARS = 20_000  # the main one has 1,900
 
 
 def chosen_prompt(settings: LlmSettings, *, pictures: bool = False) -> Prompt:
-    """Return the user's own prompt from a file (`writing.llm.prompt_file`), or the one that the
-    settings name.
+    """Return the user's prompt file (`writing.llm.prompt_file`), or the prompt that the settings
+    name.
 
     pictures: whether some are shown with the speech.
-    Raises SettingsError where the file cannot be read, is empty or too long, or has no place for
-    the speech.
+    Raises SettingsError where the file is unreadable, empty, too long, or has no field for the
+    speech.
     """
     path = settings.prompt_file
     # One of ours.
@@ -275,36 +278,43 @@ def chosen_prompt(settings: LlmSettings, *, pictures: bool = False) -> Prompt:
     if len(text) > MAX_PROMPT_CHARS:
         problem = f"{len(text)} characters"
         raise SettingsError(f"{setting}: {problem}; a prompt may have {MAX_PROMPT_CHARS}")
-    times_in = TIMED_SPEECH_FIELD in text
-    if not times_in and SPEECH_FIELD not in text:
+    has_times = TIMED_SPEECH_FIELD in text
+    if not has_times and SPEECH_FIELD not in text:
         cure = f"write {SPEECH_FIELD} where the sentences belong"
         other_cure = f"{TIMED_SPEECH_FIELD} for them with times"
         raise SettingsError(f"{setting}: has no place for the speech; {cure}, or {other_cure}")
-    # From here on `times_in` says which of the two fields it was.
+    # From here on `has_times` says which of the two fields it was.
     text = text.replace(TIMED_SPEECH_FIELD, SPEECH_FIELD)
     if pictures:
         text += PICTURE_REMINDER
-    return Prompt("own", text, times_in=times_in)
+    return Prompt("own", text, has_times=has_times)
 
 
 def build_prompt(
-    prompt: Prompt, chunk: Chunk, context: ChunkContext | None = None, *, again: bool = False
+    prompt: Prompt,
+    chunk: Chunk,
+    context: ChunkContext | None = None,
+    *,
+    with_reminder: bool = False,
 ) -> str:
-    """Return the prompt with the chunk quoted in it, and its context where the prompt has a place
-    for it.
+    """Return the prompt filled with the quoted chunk and its context.
 
-    again: adds a reminder after a reply that was refused.
+    Args:
+        prompt: the template.
+        chunk: its sentences.
+        context: used where the prompt has a field for it.
+        with_reminder: add a reminder of the format, after a refused reply.
     """
     # What is said, quoted so that it cannot end its own quotation.
     lines = []
     for sentence in chunk.sentences:
         line = quoted(sentence.text)
-        if prompt.times_in:
+        if prompt.has_times:
             span = sentence.span
             line = f"({span.start:.1f}-{span.end:.1f}) {line}"
         lines.append(line)
     speech = "\n".join(lines)
-    if not prompt.in_context:
+    if not prompt.has_context:
         text = prompt.text.replace(SPEECH_FIELD, speech)
         reminder = LIST_REMINDER
     else:
@@ -313,13 +323,13 @@ def build_prompt(
         shown_context = _quoted_context(context or ChunkContext())
         text = before.replace(CONTEXT_FIELD, shown_context) + speech + after
         reminder = JSON_REMINDER
-    if again:
+    if with_reminder:
         text += reminder
     return text
 
 
 def _quoted_context(context: ChunkContext) -> str:
-    """Return a context in lines that cannot be taken for those of a chunk."""
+    """Return the quoted context in lines that cannot be confused with the chunk's."""
     lines = []
     if context.title:
         lines.append(f"Title of the video: {quoted(context.title)}")
@@ -334,6 +344,6 @@ def _quoted_context(context: ChunkContext) -> str:
     return "\n".join(lines)
 
 
-def _read(name: str) -> str:
+def _read_template(name: str) -> str:
     folder = Path(__file__).parent / "prompt_templates"
     return (folder / f"{name}.txt").read_text(encoding="utf-8")

@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from stepline.limits import parse_json
 from stepline.records import Rejected
 
-LONGEST_REPLY = 20_000  # characters; ten sentences give some 600
+MAX_REPLY_CHARS = 20_000  # characters; ten sentences give some 600
 # characters. HowToStep's steps average 8 words, the longest sensible ones have some 30.
-LONGEST_STEP = 200
-STEPS_A_SENTENCE = 4  # more than this many steps a spoken sentence is a model that loops
-WORDS_A_SENTENCE = 15  # of speech; what is written down without full stops counts by its words
-MAX_REPEATS = 3  # the same line more often than this is a model that loops
+MAX_STEP_CHARS = 200
+MAX_STEPS_PER_SENTENCE = 4  # more than this many steps a spoken sentence is a model that loops
+WORDS_PER_SENTENCE = 15  # of speech; what is written down without full stops counts by its words
+MAX_LINE_REPEATS = 3  # the same line more often than this is a model that loops
 # share of a reply's characters that may be outside the list (an opening line, a closing remark)
 MAX_PROSE_FRACTION = 0.5
-CUT_OFF = "the reply was cut off inside this step; a larger max_tokens lets it end"
+CUT_OFF_REASON = "the reply was cut off inside this step; a larger max_tokens lets it end"
 
 # Forms of a reply: a numbered list, "none", or JSON, perhaps fenced and after thoughts.
 _ITEM_LINE = re.compile(r"^\s{0,8}(?:[*_#]{1,3}\s*)?(\d{1,3})[.)](?:[*_]{1,3})?\s+(\S.*)$")
@@ -35,7 +35,7 @@ _JSON_TEXT = re.compile(r'\s*,?\s*(?:\{\s*"\w+"\s*:\s*)?("(?:[^"\\]|\\.)*")\s*\}
 _FENCE_LINE = re.compile(r"^\s*(?:```|~~~)\w*\s*$", re.MULTILINE)
 
 # What a line may not hold unless the speaker says it himself, and why.
-_PLANTED_TEXTS = (
+_INJECTION_PATTERNS = (
     (
         "a link",
         re.compile(
@@ -55,7 +55,7 @@ _PLANTED_TEXTS = (
     ("a command", re.compile(r"\{\{.*|\{%.*|\$\(.*|\brm\s+-.*|\bDROP\s+TABLE\b.*")),
 )
 # What no line may hold, whoever says it: marks of a chat's own form, and talk about orders.
-_ORDER_TEXTS = (
+_FORBIDDEN_PATTERNS = (
     (
         "marks of a chat",
         re.compile(r"<\||\[/?INST\]|<\s*/?\s*(?:s|transcript|context|system|assistant)\s*>", re.I),
@@ -77,7 +77,7 @@ _ORDER_TEXTS = (
 _PAIRED_TAGS = re.compile(r"<(b|i|u|em|strong|code|span|p|li)>(.*?)</\1>", re.IGNORECASE)
 
 # What talkative models put before the command itself.
-_STEP_LABELS = re.compile(
+_STEP_LABEL_PATTERN = re.compile(
     r"^(?:(?:[-*#>•]+\s+)|(?:step\s+\d+\s*[:.)-]\s*)|(?:(?:the\s+)?(?:[\w-]+\s+)?step\s+is\s+to\s+)"
     r"|(?:(?:I|you|we)\s*(?:(?:'m|’m|'re|’re|am|are)\s+going\s+to"
     r"|need\s+to|have\s+to|should|will|must|can)\s+))+",
@@ -118,9 +118,13 @@ _TIME_PATTERNS = (
 
 @dataclass(frozen=True)
 class ParsedReply:
-    """What a reply says: step texts in order, what was left out of it, and the times cut out of it.
+    """A parsed reply.
 
-    refusal: None, or why nothing of the reply is taken. Then texts is empty.
+    Args:
+        texts: of the steps, in order.
+        dropped: rejected lines.
+        times: positions in the video that were removed from the texts.
+        refusal: why the whole reply is refused, then texts is empty; else None.
     """
 
     texts: tuple[str, ...] = ()
@@ -130,91 +134,93 @@ class ParsedReply:
 
 
 @dataclass
-class _Items:
-    """The lines of a reply's list. cut: the last one, where the reply ends inside it."""
+class _ReplyItems:
+    """The lines of a reply's list. cut_off: the last one, where the reply ends inside it."""
 
     lines: list[str] = field(default_factory=list)
-    cut: str | None = None
+    cut_off: str | None = None
 
 
 def read_reply(
     reply: str, *, spoken: str = "", sentences: int = 10, complete: bool = True
 ) -> ParsedReply:
-    """Return the steps of a reply, free of markup and times. The word "none" and an empty list give
-    no steps.
+    """Return the steps of a reply, without markup and times. "none" or an empty list gives no
+    steps.
 
-    spoken: what the model was given. What the speaker said himself stays.
-    sentences: how many those were.
-    complete: False when the model was cut off. Then its last line is dropped.
+    Args:
+        reply: text of the model, untrusted.
+        spoken: the chunk's speech. Links and times that the speaker said stay.
+        sentences: their number in the chunk.
+        complete: False where the model was cut off; then the last line is dropped.
     """
-    text = _readable(reply)
+    text = _without_thoughts(reply)
     # Nothing to read, or the word "none".
     if not text:
         return ParsedReply(refusal="the reply is empty")
-    if len(text) > LONGEST_REPLY:
-        return ParsedReply(refusal=f"the reply is longer than {LONGEST_REPLY} characters")
+    if len(text) > MAX_REPLY_CHARS:
+        return ParsedReply(refusal=f"the reply is longer than {MAX_REPLY_CHARS} characters")
     if _NO_STEPS.match(text):
         return ParsedReply()
     # JSON where the reply has it, else a numbered list.
     items = _json_items(text)
-    if items is not None and not items.lines and items.cut is None:
+    if items is not None and not items.lines and items.cut_off is None:
         return ParsedReply()
     if items is None:
         items = _listed_items(text, complete)
-        refusal = _mostly_prose(text, items)
+        refusal = _prose_reason(text, items)
         if refusal is not None:
             return ParsedReply(refusal=refusal)
     # A model that loops lists more than the speech can hold.
-    spoken_sentences = max(sentences, len(spoken.split()) // WORDS_A_SENTENCE)
-    refusal = _looping(items.lines, spoken_sentences)
+    spoken_sentences = max(sentences, len(spoken.split()) // WORDS_PER_SENTENCE)
+    refusal = _loop_reason(items.lines, spoken_sentences)
     if refusal is not None:
         return ParsedReply(refusal=refusal)
     return _read_items(items, spoken)
 
 
-def _readable(reply: str) -> str:
-    """Return the reply without a model's thoughts and without characters that cannot be seen or
-    stored."""
+def _without_thoughts(reply: str) -> str:
+    """Return the reply without <think> blocks and without invisible characters."""
     # Twice the limit is enough to see that it is too long.
-    return _visible(_MODEL_THOUGHT.sub("", reply[: 2 * LONGEST_REPLY])).strip()
+    return _without_invisible(_MODEL_THOUGHT.sub("", reply[: 2 * MAX_REPLY_CHARS])).strip()
 
 
-def _visible(text: str) -> str:
-    """Return the text with blanks for characters that cannot be seen or stored."""
+def _without_invisible(text: str) -> str:
+    """Return the text with spaces for control characters and surrogates."""
     # Category C: control characters, surrogates, and codes without a character.
-    return "".join(c if c in "\n\t" or unicodedata.category(c)[0] != "C" else " " for c in text)
+    return "".join(
+        char if char in "\n\t" or unicodedata.category(char)[0] != "C" else " " for char in text
+    )
 
 
-def _json_items(text: str) -> _Items | None:
-    """Return the texts of a JSON list of steps, also of one that breaks off, None without a
-    list."""
+def _json_items(text: str) -> _ReplyItems | None:
+    """Return the steps of a JSON reply, also of a truncated one, None without a JSON list."""
     start = _STEPS_KEY.search(text)
-    bare = _FENCE_LINE.sub("", text).strip()
-    if start is None and not (bare.startswith("[") and bare.endswith("]")):
+    unfenced = _FENCE_LINE.sub("", text).strip()
+    if start is None and not (unfenced.startswith("[") and unfenced.endswith("]")):
         return None
-    whole = bare if start is None else text[start.start() : text.rfind("}") + 1]
+    json_text = unfenced if start is None else text[start.start() : text.rfind("}") + 1]
     try:
-        tree = parse_json(whole)
+        tree = parse_json(json_text)
     except (ValueError, RecursionError):
         return None if start is None else _broken_json_items(text[start.end() :])
     listed = tree if isinstance(tree, list) else tree.get("steps")
     if not isinstance(listed, list):
         return None
     texts = [_json_text(item) for item in listed]
-    return _Items([_unnumbered(text) for text in texts if text is not None])
+    return _ReplyItems([_unnumbered(text) for text in texts if text is not None])
 
 
 def _json_text(item: object) -> str | None:
-    """Return a step's text: the item, or the one text of an object such as {"text": "..."}."""
+    """Return a step's text: the item, or the only text of an object such as {"text": "..."}."""
     if isinstance(item, dict):
         values = [value for value in item.values() if isinstance(value, str)]
         return values[0] if len(values) == 1 else None
     return item if isinstance(item, str) else None
 
 
-def _broken_json_items(text: str) -> _Items:
-    """Return the whole texts at the start of a JSON list that is not well formed."""
-    items = _Items()
+def _broken_json_items(text: str) -> _ReplyItems:
+    """Return the complete texts at the start of a malformed JSON list."""
+    items = _ReplyItems()
     end = 0
     while (match := _JSON_TEXT.match(text, end)) is not None:
         try:
@@ -225,101 +231,95 @@ def _broken_json_items(text: str) -> _Items:
     # What is left is the text in which the reply breaks off.
     rest = text[end:].strip(' ,\n\t"{}]`')
     if rest and not text[end:].lstrip().startswith("]"):
-        items.cut = rest
+        items.cut_off = rest
     return items
 
 
 def _unnumbered(text: str) -> str:
-    """Return a text of a JSON list without a number that the model put before it."""
-    line = " ".join(_visible(text).split())
+    """Return a step of a JSON list without a number before it."""
+    line = " ".join(_without_invisible(text).split())
     match = _ITEM_LINE.match(line)
     return line if match is None else match.group(2)
 
 
-def _listed_items(text: str, complete: bool) -> _Items:
-    """Return the lines of a numbered list. The last one is cut where the reply is not complete."""
+def _listed_items(text: str, complete: bool) -> _ReplyItems:
+    """Return the lines of a numbered list. An incomplete reply cuts off the last one."""
     matches = [_ITEM_LINE.match(line) for line in text.splitlines()]
-    items = _Items([match.group(2) for match in matches if match is not None])
+    items = _ReplyItems([match.group(2) for match in matches if match is not None])
     if not complete and items.lines:
-        items.cut = items.lines.pop()
+        items.cut_off = items.lines.pop()
     return items
 
 
-def _mostly_prose(text: str, items: _Items) -> str | None:
-    lines = [*items.lines, items.cut or ""]
+def _prose_reason(text: str, items: _ReplyItems) -> str | None:
+    lines = [*items.lines, items.cut_off or ""]
     if not any(lines):
         return "the reply is not a numbered list"
     # 40: one short opening line
-    bare = re.sub(r"\s+", " ", _FENCE_LINE.sub("", text))
-    if sum(map(len, lines)) < (1 - MAX_PROSE_FRACTION) * len(bare) - 40:
+    unfenced = re.sub(r"\s+", " ", _FENCE_LINE.sub("", text))
+    if sum(map(len, lines)) < (1 - MAX_PROSE_FRACTION) * len(unfenced) - 40:
         return "the reply is more prose than numbered list"
     return None
 
 
-def _looping(lines: Sequence[str], sentences: int) -> str | None:
-    if len(lines) > STEPS_A_SENTENCE * sentences:
+def _loop_reason(lines: Sequence[str], sentences: int) -> str | None:
+    if len(lines) > MAX_STEPS_PER_SENTENCE * sentences:
         return f"the reply lists {len(lines)} steps for {sentences} sentences"
-    counts = Counter(_plain(line).lower() for line in lines)
-    often = max(counts.values(), default=0)
-    if often > MAX_REPEATS:
-        return f"the reply says one step {often} times over"
+    counts = Counter(_without_markup(line).lower() for line in lines)
+    most_repeats = max(counts.values(), default=0)
+    if most_repeats > MAX_LINE_REPEATS:
+        return f"the reply says one step {most_repeats} times over"
     return None
 
 
-def _read_items(items: _Items, spoken: str) -> ParsedReply:
+def _read_items(items: _ReplyItems, spoken: str) -> ParsedReply:
     texts: list[str] = []
     dropped: list[Rejected] = []
     times: list[str] = []
-    if items.cut is not None:
-        dropped.append(_rejected(items.cut, CUT_OFF))
+    if items.cut_off is not None:
+        dropped.append(_as_rejected(items.cut_off, CUT_OFF_REASON))
     for item in items.lines:
         # longer ones are still dropped
-        plain = _plain(item)[: 2 * LONGEST_STEP]
-        reason = _planted(plain, spoken)
-        text = plain
+        plain_text = _without_markup(item)[: 2 * MAX_STEP_CHARS]
+        reason = _injection_reason(plain_text, spoken)
+        text = plain_text
         if reason is None:
-            text, cut_times = _without_times(plain, spoken)
+            text, cut_times = _without_times(plain_text, spoken)
             times += cut_times
-            reason = _unfit(text)
+            reason = _unusable_reason(text)
         if reason is None:
             texts.append(text)
         else:
-            dropped.append(_rejected(item, reason))
+            dropped.append(_as_rejected(item, reason))
     if not texts:
         refusal = f"no line of the reply is a step ({dropped[0].reason})"
         return ParsedReply(dropped=tuple(dropped), refusal=refusal)
     return ParsedReply(tuple(texts), tuple(dropped), tuple(times))
 
 
-def _plain(item: str) -> str:
-    """Return an item without markdown, paired tags and codes of characters.
-
-    "Step 3:", "The third step is to" or "You need to" before it is left out, too.
-    """
+def _without_markup(item: str) -> str:
+    """Return an item without markdown, tags, HTML entities and labels such as "Step 3:" or "You
+    need to"."""
     # Codes of characters first, because they may hide the marks and tags.
-    text = re.sub(r"(\*{1,3}|_{2,3}|`+)", "", _visible(html.unescape(item)))
-    return _STEP_LABELS.sub("", " ".join(_PAIRED_TAGS.sub(r"\2", text).split()))
+    text = re.sub(r"(\*{1,3}|_{2,3}|`+)", "", _without_invisible(html.unescape(item)))
+    return _STEP_LABEL_PATTERN.sub("", " ".join(_PAIRED_TAGS.sub(r"\2", text).split()))
 
 
-def _planted(text: str, spoken: str) -> str | None:
-    """Return why a line looks as if an order hidden in the speech had planted it, None where it
-    does not."""
-    holds = "holds {}, as if it obeyed an order hidden in the speech"
-    for name, pattern in _ORDER_TEXTS:
+def _injection_reason(text: str, spoken: str) -> str | None:
+    """Return why a line looks like a prompt injection from the speech, None where it does not."""
+    reason_template = "holds {}, as if it obeyed an order hidden in the speech"
+    for name, pattern in _FORBIDDEN_PATTERNS:
         if pattern.search(text):
-            return holds.format(name)
-    for name, pattern in _PLANTED_TEXTS:
+            return reason_template.format(name)
+    for name, pattern in _INJECTION_PATTERNS:
         for match in pattern.finditer(text):
-            if not _is_said(match.group(0), spoken):
-                return holds.format(name)
+            if not _is_spoken(match.group(0), spoken):
+                return reason_template.format(name)
     return None
 
 
-def _is_said(text: str, spoken: str) -> bool:
-    """Tell whether the letters and digits of a text are said in a row, from word to word.
-
-    However the speech spells what is between them.
-    """
+def _is_spoken(text: str, spoken: str) -> bool:
+    """Return whether the letters and digits of a text are spoken in a row, however they are spelt."""
     letters = re.findall(r"[^\W_]", text)
     if not letters:
         return False
@@ -327,34 +327,33 @@ def _is_said(text: str, spoken: str) -> bool:
 
 
 def _without_times(text: str, spoken: str) -> tuple[str, list[str]]:
-    """Return the text without positions in the video, and those. Times that the speaker said are
-    not positions."""
-    speech = " ".join(spoken.lower().split())
+    """Return the text without positions in the video, and those positions. Spoken times stay."""
+    spoken_lower = " ".join(spoken.lower().split())
     times: list[str] = []
 
-    def cut(match: re.Match[str]) -> str:
+    def cut_off(match: re.Match[str]) -> str:
         time = " ".join(match.group(0).split()).strip("[]() :-–—|")
-        if time.lower() in speech and re.search(r"\d", time):
+        if time.lower() in spoken_lower and re.search(r"\d", time):
             return match.group(0)
         times.append(time)
         return " "
 
     for pattern in _TIME_PATTERNS:
-        text = pattern.sub(cut, text)
+        text = pattern.sub(cut_off, text)
     # Brackets that held nothing but a time.
     text = re.sub(r"[\[(]\s*[\])]", " ", text)
     return " ".join(text.split()).strip(" ,;:|–—-.").strip(), times
 
 
-def _unfit(text: str) -> str | None:
-    if len(text) > LONGEST_STEP:
-        return f"longer than {LONGEST_STEP} characters: a paragraph, not a step"
+def _unusable_reason(text: str) -> str | None:
+    if len(text) > MAX_STEP_CHARS:
+        return f"longer than {MAX_STEP_CHARS} characters: a paragraph, not a step"
     if not re.search(r"[^\W\d_]{2}", text):
         return "holds no words"
     return None
 
 
-def _rejected(text: str, reason: str) -> Rejected:
+def _as_rejected(text: str, reason: str) -> Rejected:
     return Rejected(
-        what="step", text=" ".join(text.split())[:LONGEST_STEP] or "(blank)", reason=reason
+        what="step", text=" ".join(text.split())[:MAX_STEP_CHARS] or "(blank)", reason=reason
     )

@@ -19,11 +19,14 @@ from stepline.writing.settings import LlmSettings
 
 @dataclass(frozen=True)
 class ChunkReply:
-    """What the model gave for a chunk.
+    """A language model's reply for one chunk.
 
-    reading: None when it gave nothing usable. Then `reason` says why.
-    rejected: the server would not take the question.
-    notes: what happened on the way (a reply refused, times cut out).
+    Args:
+        reading: None without a usable reply.
+        reason: why there is no usable reply.
+        rejected: the server refused the request.
+        notes: for the user, such as a refused reply or removed times.
+        dropped: rejected lines of the replies.
     """
 
     reading: ParsedReply | None = None
@@ -35,14 +38,17 @@ class ChunkReply:
 
 @dataclass(frozen=True)
 class RequestRunner(CheckedRequests):
-    """Serves chunks one by one. pictures: second -> JPEG, in order, by chunk number."""
+    """Asks the model about one chunk at a time.
+
+    pictures: chunk number -> second -> JPEG.
+    """
 
     settings: LlmSettings
     prompt: Prompt
     pictures: Mapping[int, Mapping[float, bytes]] = field(default_factory=dict)
 
     def serve(self, chunk: Chunk, context: ChunkContext | None = None) -> ChunkReply:
-        """Return the chunk's steps as the model wrote them, or why it has no steps.
+        """Return the model's steps for a chunk, or the reason why there are none.
 
         Raises WriterError when the server cannot be used at all.
         """
@@ -58,13 +64,13 @@ class RequestRunner(CheckedRequests):
             key_parts = {**key_parts, "pictures": digest, "together": together}
 
         # How the question is put, and how an answer is read.
-        def content(reminded: bool) -> Content:
-            text = build_prompt(self.prompt, chunk, context, again=reminded)
+        def content(with_reminder: bool) -> Content:
+            text = build_prompt(self.prompt, chunk, context, with_reminder=with_reminder)
             if not pictures:
                 return text
-            return with_pictures(text, pictures, together=self.settings.together)
+            return with_pictures(text, pictures, in_one_image=self.settings.together)
 
-        def read(answer: Answer) -> ParsedReply:
+        def parse_answer(answer: Answer) -> ParsedReply:
             return read_reply(
                 answer.text,
                 spoken=chunk.text,
@@ -74,10 +80,10 @@ class RequestRunner(CheckedRequests):
 
         # Only the main prompt asks for JSON.
         schema = None
-        if self.prompt.in_context:
+        if self.prompt.has_context:
             schema = STEPS_SCHEMA
         question = CheckedQuestion(
-            key_parts, content, read, lambda reading: reading.refusal, schema
+            key_parts, content, parse_answer, lambda reading: reading.refusal, schema
         )
         reply = self.ask(question)
         # Lines of refused replies are reported, also where a later reply is taken.
@@ -85,15 +91,18 @@ class RequestRunner(CheckedRequests):
         for reading in reply.readings:
             if reading.refusal:
                 dropped += reading.dropped
-        lines = tuple(dict.fromkeys(dropped))
+        dropped_lines = tuple(dict.fromkeys(dropped))
         if reply.fault is not None:
             fault = reply.fault
-            return ChunkReply(reason=fault.reason, rejected=fault.rejected, dropped=lines)
+            return ChunkReply(reason=fault.reason, rejected=fault.rejected, dropped=dropped_lines)
         *refused, reading = reply.readings
         if reading.refusal is not None:
-            return ChunkReply(reason=reading.refusal, dropped=lines)
+            return ChunkReply(reason=reading.refusal, dropped=dropped_lines)
         # What the user should know of the way to it.
-        notes = [f"a reply was refused ({one.refusal}) and asked for again" for one in refused]
+        notes = [
+            f"a reply was refused ({refused_reading.refusal}) and asked for again"
+            for refused_reading in refused
+        ]
         if reading.times:
             notes.append(f"times that the model wrote were cut out: {', '.join(reading.times)}")
-        return ChunkReply(reading, notes=tuple(notes), dropped=lines)
+        return ChunkReply(reading, notes=tuple(notes), dropped=dropped_lines)

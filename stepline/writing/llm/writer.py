@@ -23,19 +23,19 @@ from stepline.records import Rejected, Step, Transcript
 from stepline.text import embed as minilm
 from stepline.text.narration import load_tagger
 from stepline.text.narration.words import SENTENCE_KINDS
-from stepline.writing.extractive.reading import foreign_note
-from stepline.writing.extractive.repeats import fold_by_meaning, merge_repeats, number_steps
+from stepline.writing.extractive.reading import non_english_note
+from stepline.writing.extractive.repeats import merge_by_meaning, merge_repeats, number_steps
 from stepline.writing.extractive.writer import write_extractive
-from stepline.writing.llm.citing import Embed, cite_sources, say_different_things
+from stepline.writing.llm.citing import Embed, cite_sources, name_different_things
 from stepline.writing.llm.prompts import (
     Chunk,
     Prompt,
     build_prompt,
     chosen_prompt,
-    chunks_of,
-    context_of,
-    find_model_orders,
+    chunk_context,
+    find_model_instructions,
     split_citation,
+    split_transcript,
 )
 from stepline.writing.llm.replies import ParsedReply
 from stepline.writing.llm.requests import ChunkReply, RequestRunner
@@ -52,10 +52,7 @@ WITHHELD_REASON = "addresses a language model, not the viewer; withheld from it"
 
 @dataclass(frozen=True)
 class ChunkSteps:
-    """What the model made of one chunk.
-
-    reason: why the fallback serves it, "" where the model did.
-    """
+    """The steps of one chunk. reason: why the fallback writes them, "" where the model did."""
 
     chunk: Chunk
     steps: tuple[Step, ...]
@@ -74,36 +71,40 @@ def write_llm(
     pictures: VideoPictures | None = None,
     title: str = "",
 ) -> WrittenSteps:
-    """Return the steps that the model finds in the transcript, each with the sentences or pictures
-    it rests on.
+    """Return the steps that a language model finds in the transcript, with source sentences or
+    pictures.
 
-    prompt: for experiments. Without one it is that of the settings' file, else the main job's.
-    fallback: writes the whole transcript where the model fails (the extractive writer by default).
-    embed: texts to unit rows (MiniLM by default).
-    pictures: of the video, for a model that sees. The settings say how many a chunk gets.
-    title: of the video, "" where it has none.
-    Raises WriterError when the named server is not there or refuses access, ModelError when a
-    library or model is missing.
+    Args:
+        transcript: sentences with their times.
+        settings: server or model file, prompt and limits.
+        prompt: for experiments; by default the one of the settings.
+        fallback: writes the whole transcript where the model fails (default: the extractive
+            writer).
+        embed: texts to unit vectors (default: MiniLM).
+        pictures: of the video, for a vision-language model.
+        title: of the video, "" without one.
+    Raises WriterError when the server is missing or refuses access, ModelError when a library or
+    model is missing.
     """
-    withheld = find_model_orders(transcript)
-    chunks = chunks_of(transcript, settings)
-    hidden = []
+    withheld = find_model_instructions(transcript)
+    chunks = split_transcript(transcript, settings)
+    withheld_records = []
     for number in withheld:
         text = transcript.sentences[number].text
-        hidden.append(Rejected(what="sentence", text=text, reason=WITHHELD_REASON))
+        withheld_records.append(Rejected(what="sentence", text=text, reason=WITHHELD_REASON))
     if not chunks:
-        return WrittenSteps(dropped=tuple(hidden))
+        return WrittenSteps(dropped=tuple(withheld_records))
     if not settings.pictures:
         pictures = None
-    sees = pictures is not None
-    prompt = prompt or chosen_prompt(settings, pictures=sees)
+    uses_pictures = pictures is not None
+    prompt = prompt or chosen_prompt(settings, pictures=uses_pictures)
     fallback = fallback or write_extractive
     # A dry run asks nothing. The fallback writes.
     if settings.dry_run:
-        note = dry_run_note(chunks, prompt, settings, pictures=sees)
-        whole = fallback(transcript)
-        dropped = (*hidden, *whole.dropped)
-        return WrittenSteps(whole.steps, dropped, (note, *whole.notes))
+        note = dry_run_note(chunks, prompt, settings, pictures=uses_pictures)
+        fallback_steps = fallback(transcript)
+        dropped = (*withheld_records, *fallback_steps.dropped)
+        return WrittenSteps(fallback_steps.steps, dropped, (note, *fallback_steps.notes))
     # what the model is asked, and what it answers
     jpegs: Pictures = {}
     start = 0.0
@@ -118,16 +119,19 @@ def write_llm(
         start=start,
         title=title,
         embed=embed or minilm,
-        is_english=foreign_note(transcript) is None,
+        is_english=non_english_note(transcript) is None,
     )
     written = _write_by_model(request, transcript, fallback, withheld)
-    return replace(written, dropped=(*hidden, *written.dropped))
+    return replace(written, dropped=(*withheld_records, *written.dropped))
 
 
 @dataclass(frozen=True)
 class TranscriptRequest:
-    """What the model is asked about a transcript. start: of the part of the video, in seconds.
-    is_english: so that talk among its steps is known by reading."""
+    """The request for a whole transcript: chunks, prompt, settings and pictures.
+
+    start: second of the whole video at which this part begins. is_english: then talk is filtered
+    out.
+    """
 
     chunks: tuple[Chunk, ...]
     prompt: Prompt
@@ -139,7 +143,7 @@ class TranscriptRequest:
     is_english: bool
 
     def cite(self, chunk: Chunk, reply: ChunkReply) -> ChunkSteps:
-        """Return the model's steps for a chunk with what they rest on, or why none can be used."""
+        """Return the model's steps for a chunk with their sources, or why none can be used."""
         seconds = tuple(self.jpegs.get(chunk.number, ()))
         if self.is_english:
             reply = _without_talk(reply)
@@ -179,42 +183,43 @@ class TranscriptRequest:
 def _write_by_model(
     request: TranscriptRequest, transcript: Transcript, fallback: Fallback, withheld: Sequence[int]
 ) -> WrittenSteps:
-    """Return the steps of all chunks, numbered, those that say the same folded."""
+    """Return the numbered steps of all chunks, repeats merged."""
     settings = request.settings
     cache = reply_cache.open_cache(settings.cache)
     server = open_server(settings)
     try:
-        until = time.monotonic() + settings.seconds_for(len(request.chunks))
+        until = time.monotonic() + settings.deadline_for(len(request.chunks))
         runner = RequestRunner(
             server, settings, cache, RequestLimits(), until, request.prompt, request.jpegs
         )
         parts = _ask_chunks(runner, request)
-        filled = _fill_gaps(transcript, parts, fallback)
+        all_steps = _fill_gaps(transcript, parts, fallback)
     finally:
         server.close()
-    steps = [step for step in filled.steps if set(step.sources).isdisjoint(withheld)]
-    folded = fold_by_meaning(merge_repeats(steps), embed=request.embed, differ=say_different_things)
+    steps = [step for step in all_steps.steps if set(step.sources).isdisjoint(withheld)]
+    merged = merge_by_meaning(
+        merge_repeats(steps), embed=request.embed, are_different=name_different_things
+    )
 
     # what a record holds next to the steps
     seconds = [f"{request.start + at:.1f}" for chunk in request.jpegs.values() for at in chunk]
     notes = []
     if seconds:
         notes.append(f"pictures went to {server.name}: those at {', '.join(seconds)} s")
-    notes += filled.notes
-    if cache.broken:
-        notes.append(cache.broken)
-    return WrittenSteps(number_steps(folded), filled.dropped, tuple(notes))
+    notes += all_steps.notes
+    if cache.write_error:
+        notes.append(cache.write_error)
+    return WrittenSteps(number_steps(merged), all_steps.dropped, tuple(notes))
 
 
 def _ask_chunks(runner: RequestRunner, request: TranscriptRequest) -> list[ChunkSteps]:
-    """Return the steps of each chunk, a late one with none.
+    """Return the steps of each chunk, none for a chunk that misses the deadline.
 
-    Raises WriterError where the server refuses every question: then the settings are wrong, not the
-    speech.
+    Raises WriterError where the server refuses every request: then the settings are wrong.
     """
     chunks = request.chunks
     start = time.monotonic()
-    if request.prompt.in_context:
+    if request.prompt.has_context:
         parts = _ask_in_turn(runner, request)
     else:
         parts = {}
@@ -225,10 +230,10 @@ def _ask_chunks(runner: RequestRunner, request: TranscriptRequest) -> list[Chunk
     logger.info("asked for %d chunks in %.1f s", len(chunks), time.monotonic() - start)
 
     # chunks without a reply in time
-    late = ChunkReply(reason=DEADLINE_PASSED)
+    missed_reply = ChunkReply(reason=DEADLINE_PASSED)
     for number, chunk in enumerate(chunks):
         if number not in parts:
-            parts[number] = late, request.cite(chunk, late)
+            parts[number] = missed_reply, request.cite(chunk, missed_reply)
     if all(reply.rejected for reply, _ in parts.values()):
         first_reply, _ = parts[0]
         cure = "correct the settings under writing.llm"
@@ -239,12 +244,11 @@ def _ask_chunks(runner: RequestRunner, request: TranscriptRequest) -> list[Chunk
 def _ask_in_turn(
     runner: RequestRunner, request: TranscriptRequest
 ) -> dict[int, tuple[ChunkReply, ChunkSteps]]:
-    """Return the reply and the steps of each chunk by its index. Each prompt holds the steps of
-    those before."""
+    """Return the reply and steps of each chunk by index. Each prompt holds earlier chunks' steps."""
     texts: list[str] = []
 
     def serve(chunk: Chunk) -> tuple[ChunkReply, ChunkSteps]:
-        context = context_of(chunk, request.chunks, request.title, texts)
+        context = chunk_context(chunk, request.chunks, request.title, texts)
         reply = runner.serve(chunk, context)
         part = request.cite(chunk, reply)
         texts.extend(step.text for step in part.steps)
@@ -257,10 +261,9 @@ def _ask_in_turn(
 def _read_pictures(
     chunks: Sequence[Chunk], pictures: VideoPictures, count: int
 ) -> dict[int, dict[float, bytes]]:
-    """Return the pictures of each chunk, second -> JPEG, by its number.
+    """Return the pictures of each chunk, number -> second -> JPEG.
 
-    They are spread evenly from where it begins to be said, or the video, to where the next one
-    does, or the video ends.
+    They are spread evenly from the start of the chunk to the start of the next.
     """
     # A chunk reaches to where the next one begins.
     edges = [0.0]
@@ -276,18 +279,18 @@ def _read_pictures(
         ]
     # All pictures in one reading of the video. Some may be unreadable.
     jpegs = pictures.reader(list(chain(*seconds.values())))
-    pictures_of: dict[int, dict[float, bytes]] = {}
-    for number, own in seconds.items():
-        readable = {second: jpegs[second] for second in own if second in jpegs}
+    pictures_by_chunk: dict[int, dict[float, bytes]] = {}
+    for number, chunk_seconds in seconds.items():
+        readable = {second: jpegs[second] for second in chunk_seconds if second in jpegs}
         if readable:
-            pictures_of[number] = readable
-    return pictures_of
+            pictures_by_chunk[number] = readable
+    return pictures_by_chunk
 
 
 def dry_run_note(
     chunks: Sequence[Chunk], prompt: Prompt, settings: LlmSettings, *, pictures: bool
 ) -> str:
-    """Return what the model would be asked at most, without second tries."""
+    """Return a note with the maximum requests, tokens and seconds, without retries."""
     pixels = []
     if pictures:
         pixels = [(settings.picture_size, 2 * settings.picture_size)] * settings.pictures
@@ -295,56 +298,54 @@ def dry_run_note(
     tokens = len(chunks) * settings.max_tokens
     for chunk in chunks:
         tokens += question_tokens(len(build_prompt(prompt, chunk)), pixels)
-    seconds = settings.seconds_for(len(chunks))
-    cost = f"{len(chunks)} requests, {tokens} tokens and {seconds:g} s"
+    seconds = settings.deadline_for(len(chunks))
+    request_cost = f"{len(chunks)} requests, {tokens} tokens and {seconds:g} s"
     if pixels:
-        cost += f", {len(chunks) * len(pixels)} pictures with them"
-    request = f"the language model that writes would be asked at most {cost}"
+        request_cost += f", {len(chunks) * len(pixels)} pictures with them"
+    request = f"the language model that writes would be asked at most {request_cost}"
     return f"dry run: {request}; the grammar wrote the steps"
 
 
 def _without_talk(reply: ChunkReply) -> ChunkReply:
-    """Return the reply without the steps that are talk to the audience. These are reported as
-    dropped."""
+    """Return the reply with talk to the audience moved from its steps to the dropped lines."""
     reading = reply.reading
     if reading is None or not reading.texts:
         return reply
     plain_texts = [split_citation(text)[0] for text in reading.texts]
     reasons = talk_reasons(plain_texts)
-    work = []
+    work_texts = []
     dropped = list(reading.dropped)
     for text, reason in zip(reading.texts, reasons, strict=True):
         if reason is None:
-            work.append(text)
+            work_texts.append(text)
         else:
             dropped.append(Rejected(what="step", text=text, reason=reason))
-    reading = replace(reading, texts=tuple(work), dropped=tuple(dropped))
+    reading = replace(reading, texts=tuple(work_texts), dropped=tuple(dropped))
     return replace(reply, reading=reading)
 
 
 def _fill_gaps(
     transcript: Transcript, parts: Sequence[ChunkSteps], fallback: Fallback
 ) -> WrittenSteps:
-    """Return the steps of all chunks, those that the model did not serve as the fallback writes
-    them.
+    """Return the steps of all chunks, the failed chunks from the fallback.
 
-    What the fallback leaves out is reported only where it served everything: it does not say from
-    which chunk that was.
+    Lines that the fallback dropped are reported only where it wrote all chunks, for they carry no
+    chunk.
     """
     # The fallback reads the whole transcript, however few chunks are missing.
-    whole = WrittenSteps()
+    fallback_steps = WrittenSteps()
     if any(part.reason for part in parts):
-        whole = fallback(transcript)
+        fallback_steps = fallback(transcript)
     steps: list[Step] = []
     dropped: list[Rejected] = []
-    notes = list(whole.notes)
+    notes = list(fallback_steps.notes)
     if all(part.reason for part in parts):
-        dropped += whole.dropped
+        dropped += fallback_steps.dropped
     for part in parts:
         if part.reason:
             # Its steps that rest on a sentence of this chunk.
             indices = set(part.chunk.indices)
-            steps += [step for step in whole.steps if not indices.isdisjoint(step.sources)]
+            steps += [step for step in fallback_steps.steps if not indices.isdisjoint(step.sources)]
         else:
             steps += part.steps
         dropped += part.dropped
@@ -354,15 +355,15 @@ def _fill_gaps(
 
 # P(talk) of a step from which it is dropped. Of 18 steps of talk 14 are above. Of 27 that only hold
 # words of a channel ("peel a thumb sized piece of ginger") or are strange, 2 are above.
-MIN_TALK: Final = 0.9
+MIN_TALK_PROBABILITY: Final = 0.9
 # A step is read between these two: alone, or among talk, "cut the onion" passes for talk.
-WORK_BEFORE: Final = "Now put the water on the heat."
-WORK_AFTER: Final = "Then add the rest and stir it."
+SENTENCE_BEFORE_STEP: Final = "Now put the water on the heat."
+SENTENCE_AFTER_STEP: Final = "Then add the rest and stir it."
 TALK_REASON: Final = "chat: talk to the audience, not a step of the work"
 
 
 def talk_reasons(texts: Sequence[str]) -> list[str | None]:
-    """Return for each English step why it is talk to the audience, None for one that is work.
+    """Return why each English step is talk to the audience, None for a step of the work.
 
     Raises ModelError when the sentence encoder is not installed.
     """
@@ -371,6 +372,6 @@ def talk_reasons(texts: Sequence[str]) -> list[str | None]:
     reasons: list[str | None] = []
     for text in texts:
         sentence = text.rstrip(".") + "."
-        _, reading, _ = tagger.read_sentences([WORK_BEFORE, sentence, WORK_AFTER])
-        reasons.append(TALK_REASON if reading.kinds[talk] >= MIN_TALK else None)
+        _, reading, _ = tagger.read_sentences([SENTENCE_BEFORE_STEP, sentence, SENTENCE_AFTER_STEP])
+        reasons.append(TALK_REASON if reading.kinds[talk] >= MIN_TALK_PROBABILITY else None)
     return reasons

@@ -31,7 +31,7 @@ Array: TypeAlias = npt.NDArray[np.float32]
 
 
 def thing_kinds(names: Sequence[str]) -> Array:
-    """Return P of each of THING_KINDS of each name, (N, 3)."""
+    """Return P of each of THING_KINDS for each name, (N, 3)."""
     weights, biases = _read_weights()
     names_in_lower_case = [name.lower() for name in names]
     vectors = embed(names_in_lower_case)  # (N, D)
@@ -46,21 +46,27 @@ def _read_weights() -> tuple[Array, Array]:
 
 
 # Chances of a sentence, by the tagger.
-MIN_WORK: Final = 0.5  # P(it describes a step or lists what is needed) from which it is read
-MIN_MEASURED: Final = 0.3  # the same of what is measured, in grams or cups
-MIN_OPTION: Final = 0.5  # P(it is left to the viewer), from which what it measures is not needed
-MIN_LIST: Final = 0.5  # P(it lists what is needed) from which all that it names counts
+MIN_WORK_PROBABILITY: Final = (
+    0.5  # P(it describes a step or lists what is needed) from which it is read
+)
+MIN_MEASURED_WORK_PROBABILITY: Final = 0.3  # the same of what is measured, in grams or cups
+MIN_OPTION_PROBABILITY: Final = (
+    0.5  # P(it is left to the viewer), from which what it measures is not needed
+)
+MIN_LIST_PROBABILITY: Final = 0.5  # P(it lists what is needed) from which all that it names counts
 # Chances of a thing, by its name.
-MAX_OTHER: Final = 0.9  # P(neither material nor tool) of what is measured in grams or cups
-MIN_LISTED: Final = 0.5  # P(either) of what is listed as needed
-MIN_COUNTED: Final = 0.5  # P(material) of what is counted
-MIN_BARE: Final = 0.75  # P(material) of what is added without an amount
-MIN_TOOL: Final = 0.5  # P(tool) of what the work is done with or in
+MAX_OTHER_PROBABILITY: Final = (
+    0.9  # P(neither material nor tool) of what is measured in grams or cups
+)
+MIN_LISTED_THING_PROBABILITY: Final = 0.5  # P(either) of what is listed as needed
+MIN_COUNTED_MATERIAL_PROBABILITY: Final = 0.5  # P(material) of what is counted
+MIN_UNMEASURED_MATERIAL_PROBABILITY: Final = 0.75  # P(material) of what is added without an amount
+MIN_TOOL_PROBABILITY: Final = 0.5  # P(tool) of what the work is done with or in
 
 
 @dataclass(frozen=True)
 class NeededThings:
-    """What a narration says is needed, in the order of the first naming."""
+    """The materials and tools of a narration, in order of their first mention."""
 
     materials: tuple[Material, ...] = ()
     tools: tuple[Material, ...] = ()
@@ -68,7 +74,7 @@ class NeededThings:
 
 @dataclass(frozen=True)
 class _UnitMention:
-    """A mention, the number of its unit, and whether that lists what is needed."""
+    """A mention, the index of its narration unit, and whether that lists needed things."""
 
     mention: ThingMention
     unit: int
@@ -77,8 +83,10 @@ class _UnitMention:
 
 @dataclass(frozen=True)
 class _Thing:
-    """A thing while others are merged into it. is_listed: its amount is of the list of what is
-    needed, which says how much in all."""
+    """A material or tool, merged from its mentions.
+
+    is_listed: its amount comes from a list of needed things, which states the total.
+    """
 
     mention: ThingMention
     amounts: tuple[Amount, ...]
@@ -88,32 +96,32 @@ class _Thing:
 
 
 def find_materials(narration: NarrationReading) -> NeededThings:
-    """Return the materials and tools that a narration says are used, each with when it is named."""
+    """Return the materials and tools that a narration uses, with amounts, times and sources."""
     rows = list(_all_mentions(narration))
-    chances = thing_kinds([row.mention.name for row in rows])
+    probabilities = thing_kinds([row.mention.name for row in rows])
     materials: list[_Thing] = []
     tools: list[_Thing] = []
-    for row, chance in zip(rows, chances, strict=True):
-        thing = _thing(row, narration)
-        kind = _kind(row, chance, materials, tools)
+    for row, probability in zip(rows, probabilities, strict=True):
+        thing = _as_thing(row, narration)
+        kind = _thing_kind(row, probability, materials, tools)
         if kind == "material":
-            _add(materials, thing)
+            _add_or_merge(materials, thing)
         elif kind == "tool":
-            _add(tools, replace(thing, amounts=()))
+            _add_or_merge(tools, replace(thing, amounts=()))
     return NeededThings(_as_records(materials), _as_records(tools))
 
 
 def _all_mentions(narration: NarrationReading) -> Iterator[_UnitMention]:
-    """Yield what sentences of the work name."""
+    """Yield the mentions in sentences about the work."""
     rows = zip(narration.docs, narration.readings, strict=True)
     for number, (doc, reading) in enumerate(rows):
         kinds = dict(zip(SENTENCE_KINDS, map(float, reading.kinds), strict=True))
-        work = kinds["step"] + kinds["items"]
-        if work < MIN_MEASURED:
+        work_probability = kinds["step"] + kinds["items"]
+        if work_probability < MIN_MEASURED_WORK_PROBABILITY:
             continue
-        is_work = work >= MIN_WORK
-        is_list = kinds["items"] >= MIN_LIST
-        is_option = kinds["option"] >= MIN_OPTION
+        is_work = work_probability >= MIN_WORK_PROBABILITY
+        is_list = kinds["items"] >= MIN_LIST_PROBABILITY
+        is_option = kinds["option"] >= MIN_OPTION_PROBABILITY
         for mention in find_mentions(doc, is_list=is_list):
             is_measured = _is_measured(mention) and not is_option
             if is_work or is_measured:
@@ -121,24 +129,24 @@ def _all_mentions(narration: NarrationReading) -> Iterator[_UnitMention]:
 
 
 def _is_measured(mention: ThingMention) -> bool:
-    """Return whether an amount in grams, cups or metres is with a mention."""
+    """Return whether a mention has an amount in grams, cups or metres."""
     amount = mention.amount
     return amount is not None and amount.unit in UNIT_KINDS
 
 
-def _kind(
-    row: _UnitMention, chance: Array, materials: Sequence[_Thing], tools: Sequence[_Thing]
+def _thing_kind(
+    row: _UnitMention, probability: Array, materials: Sequence[_Thing], tools: Sequence[_Thing]
 ) -> ThingKind:
-    """Return what a mention is: what it was before, else by its name and how it is named."""
+    """Return the kind of a mention: that of an earlier mention, else by its name and role."""
     mention = row.mention
-    if mention.role != "used" and _find(materials, mention) is not None:
+    if mention.role != "used" and _find_same(materials, mention) is not None:
         return "material"
-    if _find(tools, mention) is not None:
+    if _find_same(tools, mention) is not None:
         return "tool"
-    material = float(chance[THING_KINDS.index("material")])
-    tool = float(chance[THING_KINDS.index("tool")])
+    material = float(probability[THING_KINDS.index("material")])
+    tool = float(probability[THING_KINDS.index("tool")])
     if _is_measured(mention):
-        if material + tool > 1 - MAX_OTHER:
+        if material + tool > 1 - MAX_OTHER_PROBABILITY:
             return "material"
         return "other"
     if row.is_list:
@@ -147,24 +155,24 @@ def _kind(
 
 
 def _named_kind(mention: ThingMention, material: float, tool: float) -> ThingKind:
-    """Return what a thing that a step names is: a tool is neither counted nor added."""
+    """Return the kind of a thing in a step: tools are neither counted nor added."""
     amount = mention.amount
     is_counted = amount is not None and not amount.is_article
-    floor = MIN_BARE
+    min_probability = MIN_UNMEASURED_MATERIAL_PROBABILITY
     if is_counted or mention.role == "some":
-        floor = MIN_COUNTED
-    if material >= floor:
+        min_probability = MIN_COUNTED_MATERIAL_PROBABILITY
+    if material >= min_probability:
         return "material"
     if is_counted or mention.role in ("some", "added"):
         return "other"
-    if _has_unit(mention) or tool < MIN_TOOL:
+    if _has_unit(mention) or tool < MIN_TOOL_PROBABILITY:
         return "other"
     return "tool"
 
 
 def _listed_kind(mention: ThingMention, material: float, tool: float) -> ThingKind:
-    """Return what a thing of a list of needed things is: nothing but a material is measured."""
-    if material + tool < MIN_LISTED:
+    """Return the kind of a thing in a list of needed things: only materials have units."""
+    if material + tool < MIN_LISTED_THING_PROBABILITY:
         return "other"
     if material >= tool:
         return "material"
@@ -174,108 +182,106 @@ def _listed_kind(mention: ThingMention, material: float, tool: float) -> ThingKi
 
 
 def _has_unit(mention: ThingMention) -> bool:
-    """Return whether an amount with a unit is with a mention, be it "slice"."""
+    """Return whether a mention has an amount with a unit, even "slice"."""
     amount = mention.amount
     return amount is not None and bool(amount.unit)
 
 
-def _thing(row: _UnitMention, narration: NarrationReading) -> _Thing:
-    """Return a mention with its sentence, and the second at which that names it."""
+def _as_thing(row: _UnitMention, narration: NarrationReading) -> _Thing:
+    """Return a mention with its source sentence and the second at which it is spoken."""
     unit = narration.units[row.unit]
     doc = narration.docs[row.unit]
     # Words of a doc are parted by one space, so the spaces before a token count them.
-    word = sum(bool(token.whitespace_) for token in doc[: row.mention.at])
-    places = list(unit.places())
-    number, place = places[min(word, len(places) - 1)]
-    sentence = unit.sentences[number - unit.first]
+    unit_word_index = sum(bool(token.whitespace_) for token in doc[: row.mention.token_index])
+    word_positions = list(unit.word_positions())
+    number, word_index = word_positions[min(unit_word_index, len(word_positions) - 1)]
+    sentence = unit.sentences[number - unit.first_sentence]
     amounts: tuple[Amount, ...] = ()
-    stated = row.mention.amount
-    if stated is not None:
+    stated_amount = row.mention.amount
+    if stated_amount is not None:
         amount = Amount(
-            low=stated.low,
-            high=stated.high,
-            unit=stated.unit or None,
-            text=doc[stated.begin : stated.end].text,
+            low=stated_amount.low,
+            high=stated_amount.high,
+            unit=stated_amount.unit or None,
+            text=doc[stated_amount.begin : stated_amount.end].text,
         )
         amounts = (amount,)
     return _Thing(
         mention=row.mention,
         amounts=amounts,
-        at=_word_start(sentence, place),
+        at=_word_start(sentence, word_index),
         sources=(number,),
         is_listed=row.is_list and bool(amounts),
     )
 
 
-def _word_start(sentence: Sentence, place: int) -> float:
-    """Return the second at which a word of a sentence begins, of the sentence where that has no
-    times of words."""
+def _word_start(sentence: Sentence, word_index: int) -> float:
+    """Return the start of a word in seconds, that of its sentence without word times."""
     if len(sentence.words) == len(sentence.text.split()):
-        span = sentence.words[place].span
+        span = sentence.words[word_index].span
         if span is not None:
             return span.start
     return sentence.span.start
 
 
-def _add(things: list[_Thing], thing: _Thing) -> None:
-    """Add a thing, or what is new of it to the one that it is."""
-    number = _find(things, thing.mention)
+def _add_or_merge(things: list[_Thing], thing: _Thing) -> None:
+    """Add a thing, or merge it into an earlier mention of the same thing."""
+    number = _find_same(things, thing.mention)
     if number is None:
         things.append(thing)
     else:
         things[number] = _merged(things[number], thing)
 
 
-def _find(things: Sequence[_Thing], mention: ThingMention) -> int | None:
-    """Return the number of the first thing that a mention can be of."""
+def _find_same(things: Sequence[_Thing], mention: ThingMention) -> int | None:
+    """Return the index of the first thing that a mention can name."""
     for number, thing in enumerate(things):
-        if _is_same(thing.mention, mention):
+        if _can_be_same_thing(thing.mention, mention):
             return number
     return None
 
 
-def _is_same(earlier: ThingMention, later: ThingMention) -> bool:
-    """Return whether a later naming can be of the same thing.
+def _can_be_same_thing(earlier: ThingMention, later: ThingMention) -> bool:
+    """Return whether a later mention can name the same thing as an earlier one.
 
-    That is the same noun, and no word that the first does not have, unless it only says how the
-    thing was prepared.
+    It has the same noun, and no new words, unless these only say how the thing was prepared.
     """
     if earlier.lemmas[-1] != later.lemmas[-1]:
         return False
-    before = set(earlier.lemmas)
-    after = set(later.lemmas)
-    if after <= before:
+    earlier_lemmas = set(earlier.lemmas)
+    later_lemmas = set(later.lemmas)
+    if later_lemmas <= earlier_lemmas:
         return True
-    return before < after and later.amount is None
+    return earlier_lemmas < later_lemmas and later.amount is None
 
 
-def _merged(first: _Thing, again: _Thing) -> _Thing:
-    """Return the first naming with the amounts and sentences of both."""
+def _merged(first: _Thing, repeat: _Thing) -> _Thing:
+    """Return the first mention with the amounts and sentences of both."""
     return replace(
         first,
-        amounts=_merged_amounts(first, again),
-        sources=tuple(dict.fromkeys((*first.sources, *again.sources))),
-        is_listed=first.is_listed or again.is_listed,
+        amounts=_merged_amounts(first, repeat),
+        sources=tuple(dict.fromkeys((*first.sources, *repeat.sources))),
+        is_listed=first.is_listed or repeat.is_listed,
     )
 
 
-def _merged_amounts(first: _Thing, again: _Thing) -> tuple[Amount, ...]:
-    """Return the amounts of two namings. Those of a list are of all that is used.
+def _merged_amounts(first: _Thing, repeat: _Thing) -> tuple[Amount, ...]:
+    """Return the amounts of two mentions. A list of needed things states the total.
 
-    A part of what was said before ("a cup of the milk") adds none, and neither does "an egg".
+    A part of an earlier amount ("a cup of the milk") adds none, and neither does "an egg".
     """
-    is_part = again.mention.is_definite and bool(first.amounts)
+    is_part = repeat.mention.is_definite and bool(first.amounts)
     if first.is_listed or is_part:
         return first.amounts
-    if again.is_listed or not first.amounts:
-        return again.amounts
-    if not _has_unit(again.mention):
+    if repeat.is_listed or not first.amounts:
+        return repeat.amounts
+    if not _has_unit(repeat.mention):
         return first.amounts
     amounts = list(first.amounts)
-    for new in again.amounts:
-        known = [(amount.low, amount.high, amount.unit) for amount in amounts]
-        if (new.low, new.high, new.unit) not in known:
-            amounts.append(new)
+    for amount_to_add in repeat.amounts:
+        known_amounts = [(amount.low, amount.high, amount.unit) for amount in amounts]
+        if (amount_to_add.low, amount_to_add.high, amount_to_add.unit) not in known_amounts:
+            amounts.append(amount_to_add)
     return tuple(amounts)
 
 
@@ -290,11 +296,10 @@ def _as_records(things: Sequence[_Thing]) -> tuple[Material, ...]:
 
 
 def materials_within(things: Sequence[Material], sentences: int) -> tuple[Material, ...]:
-    """Return the things that the first `sentences` sentences name, each with those of its
-    sentences."""
-    things_inside = []
+    """Return the things named in the first `sentences` sentences, with only those sources."""
+    things_named = []
     for thing in things:
         sources = tuple(source for source in thing.sources if source < sentences)
         if sources:
-            things_inside.append(thing.model_copy(update={"sources": sources}))
-    return tuple(things_inside)
+            things_named.append(thing.model_copy(update={"sources": sources}))
+    return tuple(things_named)

@@ -22,7 +22,7 @@ from stepline.writing.materials.mentions import (
     ThingMention,
     amount_at,
     find_mentions,
-    spelt_word,
+    normalized_word,
 )
 from stepline.writing.quantities import UNIT_KINDS, Quantity, located_quantities, tokens
 
@@ -31,27 +31,27 @@ if TYPE_CHECKING:
 
 # It stands for a time among the words of a sentence. No word is like it.
 TIME_MARK: Final = "@"
-ABOUT_WORDS: Final = (
+APPROXIMATE_PATTERN: Final = (
     r"(?:(?:about|around|roughly|approximately|just|only|under|over|maybe|like|of|a) )*"
 )
-IS_WORDS: Final = r"(?:(?:is|was|will be|should be|would be|:|-) )?"
-WHOLE_WORK: Final = (
+COPULA_PATTERN: Final = r"(?:(?:is|was|will be|should be|would be|:|-) )?"
+WHOLE_WORK_PATTERN: Final = (
     r"(?:recipe|dish|meal|project|(?:whole|entire) (?:thing|process|job|project|recipe|work))"
 )
 TIME_PATTERNS: Final[dict[TimeKind, re.Pattern[str]]] = {
     "total": re.compile(
-        rf"\btotal (?:\w+ )?time {IS_WORDS}{ABOUT_WORDS}{TIME_MARK}"
+        rf"\btotal (?:\w+ )?time {COPULA_PATTERN}{APPROXIMATE_PATTERN}{TIME_MARK}"
         rf"|{TIME_MARK} (?:in total|in all|all in|all together|altogether|total\b"
         r"|(?:from )?start to finish|from beginning to end)"
-        rf"|\b{WHOLE_WORK} (?:(?:only|just|usually|will|can|should) )*"
-        rf"(?:takes?|took) (?:(?:you|us|me) )?{ABOUT_WORDS}{TIME_MARK}"
+        rf"|\b{WHOLE_WORK_PATTERN} (?:(?:only|just|usually|will|can|should) )*"
+        rf"(?:takes?|took) (?:(?:you|us|me) )?{APPROXIMATE_PATTERN}{TIME_MARK}"
     ),
     "preparation": re.compile(
-        rf"\bprep(?:aration)? (?:time )?{IS_WORDS}{ABOUT_WORDS}{TIME_MARK}"
+        rf"\bprep(?:aration)? (?:time )?{COPULA_PATTERN}{APPROXIMATE_PATTERN}{TIME_MARK}"
         rf"|{TIME_MARK} (?:(?:of|for) )?prep(?:aration)?\b|{TIME_MARK} to prep(?:are)?(?: [,.;]|$)"
     ),
     "cooking": re.compile(
-        rf"(?<!total )\b(?:cook|cooking|baking|roasting) time {IS_WORDS}{ABOUT_WORDS}{TIME_MARK}"
+        rf"(?<!total )\b(?:cook|cooking|baking|roasting) time {COPULA_PATTERN}{APPROXIMATE_PATTERN}{TIME_MARK}"
         rf"|{TIME_MARK} (?:of )?(?:cook|cooking|baking|roasting) time\b"
         rf"|{TIME_MARK} to (?:cook|bake|roast)(?: [,.;]|$)"
     ),
@@ -66,18 +66,18 @@ SERVING_SUBJECTS: Final = THING_PRONOUNS | RECIPE_WORDS
 MODAL_WORDS: Final = word_set("will should can would 'll")
 MAX_WORDS_TO_SUBJECT: Final = 4  # before a verb
 # a year. Longer is a slip of recognition.
-MAX_SECONDS: Final = 366 * 86400.0
+MAX_WORK_SECONDS: Final = 366 * 86400.0
 
 
 def find_times(narration: NarrationReading) -> tuple[WorkTime, ...]:
-    """Return the times of the whole work that are said, one a kind, in the order of TIME_PATTERNS."""
-    said_times: dict[TimeKind, list[WorkTime]] = {}
+    """Return the stated times of the whole work, one per kind, in the order of TIME_PATTERNS."""
+    stated_times: dict[TimeKind, list[WorkTime]] = {}
     for unit in narration.units:
         for time in _unit_times(unit):
-            said_times.setdefault(time.kind, []).append(time)
+            stated_times.setdefault(time.kind, []).append(time)
     times = []
     for kind in TIME_PATTERNS:
-        same_kind = said_times.get(kind, [])
+        same_kind = stated_times.get(kind, [])
         ranges = {(time.low, time.high) for time in same_kind}
         # of two times that differ no one can say which holds
         if len(ranges) != 1:
@@ -90,8 +90,8 @@ def find_times(narration: NarrationReading) -> tuple[WorkTime, ...]:
 
 
 def _unit_times(unit: NarrationUnit) -> Iterator[WorkTime]:
-    """Yield what one sentence says of how long the work takes."""
-    words, durations = _marked(tokens(unit.text))
+    """Yield the work times that one sentence states."""
+    words, durations = _mark_times(tokens(unit.text))
     text = " ".join(words)
     for kind, pattern in TIME_PATTERNS.items():
         for match in pattern.finditer(text):
@@ -104,15 +104,15 @@ def _unit_times(unit: NarrationUnit) -> Iterator[WorkTime]:
                 high=high,
                 text=unit.text,
                 at=unit.sentences[0].span.start,
-                sources=(unit.first,),
+                sources=(unit.first_sentence,),
             )
 
 
-def _marked(words: list[str]) -> tuple[list[str], list[tuple[float, float]]]:
-    """Return the words with a mark in the place of each time, and the seconds of these."""
+def _mark_times(words: list[str]) -> tuple[list[str], list[tuple[float, float]]]:
+    """Return the words with TIME_MARK in place of each time, and the times in seconds."""
     marked_words: list[str] = []
     durations: list[tuple[float, float]] = []
-    after = 0
+    copied_until = 0
     last_end = 0
     last_factor = 0.0
     for quantity, begin, end in located_quantities(words):
@@ -120,28 +120,28 @@ def _marked(words: list[str]) -> tuple[list[str], list[tuple[float, float]]]:
         if seconds is None:
             continue
         low, high, factor = seconds
-        between = words[last_end:begin]
+        words_between = words[last_end:begin]
         # "an hour and twenty minutes" is one time
-        is_part = between in ([], ["and"]) and factor < last_factor
+        is_part = words_between in ([], ["and"]) and factor < last_factor
         if durations and is_part:
             last_low, last_high = durations.pop()
             durations.append((last_low + low, last_high + high))
         else:
-            marked_words += [*words[after:begin], TIME_MARK]
+            marked_words += [*words[copied_until:begin], TIME_MARK]
             durations.append((low, high))
-        after = last_end = end
+        copied_until = last_end = end
         last_factor = factor
-    return [*marked_words, *words[after:]], durations
+    return [*marked_words, *words[copied_until:]], durations
 
 
 def _seconds(quantity: Quantity) -> tuple[float, float, float] | None:
-    """Return the seconds of a time, and those of its unit, None for any other amount."""
+    """Return the range of a time and the length of its unit, in seconds, None for other amounts."""
     if quantity.kind != "time":
         return None
     _, factor = UNIT_KINDS[quantity.unit]
     low = quantity.low * factor
     high = quantity.high * factor
-    if not 0 < low <= high <= MAX_SECONDS:
+    if not 0 < low <= high <= MAX_WORK_SECONDS:
         return None
     return low, high, factor
 
@@ -152,14 +152,14 @@ def times_within(times: tuple[WorkTime, ...], sentences: int) -> tuple[WorkTime,
 
 
 def find_yields(narration: NarrationReading, title: str) -> tuple[Material, ...]:
-    """Return how much the work makes, or how many it serves: the first that is said.
+    """Return the first stated yield: how much the work makes, or how many it serves.
 
-    title: of the video. "it makes two" of a thing that it names is what the work makes.
+    title: of the video. "it makes two" of a thing in the title is a yield.
     """
     title_words = word_set(title.lower())
     for number, doc in enumerate(narration.docs):
         for token in doc:
-            product = _servings(token) or _product(token, title_words)
+            product = _stated_servings(token) or _stated_product(token, title_words)
             if product is not None:
                 return (_as_material(narration.units[number], *product),)
     return ()
@@ -168,48 +168,48 @@ def find_yields(narration: NarrationReading, title: str) -> tuple[Material, ...]
 def _as_material(unit: NarrationUnit, name: str, amount: Amount) -> Material:
     first = unit.sentences[0]
     at = first.span.start
-    return Material(name=name, amounts=(amount,), at=at, sources=(unit.first,))
+    return Material(name=name, amounts=(amount,), at=at, sources=(unit.first_sentence,))
 
 
-def _servings(verb: "Token") -> tuple[str, Amount] | None:
-    """Return how many a dish serves, None where the verb does not say so."""
+def _stated_servings(verb: "Token") -> tuple[str, Amount] | None:
+    """Return the servings that a verb states, None without any."""
     doc = verb.doc
-    words = [spelt_word(token) for token in doc]
-    place = _past_approximate(words, verb.i + 1)
+    words = [normalized_word(token) for token in doc]
+    index = _skip_approximate_words(words, verb.i + 1)
     if verb.lemma_ in MAKING_VERBS:
         # "makes enough for four"
-        if words[place - 1 : place + 1] != ["enough", "for"]:
+        if words[index - 1 : index + 1] != ["enough", "for"]:
             return None
-        place = _past_approximate(words, place + 1)
+        index = _skip_approximate_words(words, index + 1)
     elif verb.lemma_ not in SERVING_VERBS:
         return None
-    if place >= len(words):
+    if index >= len(words):
         return None
-    if not _tells_of_a_thing(verb, SERVING_SUBJECTS):
+    if not _has_subject_among(verb, SERVING_SUBJECTS):
         return None
-    amount = amount_at(words, place)
+    amount = amount_at(words, index)
     if amount is None or amount.is_article or amount.unit:
         return None
-    behind = doc[amount.end : amount.end + 1]
-    is_named = any(token.pos_ in NOUN_TAGS for token in behind)
-    if is_named and behind.lemma_ not in PEOPLE_WORDS:
+    next_token = doc[amount.end : amount.end + 1]
+    is_noun = any(token.pos_ in NOUN_TAGS for token in next_token)
+    if is_noun and next_token.lemma_ not in PEOPLE_WORDS:
         return None
     return "servings", _as_amount(doc, amount)
 
 
-def _product(verb: "Token", title_words: frozenset[str]) -> tuple[str, Amount] | None:
-    """Return what a recipe makes, with its amount, None where the verb does not say so."""
+def _stated_product(verb: "Token", title_words: frozenset[str]) -> tuple[str, Amount] | None:
+    """Return the product of a recipe with its amount, None where the verb states none."""
     if verb.lemma_ not in MAKING_VERBS:
         return None
     doc = verb.doc
-    words = [spelt_word(token) for token in doc]
-    place = _past_approximate(words, verb.i + 1)
-    is_recipe = _tells_of_a_thing(verb, RECIPE_WORDS)
-    if not is_recipe and not _tells_of_a_thing(verb, THING_PRONOUNS):
+    words = [normalized_word(token) for token in doc]
+    index = _skip_approximate_words(words, verb.i + 1)
+    is_recipe = _has_subject_among(verb, RECIPE_WORDS)
+    if not is_recipe and not _has_subject_among(verb, THING_PRONOUNS):
         return None
     for mention in find_mentions(doc, is_list=False):
         amount = mention.amount
-        if amount is None or amount.begin != place or amount.is_article:
+        if amount is None or amount.begin != index or amount.is_article:
             continue
         if not is_recipe and not _is_named(mention, title_words):
             return None
@@ -218,7 +218,7 @@ def _product(verb: "Token", title_words: frozenset[str]) -> tuple[str, Amount] |
 
 
 def _is_named(mention: ThingMention, title_words: frozenset[str]) -> bool:
-    """Return whether a title names the made thing, or it is a number of servings."""
+    """Return whether the title names the product, or it is a number of servings."""
     noun = mention.words[-1].lower()
     lemma = mention.lemmas[-1]
     if lemma in PEOPLE_WORDS:
@@ -226,32 +226,32 @@ def _is_named(mention: ThingMention, title_words: frozenset[str]) -> bool:
     return noun in title_words or lemma in title_words
 
 
-def _tells_of_a_thing(verb: "Token", subjects: frozenset[str]) -> bool:
-    """Return whether one of these words is what makes or serves, not a person."""
+def _has_subject_among(verb: "Token", subjects: frozenset[str]) -> bool:
+    """Return whether a verb's subject is one of these words, not a person."""
     begin = max(0, verb.i - MAX_WORDS_TO_SUBJECT)
     words = list(verb.doc[begin : verb.i])
     has_modal = False
-    while words and _is_between(words[-1]):
-        last = words.pop()
-        has_modal = has_modal or last.lower_ in MODAL_WORDS
+    while words and _can_precede_verb(words[-1]):
+        last_word = words.pop()
+        has_modal = has_modal or last_word.lower_ in MODAL_WORDS
     if not has_modal and not verb.lower_.endswith("s"):
         return False
     if not words:  # "serves four"
         return verb.lemma_ in SERVING_VERBS
     if verb.dep_ == "conj" and words[-1].pos_ == "CCONJ":  # "takes an hour and serves four"
-        return _tells_of_a_thing(verb.head, subjects)
+        return _has_subject_among(verb.head, subjects)
     return words[-1].lower_ in subjects
 
 
-def _is_between(token: "Token") -> bool:
-    """Return whether a word is between a subject and its verb."""
+def _can_precede_verb(token: "Token") -> bool:
+    """Return whether a word can be between a subject and its verb."""
     return token.lower_ in MODAL_WORDS or token.pos_ in ("ADV", "AUX", "PUNCT")
 
 
-def _past_approximate(words: list[str], place: int) -> int:
-    while place < len(words) and words[place] in APPROXIMATE_WORDS:
-        place += 1
-    return place
+def _skip_approximate_words(words: list[str], index: int) -> int:
+    while index < len(words) and words[index] in APPROXIMATE_WORDS:
+        index += 1
+    return index
 
 
 def _as_amount(doc: "Doc", amount: StatedAmount) -> Amount:
