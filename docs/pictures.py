@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 from browser import Browser, Page  # noqa: E402
 
-DEMO = ROOT / "stepline" / "demo" / "demo.mp4"
+DEMO = ROOT / "stepline" / "cli" / "demo" / "demo.mp4"
 MAX_BYTES = 150_000  # of a picture
 SCREENS = {
     "page": {"width": 1280, "height": 860},

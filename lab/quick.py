@@ -26,7 +26,7 @@ from typing import Any
 LAB_FOLDER = Path(__file__).resolve().parent
 PROJECT_FOLDER = LAB_FOLDER.parent
 RESULT_PATH = LAB_FOLDER / "results" / "quick.json"
-DEMO_PATH = "stepline/demo/demo.mp4"  # below a checkout
+DEMO_PATH = "stepline/cli/demo/demo.mp4"  # below a checkout
 SEARCHED_STEPS = 100_000
 CORRECTED_VIDEOS = 1_000
 VECTOR_WIDTH = 384

@@ -39,7 +39,7 @@ import stepline
 from stepline.records import Record, Span, Step, Video
 from stepline.storage import write_record
 
-DEMO_PATH = Path(stepline.__file__).parent / "demo" / "demo.mp4"
+DEMO_PATH = Path(stepline.__file__).parent / "cli" / "demo" / "demo.mp4"
 MAX_WAIT_SECONDS = 600.0  # for a reply, for the first search makes the index
 THOUGHT_SECONDS = 1.0  # between two requests of a viewer
 VIDEO_COUNT = 20  # of the library

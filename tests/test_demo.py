@@ -8,7 +8,7 @@ import pytest
 import stepline
 from stepline.storage import read_record
 
-DEMO = Path(stepline.__file__).parent / "demo"
+DEMO = Path(stepline.__file__).parent / "cli" / "demo"
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-DEMO = ROOT / "stepline" / "demo" / "demo.mp4"
+DEMO = ROOT / "stepline" / "cli" / "demo" / "demo.mp4"
 GENERATE = ROOT / "docs" / "generate.py"  # has `settings()`, the page of all settings
 PACKAGE = "stepline"
 # commands that are about to go; kept apart, and no fault where they are gone

@@ -128,5 +128,5 @@ def test_the_readme_example_runs(small_video, captions_file, tmp_path):
 
 
 def test_the_example_program_runs():
-    demo = Path(package.__file__).parent / "demo" / "demo.mp4"
+    demo = Path(package.__file__).parent / "cli" / "demo" / "demo.mp4"
     assert "said: " in python(ROOT / "examples" / "steps_of_a_video.py", demo)

@@ -14,7 +14,7 @@ import test_golden
 
 import stepline
 
-DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
+DEMO = Path(stepline.__file__).parent / "cli" / "demo" / "demo.mp4"
 TRACER, APART = shutil.which("strace"), shutil.which("unshare")
 LIFE = 60.0  # s; onnxruntime would look up its vendor's host once a process is 14 s old
 OWN = re.compile(r'inet_addr\("127\.|inet_pton\(AF_INET6, "::(1|ffff:127\.[0-9.]+)"')

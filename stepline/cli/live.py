@@ -66,7 +66,7 @@ def live(source: str, **options: Any) -> None:
 
     \b
     Example:
-      stepline live stepline/demo/demo.mp4 --speed 100 --backbone none --out out
+      stepline live stepline/cli/demo/demo.mp4 --speed 100 --backbone none --out out
 
     Prints one JSON line per event. A run that was killed continues where it stopped.
 

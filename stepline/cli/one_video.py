@@ -51,7 +51,7 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
 
     \b
     Example:
-      stepline transcribe stepline/demo/demo.mp4 --format srt
+      stepline transcribe stepline/cli/demo/demo.mp4 --format srt
 
     With --captions, print what they say, cleaned and in sentences.
     """
@@ -164,7 +164,7 @@ def judge(
 
     \b
     Example:
-      stepline judge stepline/demo/demo.mp4 --out out
+      stepline judge stepline/cli/demo/demo.mp4 --out out
 
     Without --detector, the wording and the picture decide. The main job's record in OUT is used, or
     made.
@@ -255,7 +255,7 @@ def summarize(
 
     \b
     Example:
-      stepline summarize stepline/demo/demo.mp4 --out out --length 30
+      stepline summarize stepline/cli/demo/demo.mp4 --out out --length 30
 
     Writes the mp4, and prints which seconds it holds and their steps. These come from `stepline
     steps`, which is run first where OUT does not hold its result.

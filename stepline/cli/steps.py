@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 FORMAT_NAMES = (
     f"FORMAT is one of {', '.join(OWN_NAMES['outputs'])}. mp4 and mkv are copies with chapters."
 )
-DEMO_VIDEO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
+DEMO_VIDEO = Path(stepline.__file__).parent / "cli" / "demo" / "demo.mp4"
 
 
 @click.command()
@@ -124,7 +124,7 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
 
     \b
     Example:
-      stepline steps stepline/demo/demo.mp4 --out out
+      stepline steps stepline/cli/demo/demo.mp4 --out out
 
     VIDEOS are files, folders or links. In a folder, each video has a line instead of a table, and
     videos that are done are left alone. If one fails, the others go on and the exit code is 1.

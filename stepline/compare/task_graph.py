@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from stepline.compare.procedure import END_ID, START_ID, ProcedureStep, TaskComparison
 from stepline.errors import SettingsError
-from stepline.grounding.task_graph import LIST_VIDEOS, TaskGraph
+from stepline.grounding.task_graph import PRIOR_VIDEOS, TaskGraph
 from stepline.limits import MAX_LINES_BYTES, LimitError, read_limited
 from stepline.outputs.text import one_line
 from stepline.pipeline.batch import read_texts
@@ -144,7 +144,7 @@ def _order_probabilities(comparison: TaskComparison, ids: Sequence[str]) -> Arra
     number_of = {id: number for number, id in enumerate(ids)}
     shape = (len(ids), len(ids))
     # Both orders begin with the same count, so that none is impossible.
-    counts = np.full(shape, LIST_VIDEOS)
+    counts = np.full(shape, PRIOR_VIDEOS)
     for order in comparison.orders:
         if order.first in number_of and order.then in number_of:
             first = number_of[order.first]

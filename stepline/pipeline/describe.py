@@ -161,7 +161,7 @@ def check_amounts(
     lines: text on screen, by an own reader that misses small letters.
     start: second of the whole video at which the part with the lines begins.
     """
-    from stepline.grounding.vision_language.describe import SEEN_BY_MODEL
+    from stepline.grounding.vision_language.describe import SEEN_BY_VLM
     from stepline.writing.llm.citing import named_seconds
     from stepline.writing.quantities import quantities
 
@@ -172,7 +172,7 @@ def check_amounts(
     for second in seconds:
         start = max(0.0, second - READ_NEAR_SECONDS)
         spans.append(Span(start, second + READ_NEAR_SECONDS))
-    if SEEN_BY_MODEL in step.seen:
+    if SEEN_BY_VLM in step.seen:
         spans += step.spans
     if not spans:
         return step

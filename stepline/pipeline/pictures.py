@@ -16,7 +16,7 @@ from stepline.records import FeatureSequence
 
 if TYPE_CHECKING:
     from stepline.grounding.screens import ScreenReading
-    from stepline.grounding.screens.changes import ScreenLikeness
+    from stepline.grounding.screens.changes import ScreenStatistics
     from stepline.media import Frame, MediaInfo, MediaReader, Thumbnails
     from stepline.vision import Activity, Backbone, PictureCues
     from stepline.vision.settings import VisionSettings
@@ -107,7 +107,7 @@ class MotionMeter:
         """Return motion and cuts, and what the detectors saw."""
         return self._activity.finish(), self._cues.finish()
 
-    def screen_likeness(self) -> "ScreenLikeness":
+    def screen_likeness(self) -> "ScreenStatistics":
         """Return how like a screen recording the pictures are."""
         return self._screen.finish()
 

@@ -1,6 +1,6 @@
 """Where steps are shown: by speech and pictures, and what speaks for and against each step.
 
-Three of the 11 steps of stepline/demo/demo.mp4, each with the seconds in which it is said:
+Three of the 11 steps of stepline/cli/demo/demo.mp4, each with the seconds in which it is said:
 
     'slice the banana'                    said (10.3, 11.1)  ->  shown (9, 12), score 0.90
     'pour the flour into the bowl'        said (34.6, 36.1)  ->  shown (43, 50), score 0.68
@@ -24,8 +24,8 @@ from stepline.errors import ModelError, SettingsError
 from stepline.grounding.correspondence import (
     AFTER_SECONDS,
     BEFORE_SECONDS,
-    HARDLY_FIT,
     MAX_TEXT_SECONDS,
+    PICTURES_DO_NOT_FIT,
     is_phrase,
     is_said,
 )
@@ -92,7 +92,7 @@ def place_steps(
     Of a sound without a picture no step is shown. Steps that a writer saw and no one says stay
     where it saw them.
     """
-    from stepline.grounding.fusion import part_neighbours
+    from stepline.grounding.fusion import separate_overlapping_spans
     from stepline.grounding.ground import GroundReport
 
     transcript = inside.transcript
@@ -119,7 +119,7 @@ def place_steps(
             grounding = replace(grounding, steps=answers.steps, alignment=answers.alignment)
         alignment = grounding.alignment
         report = grounding.report
-        unclear = report.unclear if isinstance(report, GroundReport) else HARDLY_FIT
+        unclear = report.unclear if isinstance(report, GroundReport) else PICTURES_DO_NOT_FIT
         steps = with_evidence_remarks(grounding.steps, transcript, visual, unclear=unclear)
     else:
         steps = tuple(map(_without_picture, spoken))
@@ -134,7 +134,7 @@ def place_steps(
             duration,
             settings.vision.vlm,
         )
-        steps = part_neighbours(steps)
+        steps = separate_overlapping_spans(steps)
     return PlacedSteps(steps, alignment, grounding, answers)
 
 
@@ -342,7 +342,7 @@ def with_evidence_remarks(
     transcript: Transcript,
     visual: VisualFeatures,
     *,
-    unclear: str = HARDLY_FIT,
+    unclear: str = PICTURES_DO_NOT_FIT,
 ) -> tuple[Step, ...]:
     """Return grounded steps with `seen`: what the picture says for and against each.
 
@@ -359,7 +359,7 @@ def describe_evidence(
     transcript: Transcript,
     visual: VisualFeatures,
     *,
-    unclear: str = HARDLY_FIT,
+    unclear: str = PICTURES_DO_NOT_FIT,
     doing: "npt.NDArray[np.float64] | None" = None,
 ) -> Step:
     """Return the step with `seen`: what the picture says for and against it where it is shown, else

@@ -13,12 +13,12 @@ from pydantic import JsonValue
 from stepline.grounding.screens.captions import typed_captions, without_captions
 from stepline.grounding.screens.clicks import Click, place_clicks
 from stepline.grounding.screens.reading import (
-    TEXT_LOOKS,
+    TEXT_SAMPLES,
     ScreenEvent,
     ScreenReading,
     has_screen_text,
     read_screen,
-    sampled_likeness,
+    sampled_screen_statistics,
 )
 from stepline.networks.weights import weights_fetched
 from stepline.outputs.text import one_line, shorten
@@ -28,7 +28,7 @@ from stepline.records import Alignment, ScreenTarget, Step, Transcript
 from stepline.vision.cues import TEXT_WEIGHTS
 
 if TYPE_CHECKING:
-    from stepline.grounding.screens.changes import ScreenLikeness
+    from stepline.grounding.screens.changes import ScreenStatistics
     from stepline.media import MediaInfo
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ def find_silent_screen(
     recording: pairs of its pictures tell."""
     if not info.has_picture or settings.vision.backbone == "none":
         return None
-    likeness = sampled_likeness(request.path, request.start, info.duration, settings.media)
+    likeness = sampled_screen_statistics(request.path, request.start, info.duration, settings.media)
     return read_if_screen(request, info, settings, likeness)
 
 
@@ -72,7 +72,7 @@ def with_clicks(
     placed: PlacedSteps, transcript: Transcript, reading: ScreenReading, duration: float
 ) -> PlacedSteps:
     """Return the steps with those that change the screen placed there, with what is clicked."""
-    from stepline.grounding.fusion import part_neighbours
+    from stepline.grounding.fusion import separate_overlapping_spans
 
     # Captions that change are not a change of the screen.
     reading = without_captions(reading, duration)
@@ -85,7 +85,7 @@ def with_clicks(
     alignment = placed.alignment
     if alignment is not None:
         alignment = _with_click_rows(alignment, placed.steps, by_step)
-    return replace(placed, steps=part_neighbours(steps), alignment=alignment)
+    return replace(placed, steps=separate_overlapping_spans(steps), alignment=alignment)
 
 
 def _clicked(step: Step, click: Click, reading: ScreenReading) -> Step:
@@ -171,7 +171,7 @@ MAX_ASPECT_RATIO = 4.0
 
 
 def read_if_screen(
-    request: Request, info: "MediaInfo", settings: StepsSettings, likeness: "ScreenLikeness"
+    request: Request, info: "MediaInfo", settings: StepsSettings, likeness: "ScreenStatistics"
 ) -> ScreenReading | None:
     """Return what is on the screen of a screen recording, None of any other video.
 
@@ -186,7 +186,8 @@ def read_if_screen(
             return None
         # The middles of equal pieces of the video.
         seconds = [
-            request.start + (look + 0.5) * info.duration / TEXT_LOOKS for look in range(TEXT_LOOKS)
+            request.start + (look + 0.5) * info.duration / TEXT_SAMPLES
+            for look in range(TEXT_SAMPLES)
         ]
         if not has_screen_text(request.path, seconds):
             return None

@@ -1,6 +1,6 @@
 """From one video to its steps: the whole story, top to bottom, one function a stage.
 
-In the 100 s of stepline/demo/demo.mp4 it finds 16 sentences and 11 steps. The sentence "First of
+In the 100 s of stepline/cli/demo/demo.mp4 it finds 16 sentences and 11 steps. The sentence "First of
 all, slice the banana," is said (9.1, 11.1). Its step is "slice the banana", said (10.3, 11.1). It
 is shown (9, 12), most likely at 11.5, with score 0.90.
 
@@ -34,7 +34,7 @@ from pydantic import JsonValue
 from stepline.errors import MediaError, ModelError
 from stepline.files.digests import sha256
 from stepline.grounding.evidence import picture_warning
-from stepline.grounding.fusion import part_neighbours
+from stepline.grounding.fusion import separate_overlapping_spans
 from stepline.networks.device import current_device
 from stepline.numeric import one_blas_thread
 from stepline.outputs.text import one_line, sentence_case, shorten
@@ -246,7 +246,7 @@ def _find_steps(
         id=request.id,
         video=video,
         transcript=transcript,
-        steps=placed.steps or part_neighbours(descriptions.steps),
+        steps=placed.steps or separate_overlapping_spans(descriptions.steps),
         recipe=request.texts,
         captions=descriptions.captions,
         dropped=speech.dropped + written.dropped + inside.dropped + descriptions.dropped,
@@ -287,7 +287,7 @@ def _placing_warnings(placed: PlacedSteps, visual: VisualFeatures, seconds: floa
     is_clicked = any(step.target is not None for step in placed.steps)
     is_comparable = (is_placed or not warnings) and not is_clicked
     if placed.grounding is not None and is_comparable:
-        warnings += placed.grounding.report.doubts
+        warnings += placed.grounding.report.warnings
     if placed.answers is not None:
         warnings += placed.answers.notes
     return warnings

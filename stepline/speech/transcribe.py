@@ -1,6 +1,6 @@
 """Speech recognition of a stream of sound: windows, words, sentences, removal of hallucinations.
 
-The sound of stepline/demo/demo.mp4 gives 16 sentences, and none is left out. The first ones of
+The sound of stepline/cli/demo/demo.mp4 gives 16 sentences, and none is left out. The first ones of
 whisper-tiny.en:
 
     (0.6, 3.3)   "Hi everyone, welcome back to my kitchen."

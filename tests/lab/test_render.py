@@ -29,7 +29,7 @@ from stepline.errors import MediaError
 from stepline.records import Span
 from stepline.storage import read_record
 
-DEMO = Path(stepline.__file__).parent / "demo"
+DEMO = Path(stepline.__file__).parent / "cli" / "demo"
 SMALL = RenderSettings(width=160, height=96, frame_rate=6)
 
 needs_voice = pytest.mark.skipif(

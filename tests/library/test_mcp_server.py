@@ -27,7 +27,7 @@ from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.storage import read_record, write_record
 
 DEMO = Path(__file__).resolve().parents[1] / "golden" / "expected" / "demo" / "demo.json"
-FILM = Path(package.__file__).parent / "demo" / "demo.mp4"
+FILM = Path(package.__file__).parent / "cli" / "demo" / "demo.mp4"
 TOOLS = {"list_videos", "search_moments", "get_steps", "get_frame", "cut_clip", "process_video"}
 
 

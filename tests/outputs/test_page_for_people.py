@@ -13,7 +13,7 @@ from stepline.outputs import page, write_outputs
 from stepline.pipeline.output_files import keyframes
 from stepline.records import Record, Rejected, Span, Step, Video
 
-DEMO = files("stepline") / "demo" / "demo.mp4"
+DEMO = files("stepline") / "cli" / "demo" / "demo.mp4"
 MAX_PAGE_BYTES = 1_000_000  # of a page of 30 steps, without its video
 in_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"

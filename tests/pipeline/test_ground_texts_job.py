@@ -32,7 +32,7 @@ from stepline.records import FeatureSequence, Record, Step, Video
 from stepline.storage import from_json, read_record
 from stepline.text import embed
 
-DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
+DEMO = Path(stepline.__file__).parent / "cli" / "demo" / "demo.mp4"
 SIZES = {
     "width": 32,
     "heads": 4,

@@ -171,7 +171,7 @@ def test_ready_rows_of_a_part_are_cut_out():
 
 @pytest.mark.slow
 def test_the_steps_heard_in_a_part_of_the_demo_are_those_heard_in_all_of_it(tmp_path, stepline):
-    demo = Path(package.__file__).parent / "demo" / "demo.mp4"
+    demo = Path(package.__file__).parent / "cli" / "demo" / "demo.mp4"
     given = ("steps", demo, "--backbone", "none")
     assert stepline(*given, "--out", tmp_path / "whole").exit_code == 0
     assert (

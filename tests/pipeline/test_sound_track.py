@@ -11,7 +11,7 @@ from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.speech import choose_sound_track
 from stepline.speech.settings import AsrSettings
 
-DEMO = Path(__file__).resolve().parents[2] / "stepline" / "demo" / "demo.mp4"
+DEMO = Path(__file__).resolve().parents[2] / "stepline" / "cli" / "demo" / "demo.mp4"
 RATE = 16_000
 
 

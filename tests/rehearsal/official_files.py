@@ -29,7 +29,7 @@ sys.path[:0] = [
 import checkpoints  # noqa: E402
 from official_forms import write  # noqa: E402
 
-DEMO_VIDEO = TESTS.parent / "stepline" / "demo" / "demo.mp4"
+DEMO_VIDEO = TESTS.parent / "stepline" / "cli" / "demo" / "demo.mp4"
 INTERNVIDEO, MIXED_5C = 768, 1024  # widths of InternVideo's rows and of HowTo100M's S3D rows
 VERBS = ("slice", "wash", "chop", "peel", "fry", "boil", "mash", "grate")
 THINGS = ("lemons", "onions", "carrots", "potatoes", "tomatoes", "apples", "garlic", "beans")

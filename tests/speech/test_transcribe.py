@@ -17,7 +17,7 @@ from stepline.speech import AsrSettings, TranscriptionResult, transcribe, whispe
 from stepline.speech.whisper import find_model
 
 CLIPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "videos"
-DEMO = Path(__file__).resolve().parents[2] / "stepline" / "demo" / "demo.mp4"
+DEMO = Path(__file__).resolve().parents[2] / "stepline" / "cli" / "demo" / "demo.mp4"
 TINY = "whisper-tiny.en"
 clips = pytest.mark.skipif(not CLIPS.is_dir(), reason="needs the clips of ../shared/data/videos")
 multilingual = pytest.mark.skipif(not weights_fetched("whisper-base"), reason="needs whisper-base")
