@@ -214,7 +214,7 @@ class Webhook:
 
         # a receiver may be as slow as a link, and not send much
         limits = TransferLimits(
-            most_bytes=MAX_WEBHOOK_BYTES,
+            max_bytes=MAX_WEBHOOK_BYTES,
             seconds=MAX_WEBHOOK_SECONDS,
             silence=self._settings.seconds,
             private=self._settings.private,
