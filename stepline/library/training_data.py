@@ -29,12 +29,12 @@ from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.corrections import Correction, corrected, corrects_steps, step_corrections
 from stepline.media import probe
 from stepline.outputs.text import safe_stem
-from stepline.pipeline.pictures import LookOptions, extract_features
+from stepline.pipeline.pictures import VisualOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress
 from stepline.records import FeatureSequence, Record, Rejected, Span, Step
 from stepline.review.answers import Answer, cohen_kappa
-from stepline.settings import validate
+from stepline.settings import validate, without_constants
 from stepline.storage import write_record
 from stepline.vision import Backbone, load_backbone
 
@@ -153,7 +153,7 @@ def _read_features(
     network = settings.vision.model_dump_json()
     if network not in backbones:
         backbones[network] = load_backbone(settings.vision)
-    options = LookOptions(backbones[network], motion=False, progress=progress)
+    options = VisualOptions(backbones[network], motion=False, progress=progress)
     info = probe(media, settings.media)
     visual = extract_features(Request(media, machine.id), info, settings, options)
     if visual.features is None:
@@ -166,7 +166,7 @@ def record_settings(record: Record) -> StepsSettings:
 
     Raises SettingsError where the features of its whole video cannot be made by them.
     """
-    values = dict(record.settings)
+    values = without_constants(record.settings)
     inputs = values.pop("inputs", None)
     settings = validate(StepsSettings, values)
     if settings.vision.backbone in ("none", "precomputed"):

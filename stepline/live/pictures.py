@@ -60,9 +60,7 @@ class LiveVision:
 
     def _new_meter(self) -> ActivityMeter:
         settings = self._settings
-        return ActivityMeter(
-            rate=settings.rate, cut_ratio=settings.cut_ratio, cut_floor=settings.cut_floor
-        )
+        return ActivityMeter(rate=settings.rate)
 
     def add(self, frame: Frame) -> None:
         """Take the next frame. What a row shows is known when the first frame of the next one

@@ -37,7 +37,7 @@ from stepline.speech.hallucinations import SpeechEvidence, hallucination_reasons
 from stepline.speech.second_reading import fit_to_voice
 from stepline.speech.sentences import ends_sentence, join_pieces, split_sentences
 from stepline.speech.settings import AsrSettings
-from stepline.speech.vad import FRAME_SAMPLES, voice_probability
+from stepline.speech.vad import FRAME_SAMPLES, VOICE_PROBABILITY, voice_probability
 
 Recognise: TypeAlias = Callable[[AudioWindow], WindowTranscript]
 
@@ -158,7 +158,7 @@ class LiveTranscriber:
         context_frames = len(self._context) // FRAME_SAMPLES
         voice = voice_probability(sound)[context_frames:]
         window = AudioWindow(self._start, self._samples, voice, last)
-        voiced = np.flatnonzero(voice >= settings.voice)
+        voiced = np.flatnonzero(voice >= VOICE_PROBABILITY)
         silent_frames = len(voice)
         if len(voiced):
             last_voiced = voiced[-1]
@@ -205,7 +205,7 @@ class LiveTranscriber:
         leaves out by chance."""
         words_end = words[-1].span.end if words and words[-1].span else window.end
         voice = window.voiced(words_end, window.end)
-        seconds = float((voice >= self.settings.voice).sum()) * FRAME_SAMPLES / SAMPLE_RATE
+        seconds = float((voice >= VOICE_PROBABILITY).sum()) * FRAME_SAMPLES / SAMPLE_RATE
         return seconds > UNREAD_SECONDS and not self._expected
 
     def _recognise_window(self, window: AudioWindow) -> list[Word]:
@@ -216,7 +216,7 @@ class LiveTranscriber:
         self.language = transcript.language or self.language
         self._likely = transcript.log_probability
         pieces = [piece for piece in transcript.words if piece.text.strip() and piece.span]
-        return fit_to_voice(window, join_pieces(pieces), self.settings)
+        return fit_to_voice(window, join_pieces(pieces))
 
     def _agree(
         self, words: Sequence[Word], window: AudioWindow, *, is_quiet: bool

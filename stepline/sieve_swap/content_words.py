@@ -44,6 +44,7 @@ UNIT_WORDS = word_set(
     """
 )
 UNUSED_PIPELINE_PARTS = ("parser",)  # of the English model: no sentence structure is asked here
+BLOCK_DOCUMENTS = 20_000  # whose words are counted together
 BATCH_TEXTS = 256  # texts per call of the tagger
 MAX_TEXT_CHARS = 100_000  # of a text that are read; a transcript of ten minutes has about 9,000
 
@@ -109,8 +110,7 @@ def document_words(base: TextBase, folder: Path, settings: SieveSwapSettings) ->
     # A file of words per block of documents.
     documents = iter(base.documents())
     numerals = settings.pairing.numerals
-    block_size = settings.run.words
-    while block := list(itertools.islice(documents, block_size)):
+    while block := list(itertools.islice(documents, BLOCK_DOCUMENTS)):
         digest = _digest(block, numerals=numerals)
         digests.update(digest.encode())
         number = len(titles)

@@ -75,6 +75,7 @@ def join(parts: Sequence[NarrationSegment]) -> NarrationSegment:
 
 DocumentIds: TypeAlias = npt.NDArray[np.int64]
 
+MAX_ORDERED_DOCUMENTS = 20  # paired with a video, the most likely first, whose order is tried
 NO_SIMILAR_STEP = "no step is near enough"
 NO_DOCUMENT = "the video has no document"
 STEP_NOT_SPOKEN = "it states no step of the document that fits best"
@@ -204,7 +205,7 @@ def steps_by_line_model(
     # the document that explains the narration best
     texts = [segment.text for segment in narration]
     document_fits: list[tuple[LinePosterior, list[TextStep], Matrix]] = []
-    for document in documents[: settings.ordered_documents]:
+    for document in documents[: MAX_ORDERED_DOCUMENTS]:
         rows = base.rows_of(int(document))
         steps = base.steps(rows)
         step_vectors = base.vectors(rows)

@@ -169,7 +169,7 @@ def _videos_logging_errors(job: Job) -> Iterator[VideoOrRejected]:
 
 def _run_identity(job: Job) -> str:
     """Return the settings and inputs that identify a run, one line per section."""
-    settings = job.settings.model_dump(mode="json", exclude={"run": {"words"}, "text_base": True})
+    settings = job.settings.model_dump(mode="json", exclude={"text_base"})
     lines = [f"{section}: {value}\n" for section, value in sorted(settings.items())]
     return f"stepline {__version__}\n{''.join(lines)}"
 

@@ -58,14 +58,8 @@ class SwapSettings(Settings):
         description="nearest: each sentence by itself. line-model: in the order of one paired "
         "document, more or less, by what `--texts` uses (MiniLM alone)",
     )
-    ordered_documents: Count = Field(
-        20, description='paired documents, the most likely first, that "line-model" tries'
-    )
     sieve: Literal["wording", "similarity"] = Field(
         "wording", description="wording: a sentence must sound like an instruction, too"
-    )
-    instruction: Fraction = Field(
-        0.5, description='least P(it states a step), by its wording, for sieve "wording"'
     )
     similarity: Fraction | None = Field(
         None,
@@ -115,7 +109,6 @@ class RunSettings(Settings):
     """Settings of a run over a collection. None of them changes the result of a video."""
 
     shard: Count = Field(256, description="videos held together, and videos per file")
-    words: Count = Field(20_000, description="documents whose words are counted together")
 
 
 class SieveSwapSettings(Settings):

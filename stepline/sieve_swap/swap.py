@@ -55,6 +55,7 @@ from stepline.sieve_swap.text_base.base import TextBase
 from stepline.text.visibility import predict_by_wording
 
 WORDING_ENCODER = "minilm"  # whose vectors the weights are for
+MIN_INSTRUCTION_PROBABILITY = 0.5  # that a text states a step, by its wording
 NO_INSTRUCTION = "it sounds like no instruction"
 
 
@@ -136,7 +137,7 @@ def sieve_and_swap(
     # What does not sound like an instruction is dropped, whatever step is near.
     if settings.sieve == "wording":
         minilm_vectors = vectors if base.encoder == WORDING_ENCODER else None
-        all_outcomes = _reject_non_instructions(all_outcomes, texts, minilm_vectors, settings)
+        all_outcomes = _reject_non_instructions(all_outcomes, texts, minilm_vectors)
     # The records with their new steps.
     swapped_records = []
     for record, (start, end) in zip(records, bounds, strict=True):
@@ -164,13 +165,10 @@ def _check_inputs(
 
 
 def _reject_non_instructions(
-    outcomes: Sequence[SegmentOutcome],
-    texts: Sequence[str],
-    vectors: Matrix | None,
-    settings: SwapSettings,
+    outcomes: Sequence[SegmentOutcome], texts: Sequence[str], vectors: Matrix | None
 ) -> list[SegmentOutcome]:
     """Return the outcomes, those of texts that sound like no instruction as rejections."""
-    is_instruction = are_instructions(texts, settings.instruction, vectors)
+    is_instruction = are_instructions(texts, MIN_INSTRUCTION_PROBABILITY, vectors)
     sieved: list[SegmentOutcome] = []
     for outcome, passes in zip(outcomes, is_instruction, strict=True):
         if passes or isinstance(outcome, SieveRejection):
