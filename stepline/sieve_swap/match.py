@@ -205,7 +205,7 @@ def steps_by_line_model(
     # the document that explains the narration best
     texts = [segment.text for segment in narration]
     document_fits: list[tuple[LinePosterior, list[TextStep], Matrix]] = []
-    for document in documents[: MAX_ORDERED_DOCUMENTS]:
+    for document in documents[:MAX_ORDERED_DOCUMENTS]:
         rows = base.rows_of(int(document))
         steps = base.steps(rows)
         step_vectors = base.vectors(rows)
