@@ -36,12 +36,12 @@ LANGUAGE_ADVICE = (
 class Recogniser(Protocol):
     """Protocol of every recogniser: name, language (None = not known yet) and `read`.
 
-    batch_size: number of windows per call of `read_many`.
+    at_once: number of windows per call of `read_many`.
     """
 
     name: str
     language: str | None
-    batch_size: int
+    at_once: int
 
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
         """Return the transcript of the window."""
@@ -91,11 +91,11 @@ class RecogniserSwitch:
         return self.name == ENGLISH_MODEL
 
     @property
-    def batch_size(self) -> int:
+    def at_once(self) -> int:
         """Return the number of windows per batch: 1 until the language is known."""
         if self._recogniser is None or self._recogniser.language is None or self._undecided:
             return 1
-        return self._recogniser.batch_size
+        return self._recogniser.at_once
 
     def read(self, window: AudioWindow) -> WindowTranscript:
         """Return the transcript of one window, as `read_many` does."""

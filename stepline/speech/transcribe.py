@@ -123,7 +123,7 @@ def _transcription(
     windower = AudioWindower(settings)
     collector = SentenceCollector(settings)
     stream = windower.windows(blocks)
-    while windows := list(islice(stream, recogniser.batch_size)):
+    while windows := list(islice(stream, recogniser.at_once)):
         transcripts = yield windows
         last = windows[-1]
 

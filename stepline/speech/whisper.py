@@ -50,7 +50,7 @@ class Whisper:
         self._settings = settings
         device = current_device().recognition(settings.compute)
         self._on_cpu = device["device"] == "cpu"
-        self.batch_size = 1 if self._on_cpu else BATCH_WINDOWS
+        self.at_once = 1 if self._on_cpu else BATCH_WINDOWS
         models = {} if models is None else models
         if name not in models:
             models[name] = _load_model(find_model(name), device, settings.threads)
@@ -86,7 +86,7 @@ class Whisper:
         return self._transcript(window, runs, segments, language)
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
-        """Return the transcript of each window, `batch_size` windows per batch. The language must
+        """Return the transcript of each window, `at_once` windows per batch. The language must
         be known.
 
         Batching changes only the last bits of a window's numbers, which may move a word by one time
@@ -98,8 +98,8 @@ class Whisper:
             if runs:
                 voiced_windows.append((index, runs))
         transcripts = [WindowTranscript(()) for _ in windows]
-        for first in range(0, len(voiced_windows), self.batch_size):
-            batch = voiced_windows[first : first + self.batch_size]
+        for first in range(0, len(voiced_windows), self.at_once):
+            batch = voiced_windows[first : first + self.at_once]
             batch_windows = [(windows[index], runs) for index, runs in batch]
             batch_transcripts = self._read_batch(batch_windows)
             for (index, _), transcript in zip(batch, batch_transcripts, strict=True):
@@ -131,7 +131,7 @@ class Whisper:
         pipeline = BatchedInferencePipeline(self._model)
         options = self._options(None)
         options["clip_timestamps"] = clips
-        options["batch_size"] = self.batch_size
+        options["batch_size"] = self.at_once
         with self._gpu_errors():
             segments, info = pipeline.transcribe(sound, **options)
             window_segment = [segment for segment in segments if segment.text.strip()]

@@ -21,7 +21,7 @@ BATCH_SPANS = 8  # stretches of speech that whisperx reads together
 class WhisperX:
     """WhisperX, loaded at the first window. `read` transcribes a window into aligned words."""
 
-    batch_size = 1  # it makes batches of a window's own speech
+    at_once = 1  # it makes batches of a window's own speech
 
     def __init__(self, settings: AsrSettings) -> None:
         self.name = f"whisperx {settings.model or DEFAULT_MODEL}"
