@@ -262,10 +262,10 @@ def test_a_gpu_reads_windows_together_and_each_word_keeps_its_time(gpus, voiced,
         "compute_type": "float16",
         "cpu_threads": 1,
     }
-    (windows, batch_size, beam), *_ = recorded.batches
+    (windows, at_once, beam), *_ = recorded.batches
     # what follows a window's one word is voiced: all but the last are read again
     assert recorded.alone >= windows - 1
-    assert (windows > 1, batch_size, beam) == (True, 16, 5)
+    assert (windows > 1, at_once, beam) == (True, 16, 5)
     starts = [sentence.span.start for sentence in found.transcript.sentences]
     assert starts == sorted(starts)
     assert starts[0] == pytest.approx(1.0)
@@ -286,7 +286,7 @@ def test_windows_read_together_give_the_sentences_of_windows_read_one_by_one(mon
     sound = list(read_sound(DEMO_VIDEO))
     short = AsrSettings(model=TINY, window=8.0)
     alone = transcribe(sound, short).transcript
-    monkeypatch.setattr(RecogniserSwitch, "batch_size", 4)
+    monkeypatch.setattr(RecogniserSwitch, "at_once", 4)
     monkeypatch.setattr(Whisper, "__init__", _reads_four(Whisper.__init__))
     together = transcribe(sound, short).transcript
     assert [each.text for each in together.sentences] == [each.text for each in alone.sentences]
@@ -336,7 +336,7 @@ def test_sounds_in_two_languages_share_no_batch(monkeypatch):
     batches = []
 
     class Reader:
-        batch_size, name = 3, "two ears"
+        at_once, name = 3, "two ears"
 
         def __init__(self, language):
             self.language = self.batch_key = language
@@ -363,7 +363,7 @@ def test_sounds_in_two_languages_share_no_batch(monkeypatch):
 def _reads_four(init):
     def begin(self, *arguments, **named):
         init(self, *arguments, **named)
-        self.batch_size = 4
+        self.at_once = 4
 
     return begin
 

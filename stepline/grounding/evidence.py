@@ -85,12 +85,11 @@ def mean_by_second(features: FeatureSequence, seconds: int) -> Array:
     return values
 
 
-def contrast(scores: Array, shots: Sequence[slice], smooth: float) -> Array:
+def contrast(scores: Array) -> Array:
     """Return (K, T) evidence in standard deviations, 0 = nothing known, clipped to MAX_DEVIATIONS.
 
     Each step is measured against its own average over the video, each second against the average of
-    all steps, after smoothing inside shots (seconds). All steps share one scale, so that a step
-    that looks alike everywhere stays flat.
+    all steps. All steps share one scale, so that a step that looks alike everywhere stays flat.
     """
     is_known = np.isfinite(scores).all(axis=0)
     if not is_known.any() or not len(scores):
@@ -102,7 +101,6 @@ def contrast(scores: Array, shots: Sequence[slice], smooth: float) -> Array:
     # Each second less its average over steps. Of a single step nothing would be left.
     if len(z) > 1:
         z = z - z.mean(axis=0, keepdims=True)
-    z = smooth_within_shots(z, shots, smooth)
     spread = z[:, is_known].std()
     if spread <= MIN_SPREAD:
         return np.zeros(z.shape)
@@ -239,25 +237,6 @@ def known_mean_by_second(rows: Matrix | Array, rate: float, seconds: int) -> Arr
         if is_known.any():
             means[t] = part[is_known].mean(axis=0)
     return means
-
-
-def smooth_within_shots(rows: Array, shots: Sequence[slice], seconds: float) -> Array:
-    """Return the rows (K, T) averaged over `seconds` to either side, never across a cut."""
-    reach = round(seconds)
-    zero = np.zeros((len(rows), 1))
-    smoothed = np.empty_like(rows)
-    for shot in shots:
-        part = rows[:, shot]
-        length = part.shape[1]
-        # Each window's sum is a difference of running sums, however far it reaches.
-        sums = part.cumsum(axis=1)
-        total = np.concatenate([zero, sums], axis=1)
-        t = np.arange(length)
-        first_row = np.maximum(t - reach, 0)
-        high = np.minimum(t + reach + 1, length)
-        window_sums = total[:, high] - total[:, first_row]
-        smoothed[:, shot] = window_sums / (high - first_row)
-    return smoothed
 
 
 def shot_slices(cuts: Sequence[float], seconds: int) -> list[slice]:

@@ -32,6 +32,12 @@ from stepline.grounding.speech import grow_window
 from stepline.numeric import sum_to_one
 from stepline.records import Basis, FeatureSequence, Span, Status, Step
 
+# Nats that a unit of the weight of similarity must earn. That of ConSE carries fewer steps away on
+# real clips.
+SIMILARITY_PENALTY = 2.0
+CONSE_SIMILARITY_PENALTY = 4.0
+MAX_VISION_WEIGHT = 2.0  # per standard deviation; it keeps the weight finite
+UNSAID_VISION_WEIGHT = 2.0  # where nothing is said, so that no weight can be earned
 FUSION_ROUNDS = 20  # of the competition for seconds, each half the way; it settles in fewer
 MIN_UNCLAIMED_PROBABILITY = 1e-3  # probability; a second is never wholly taken
 # below which the product of what is free is taken in logarithms, far from a float's own end
@@ -96,23 +102,21 @@ class ShownPosterior:
         return np.asarray(self.occupancy.argmax(axis=1))
 
 
-def similarity_penalty(features: FeatureSequence | None, settings: GroundSettings) -> float:
+def similarity_penalty(features: FeatureSequence | None) -> float:
     """Return the penalty in nats per unit of the similarity weight."""
     if features is not None and features.backbone == "conse":
-        return settings.likeness_penalty_conse
-    return settings.likeness_penalty
+        return CONSE_SIMILARITY_PENALTY
+    return SIMILARITY_PENALTY
 
 
-def similarity_weight(
-    prior: Array, evidence: Array, is_said: Flags, penalty: float, settings: GroundSettings
-) -> float:
+def similarity_weight(prior: Array, evidence: Array, is_said: Flags, penalty: float) -> float:
     """Return the weight of the similarity evidence (K, T), fitted to the steps that are said.
 
-    Where no step is said it is `vision_alone`."""
+    Where no step is said it is `UNSAID_VISION_WEIGHT`."""
     if is_said.any():
-        return fit_weight(prior[is_said], evidence[is_said], penalty, settings.vision_limit)
+        return fit_weight(prior[is_said], evidence[is_said], penalty, MAX_VISION_WEIGHT)
     if evidence.any():
-        return settings.vision_alone
+        return UNSAID_VISION_WEIGHT
     return 0.0
 
 
@@ -129,7 +133,7 @@ def fuse(
     """
     prior = speech.prior
     shown_prior = speech.shown_prior
-    weight = similarity_weight(prior, evidence, speech.is_said, penalty, settings)
+    weight = similarity_weight(prior, evidence, speech.is_said, penalty)
     likelihood = np.exp(weight * evidence)
     # How much higher likeness peaks than noise of unit variance would. A step that no one says has
     # a flat prior, so that it cannot be compared with its own average.
@@ -146,7 +150,7 @@ def fuse(
     shown_at = occupancy(centers, within_video, settings.typical)
     for _ in range(FUSION_ROUNDS):
         # What the other steps leave of each second.
-        unclaimed = prior * probability_unclaimed(shown_at, score) ** settings.compete
+        unclaimed = prior * probability_unclaimed(shown_at, score)
         # What chance would give: the mean likelihood, over all steps, of the seconds where they are
         # not shown.
         absent = np.maximum(1 - shown_at, MIN_UNCLAIMED_PROBABILITY)

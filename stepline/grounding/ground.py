@@ -55,6 +55,7 @@ from stepline.grounding.inputs import (
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.shots import (
+    USUAL_LAG_SECONDS,
     assign_to_shots,
     odds_by_appearance,
     shot_units,
@@ -77,6 +78,19 @@ MINILM_WIDTH = 384  # numbers of the vectors that wording is judged on
 LAST_CASE_PROBABILITY = 0.5
 # mean log odds that wording gives the step texts of COIN and CrossTask: how-to is not vlogs
 MEAN_WORDING_LOG_ODDS = 0.15
+# P(a step is shown) where the picture does not show it: of a written step (real clips: 0.92), of one
+# whose words are over a talking head (drawn videos: 0.82), of one that no one speaks of (a guess).
+SHOWN_RATE = 0.9
+TALKING_HEAD_SHOWN_RATE = 0.81
+UNSAID_SHOWN_RATE = 0.3
+SHOT_SIMILARITY_WEIGHT = 0.4  # among shots, per standard deviation
+MIN_TALK_LOG_ODDS = 0.2  # nats against doing from which a talking head may move its steps
+# P(the pictures belong to the speech) and P(the speech instructs) before any evidence, both guesses,
+# and the log odds above which a step is "shown". 73 how-to transcripts have more than the second.
+BELONG_PRIOR = 0.95
+MIN_BELONG_LOG_ODDS = -0.75
+INSTRUCTS_PRIOR = 0.95
+MIN_INSTRUCTS_LOG_ODDS = -1.6
 VISIBLE_MARGIN = 1e-3  # of a P(shown) by wording, from 0 and 1
 MAX_LOG_ODDS = 50.0  # nats; more makes no difference to a probability
 # A user's line is shown for about this share of the time that there is for each line, within limits
@@ -300,8 +314,8 @@ def ground_window(
 
     video: evidence of the whole video, cut to the window."""
     speech = speech_prior(inputs, settings)
-    evidence = similarity_evidence(inputs, settings)
-    penalty = similarity_penalty(inputs.features, settings)
+    evidence = similarity_evidence(inputs)
+    penalty = similarity_penalty(inputs.features)
 
     # second by second, by speech alone and with the picture
     speech_posterior = fuse(speech, np.zeros(evidence.shape), 0.0, settings)
@@ -319,7 +333,7 @@ def ground_window(
         video_weighed = posterior.weight * evidence[speech.is_said]
         agreement = log_bayes_factor(speech.prior[speech.is_said], video_weighed)
         agreement -= penalty * posterior.weight
-    assessment = assess_video(video, agreement, settings)
+    assessment = assess_video(video, agreement)
     shown_probabilities = np.where(speech.is_said, assessment.probability, 1.0)  # (K,)
     shown_at = posterior.expected * shown_probabilities[:, None]  # (K, T)
     return Grounding(
@@ -332,9 +346,9 @@ def ground_window(
 def speech_prior(inputs: GroundingInputs, settings: GroundSettings) -> SpeechPrior:
     """Return prior(t | said_k) and pi of each step."""
     return SpeechPrior(
-        prior=shown_time_prior(inputs.weighted_passages, settings.lag_usual, inputs.seconds),
+        prior=shown_time_prior(inputs.weighted_passages, USUAL_LAG_SECONDS, inputs.seconds),
         shown_prior=shown_before_evidence(
-            inputs.said, settings.shown_rate, inputs.visible, settings, inputs.shown_log_odds
+            inputs.said, SHOWN_RATE, inputs.visible, settings, inputs.shown_log_odds
         ),
         is_said=inputs.said,
         past_seconds=inputs.past_seconds,
@@ -369,21 +383,21 @@ def shown_before_evidence(
         wording = logit(np.asarray(visible, dtype=np.float64), VISIBLE_MARGIN)
         log_odds = log_odds + settings.wording * (wording - MEAN_WORDING_LOG_ODDS)
     # Not said: another rate, moved by how many videos of the task do the step.
-    unsaid: float | Array = settings.unsaid_rate
+    unsaid: float | Array = UNSAID_SHOWN_RATE
     if unsaid_log_odds is not None:
-        unsaid_rate = np.asarray(settings.unsaid_rate)
+        unsaid_rate = np.asarray(UNSAID_SHOWN_RATE)
         unsaid = sigmoid(logit(unsaid_rate, VISIBLE_MARGIN) + unsaid_log_odds)
     return np.where(is_said, sigmoid(log_odds), unsaid)
 
 
-def similarity_evidence(inputs: GroundingInputs, settings: GroundSettings) -> Array:
+def similarity_evidence(inputs: GroundingInputs) -> Array:
     """Return z (K, T): contrasted similarity of each step and second, 0 where unknown."""
     features = inputs.features
     vectors = inputs.step_vectors
     if features is None or vectors is None or not inputs.steps:
         return np.zeros((len(inputs.steps), inputs.seconds))
     cosines = similarity(features, vectors, inputs.seconds)
-    return contrast(cosines, inputs.shots, settings.smooth)
+    return contrast(cosines)
 
 
 @dataclass(frozen=True)
@@ -412,7 +426,7 @@ def place_by_shots(
     activity = inputs.activity
     shots = inputs.shots
     steps = inputs.steps
-    unmoved = ShotPlacement(posterior, np.zeros(len(steps), dtype=bool), settings.lag_usual)
+    unmoved = ShotPlacement(posterior, np.zeros(len(steps), dtype=bool), USUAL_LAG_SECONDS)
     if activity is None or not inputs.has_thumbnails or not 0 < len(steps) <= len(shots):
         return unmoved
 
@@ -420,7 +434,7 @@ def place_by_shots(
     _, other_speech = step_and_other_speech(steps, inputs.transcript, inputs.seconds)
     appearance = odds_by_appearance(activity, shots, speech.prior, other_speech)
     talk = talking_heads(appearance, shots)
-    placed_by_shots = ~speech.is_said | _is_said_over_talking_head(talk, inputs.passages, settings)
+    placed_by_shots = ~speech.is_said | _is_said_over_talking_head(talk, inputs.passages)
     if not placed_by_shots.any():
         return unmoved
 
@@ -432,9 +446,9 @@ def place_by_shots(
     assignment = assign_to_shots(
         functools.partial(shown_time_prior, inputs.weighted_passages, seconds=inputs.seconds),
         steps,
-        settings.likeness_shots * evidence,
+        SHOT_SIMILARITY_WEIGHT * evidence,
         shown_before_evidence(
-            speech.is_said, settings.shown_rate_shots, visible, settings, inputs.shown_log_odds
+            speech.is_said, TALKING_HEAD_SHOWN_RATE, visible, settings, inputs.shown_log_odds
         ),
         units,
         settings,
@@ -452,9 +466,7 @@ def place_by_shots(
     return ShotPlacement(moved, placed_by_shots, assignment.lag)
 
 
-def _is_said_over_talking_head(
-    talk: Array, passages: Sequence[Sequence[Span]], settings: GroundSettings
-) -> Flags:
+def _is_said_over_talking_head(talk: Array, passages: Sequence[Sequence[Span]]) -> Flags:
     """Return (K,): the picture shows a talking head while the step is said.
 
     talk: (T,) log odds against doing.
@@ -463,7 +475,7 @@ def _is_said_over_talking_head(
     for k, spans in enumerate(passages):
         if spans:
             during = [talk[int(span.start) : math.ceil(span.end)] for span in spans]
-            flags[k] = float(np.concatenate(during).mean()) < -settings.talk
+            flags[k] = float(np.concatenate(during).mean()) < -MIN_TALK_LOG_ODDS
     return flags
 
 
@@ -497,9 +509,7 @@ class VideoAssessment:
     probability: float
 
 
-def assess_video(
-    video: VideoEvidence, agreement: float | None, settings: GroundSettings
-) -> VideoAssessment:
+def assess_video(video: VideoEvidence, agreement: float | None) -> VideoAssessment:
     """Return the probabilities that all steps of a video share.
 
     agreement: log Bayes factor, in nats, of the similarity with the speech."""
@@ -507,14 +517,14 @@ def assess_video(
     instruction = video.instruction
     if agreement is not None:
         log_odds = (log_odds or 0.0) + agreement
-    probability = _posterior(settings.belong_rate, log_odds) if log_odds is not None else 1.0
+    probability = _posterior(BELONG_PRIOR, log_odds) if log_odds is not None else 1.0
     if instruction is not None:
-        probability *= _posterior(settings.instructs_rate, instruction)
+        probability *= _posterior(INSTRUCTS_PRIOR, instruction)
     return VideoAssessment(
         log_odds,
-        log_odds is not None and log_odds > settings.belong_least,
+        log_odds is not None and log_odds > MIN_BELONG_LOG_ODDS,
         instruction,
-        instruction is None or instruction > settings.instructs_least,
+        instruction is None or instruction > MIN_INSTRUCTS_LOG_ODDS,
         probability,
     )
 

@@ -82,6 +82,10 @@ ORDER_ROUNDS = 4  # how often the order is looked at again
 MAX_PICTURE_LOG_ODDS = 4.0  # nats that the picture may say for or against doing
 # pictures come before the words by at most this number of seconds less than the greatest lag
 LEAD_MARGIN_SECONDS = 4
+MAX_LAG_SECONDS = 6  # of the steps that a talking head moves
+USUAL_LAG_SECONDS = 1.25  # by which pictures follow the words; WhenAct: 1.0
+LAG_SPREAD_SECONDS = 2.0  # from video to video; WhenAct: 1.2 under coarse windows
+UNWRITTEN_FRACTION = 0.15  # of the shots in which something is done that is not a step
 NEAR_SECONDS = 5.0  # around the words in which a shot answers to them
 START_SECONDS = 1.0  # after the first word at which such a shot usually starts (WhenAct: 1.0)
 START_SPREAD_SECONDS = 2.0  # how much that varies; Cauchy
@@ -384,8 +388,8 @@ def assign_to_shots(
     # what a step's words and the pictures say of each unit
     scaled = units.odds / MAX_PICTURE_LOG_ODDS
     ratio = np.exp(MAX_PICTURE_LOG_ODDS * np.tanh(scaled))
-    worth = ratio / (1 - settings.unwritten + settings.unwritten * ratio)  # (U,)
-    lag = _lag(prior_at, units, worth, settings)
+    worth = ratio / (1 - UNWRITTEN_FRACTION + UNWRITTEN_FRACTION * ratio)  # (U,)
+    lag = _lag(prior_at, units, worth)
     prior = prior_at(lag)
     mass = sum_by_unit(prior, units.slices)
     weighed_mass = sum_by_unit(prior * np.exp(evidence), units.slices)
@@ -420,18 +424,15 @@ def sum_by_unit(rows: Array, slices: Sequence[slice]) -> Array:
     return np.stack([rows[:, unit].sum(axis=1) for unit in slices], axis=1)
 
 
-def _lag(
-    prior_at: Callable[[float], Array], units: ShotUnits, worth: Array, settings: GroundSettings
-) -> float:
+def _lag(prior_at: Callable[[float], Array], units: ShotUnits, worth: Array) -> float:
     """Return by how many seconds the pictures follow the words: where the prior meets most doing,
     less its cost."""
-    reach = round(settings.lag_reach)
-    earliest = min(0, LEAD_MARGIN_SECONDS - reach)
+    earliest = min(0, LEAD_MARGIN_SECONDS - MAX_LAG_SECONDS)
     gains: dict[int, float] = {}
-    for lag in range(earliest, reach + 1):
+    for lag in range(earliest, MAX_LAG_SECONDS + 1):
         mass = sum_by_unit(prior_at(float(lag)), units.slices)
         doing = (mass * worth).sum(axis=1)
-        unusual = (lag - settings.lag_usual) / settings.lag_spread
+        unusual = (lag - USUAL_LAG_SECONDS) / LAG_SPREAD_SECONDS
         gain = float(np.log(doing).sum())
         gains[lag] = gain - 0.5 * unusual**2
     return float(max(gains, key=lambda lag: gains[lag]))

@@ -42,16 +42,7 @@ if TYPE_CHECKING:
 ROWS_FOLDER = "rows"  # folder of features whose shard is not written yet
 UNREADABLE_REASON = "it cannot be read"
 # Settings that change no value of a row. Another value of them may go on in the same folder.
-UNUSED_SETTINGS = {
-    "path",
-    "dictionary",
-    "texts",
-    "unit",
-    "batch",
-    "tokens",
-    "cut_ratio",
-    "cut_floor",
-}
+UNUSED_SETTINGS = {"path", "dictionary", "texts", "unit", "batch", "tokens"}
 UNUSED_SETTINGS |= {"faces", "screen", "screen_text"}  # seen next to the rows
 
 

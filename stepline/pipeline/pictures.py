@@ -90,9 +90,7 @@ class MotionMeter:
 
         self._frame_rate = vision.rate * FRAMES_PER_ROW
         self._next_frame = 0  # number, at that rate, of the next frame that is measured
-        self._activity = ActivityMeter(
-            rate=vision.rate, cut_ratio=vision.cut_ratio, cut_floor=vision.cut_floor
-        )
+        self._activity = ActivityMeter(rate=vision.rate)
         self._screen = ScreenMeter()
         self._cues, self.warnings = start_cues(vision)
 

@@ -21,6 +21,8 @@ SMALL_SIDE = 32  # px of the small picture that motion is measured on
 # per side of each part of the small picture. All the pixels of 720p would take 9 ms per frame.
 PART_SAMPLES = 4
 COLOUR_LEVELS = 4  # of each colour channel in the histogram: 64 bins
+CUT_RATIO = 4.0  # a cut changes colour so much more than its neighbours do
+CUT_FLOOR = 0.2  # and at least this fraction of the pixels
 CUT_NEIGHBOURS = 4  # frame changes on each side that a cut is compared with
 THUMBNAIL_SIDE = 8  # px of the thumbnail by which shots that look alike are found
 PEAK_PARTS = 8  # of the 1024 parts: the most changed ones, about a hand
@@ -65,16 +67,10 @@ class ActivityMeter:
     """Collects frames one at a time. Keeps the last one, made small, five numbers per frame, and a
     thumbnail per row."""
 
-    def __init__(
-        self, *, rate: float = 1.0, cut_ratio: float = 4.0, cut_floor: float = 0.2
-    ) -> None:
-        """cut_ratio, cut_floor: a cut changes at least `cut_floor` of the colours, `cut_ratio`
-        times its neighbours."""
+    def __init__(self, *, rate: float = 1.0) -> None:
         if not (math.isfinite(rate) and rate > 0):
             raise SettingsError(f"rate {rate}: give rows per second > 0")
         self._rate = rate
-        self._cut_ratio = cut_ratio
-        self._cut_floor = cut_floor
         self._last: tuple[Matrix, Matrix] | None = None  # grey and colours of the last frame
         # of each frame after the first: time, mean, peak and fraction of parts that changed,
         # fraction of colours that changed
@@ -111,7 +107,7 @@ class ActivityMeter:
         row_numbers = [self._row(time) for time in times]
         rows = np.array(row_numbers, dtype=np.int64)
         # Cuts between other colours, and between shots of the same ones.
-        by_colour = find_cuts(changes, ratio=self._cut_ratio, floor=self._cut_floor)
+        by_colour = find_cuts(changes, ratio=CUT_RATIO, floor=CUT_FLOOR)
         by_jump = find_cuts(jumps, ratio=JUMP_RATIO, floor=JUMP_FLOOR, typical_change=np.max)
         cuts = sorted({*by_colour, *by_jump})
         looks = np.full((length, LOOK_WIDTH), np.nan, dtype=np.float32)

@@ -104,7 +104,7 @@ def test_a_file_that_grows_does_so_through_no_link(folder, precious):
     path.symlink_to(precious)
     rows = RunFiles("v", None, rows=path)
     with pytest.raises(StoreError, match="is a link"):
-        rows.keep_rows(0, np.ones((2, 3), np.float32))
+        rows.append_rows(0, np.ones((2, 3), np.float32))
     with pytest.raises(StoreError, match="is a link"):
         StepLog(path, 0)
     precious.write_bytes(b"")  # as of an empty log

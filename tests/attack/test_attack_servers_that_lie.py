@@ -232,7 +232,7 @@ def outbox(tmp_path):
     (tmp_path / "library").mkdir()
     studio = Studio(tmp_path / "library")
     studio.events.on_event = lambda: None
-    studio.events.keep_video("v", 1)
+    studio.events.store_video_event("v", 1)
     yield studio.events
     studio.close()
 
