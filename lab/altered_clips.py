@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw
 from stepline.media import Frame, read_frames
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import FeatureSequence, Record, Span
-from stepline.vision import ActivityMeter, PictureCues, VisionSettings
+from stepline.vision import ActivityMeter, PictureCues
 from stepline.vision.on_screen_text import ScreenText
 
 WRONG_KINDS = ("black", "noise", "still", "cards")
@@ -34,14 +34,13 @@ def wrong_pictures(kind: str, clip: Path, record: Record, visual: VisualFeatures
     """
     backbone = visual.backbone
     assert backbone is not None
-    settings = VisionSettings()
     seconds = math.ceil(visual.end)
     frames = FRAMES_PER_SECOND * seconds
     images = _wrong_images(kind, clip, record, frames)
 
     # motion and cuts: an image stays for its seconds, the last is followed by the first again
     image_seconds = {"noise": 1 / FRAMES_PER_SECOND, "cards": CARD_SECONDS}.get(kind, math.inf)
-    meter = ActivityMeter(rate=1.0, cut_ratio=settings.cut_ratio, cut_floor=settings.cut_floor)
+    meter = ActivityMeter(rate=1.0)
     for number in range(frames):
         time = number / FRAMES_PER_SECOND
         image = int((time + 1e-6) / image_seconds) % len(images)

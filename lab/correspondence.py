@@ -4,7 +4,7 @@
 
 CLIPS, DIR as for real_clips.py. Words over another film are cut where it ends. Weights are fitted
 leaving out the makers (first word of the file's name) of both clips of a pair, centre of the
-pictures and all. AUC, and the share of steps that stay "shown" at `belong_least`, own against
+pictures and all. AUC, and the share of steps that stay "shown" at `MIN_BELONG_LOG_ODDS`, own against
 foreign, with bootstrap intervals over clips. And of the found steps, how many are shown or only
 said as reported, by the weights of other makers. With --write it fits the weights to all pairs. It
 writes stepline/grounding/correspondence.json.
@@ -25,7 +25,7 @@ from scipy.stats import rankdata
 from sklearn.linear_model import LogisticRegression
 
 import stepline.grounding.correspondence as package
-from stepline.grounding.settings import GroundSettings
+from stepline.grounding.ground import MIN_BELONG_LOG_ODDS
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.records import Record, Step
 from stepline.text import embed
@@ -236,7 +236,7 @@ def print_limits(odds: Array, judged: Judgements, least: float) -> None:
 def print_table(names: list[str], rows: Array, judged: Judgements) -> None:
     """Print the figures of every set of cues, with bootstrap intervals over clips."""
     rng = np.random.default_rng(0)
-    least = GroundSettings().belong_least
+    least = MIN_BELONG_LOG_ODDS
     count = len(names)
     print("| cues | AUC | own steps shown | over other films | found steps rightly judged |")
     print("|---|---|---|---|---|")

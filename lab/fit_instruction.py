@@ -20,7 +20,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from lab.writer_training.marked import read_marked_narrations
-from stepline.grounding.settings import GroundSettings
+from stepline.grounding.ground import MIN_INSTRUCTS_LOG_ODDS
 from stepline.speech.captions import read_captions
 from stepline.text import embed
 from stepline.text.narration import load_tagger
@@ -62,7 +62,7 @@ def main() -> None:
     narrations = read_folders(options.narrations)
     rows = part_features(narrations)
     model = fit(rows, narrations)
-    least = GroundSettings().instructs_least
+    least = MIN_INSTRUCTS_LOG_ODDS
     results = {"least": least, **left_out_scores(rows, narrations)}
     if options.shared is not None:
         results["real"] = real_scores(options.shared, model)

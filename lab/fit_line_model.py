@@ -29,7 +29,7 @@ import torch
 from line_chain import Batch, TrainedChain
 
 from stepline.grounding.fusion import SpeechPrior, fuse
-from stepline.grounding.ground import line_seconds, prior_of
+from stepline.grounding.ground import SHOWN_RATE, line_seconds, shown_time_prior
 from stepline.grounding.inputs import GroundingInputs, WeightedPassages
 from stepline.grounding.line_model import (
     FEATURE_NAMES,
@@ -43,6 +43,7 @@ from stepline.grounding.line_model import (
     sentence_parts,
 )
 from stepline.grounding.settings import GroundSettings
+from stepline.grounding.shots import USUAL_LAG_SECONDS
 from stepline.numeric import fit_logistic_weights
 from stepline.records import Span, Step
 from stepline.text import embed
@@ -177,8 +178,8 @@ def shown_seconds(item: LineList, match: LinePosterior) -> np.ndarray:
     inputs = GroundingInputs(steps, seconds)
     settings = GroundSettings(typical=line_seconds(inputs))
     passages = [WeightedPassages(item.sentences, row) for row in match.places]
-    prior = prior_of(passages, settings.lag_usual, seconds)
-    shown_rates = np.full(lines, settings.shown_rate)
+    prior = shown_time_prior(passages, USUAL_LAG_SECONDS, seconds)
+    shown_rates = np.full(lines, SHOWN_RATE)
     speech = SpeechPrior(prior, shown_rates, np.ones(lines, bool))
     posterior = fuse(speech, np.zeros(prior.shape), 0.0, settings)
     return posterior.best + 0.5

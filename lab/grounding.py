@@ -107,7 +107,7 @@ def look(video: Path) -> tuple[FeatureSequence, Activity]:
     settings = VisionSettings()
     backbone = load_backbone(settings)
     encoder = VideoEncoder(backbone, rate=1.0, batch=settings.batch)
-    meter = ActivityMeter(rate=1.0, cut_ratio=settings.cut_ratio, cut_floor=settings.cut_floor)
+    meter = ActivityMeter(rate=1.0)
     for frame in read_frames(video, float(FRAMES_PER_SECOND), 224):
         encoder.add(frame)
         meter.add(frame)

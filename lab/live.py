@@ -28,7 +28,7 @@ from real_clips import RESULTS_FOLDER, counts, records
 
 from stepline.live.events import LiveEvent, LiveLog, LiveOptions, RunFiles
 from stepline.live.session import LiveSession
-from stepline.live.speech import HeardSentences
+from stepline.live.speech import RecognisedSentences
 from stepline.media import AudioBlock, Frame, MediaReader
 from stepline.pipeline.pictures import FRAMES_PER_ROW
 from stepline.pipeline.request import StepsSettings
@@ -74,11 +74,11 @@ class Timed(LiveSession):
         super().__post_init__()
         self.words: list[tuple[float, float]] = []  # end of the word, when it was reported
 
-    def _take(self, speech: HeardSentences) -> None:
+    def _emit_sentences(self, speech: RecognisedSentences) -> None:
         for word in speech.words:
             if word.span is not None:
                 self.words.append((word.span.end, self._now))
-        super()._take(speech)
+        super()._emit_sentences(speech)
 
 
 @dataclass(frozen=True)

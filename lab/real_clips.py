@@ -29,7 +29,7 @@ from scipy.optimize import linear_sum_assignment
 from stepline.evaluate.calibration import calibration_error
 from stepline.media import probe
 from stepline.pipeline.networks import load_networks
-from stepline.pipeline.pictures import LookOptions, VisualFeatures, extract_features
+from stepline.pipeline.pictures import VisualFeatures, VisualOptions, extract_features
 from stepline.pipeline.placing import ground_steps
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import place_user_lines, understand
@@ -102,7 +102,7 @@ def pictures(clip: Path, cache: Path) -> VisualFeatures:
     if not store.exists():
         request = Request(clip, id=clip.stem)
         info = probe(clip, settings.media)
-        options = LookOptions(backbone=backbone)
+        options = VisualOptions(backbone=backbone)
         write_pictures(extract_features(request, info, settings, options), store)
     rate = settings.vision.rate
     with np.load(store) as arrays:

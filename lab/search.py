@@ -209,7 +209,7 @@ def shares(
     made_queries = search.random_queries(MADE_QUERIES, MADE_SEED)
     rows = []
     for floor in floors:
-        search.LEAST_SIMILARITY = floor
+        search.MIN_SIMILARITY = floor
         is_first = []
         is_among_five = []
         for text, is_right in questions:
@@ -245,7 +245,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int)
     parser.add_argument("--clips", type=Path)
     parser.add_argument("--records", type=Path)
-    parser.add_argument("--floors", type=float, nargs="+", default=[search.LEAST_SIMILARITY])
+    parser.add_argument("--floors", type=float, nargs="+", default=[search.MIN_SIMILARITY])
     args = parser.parse_args()
     figures = quality(args.clips, args.records, args.floors) if args.clips else speed(args.steps)
     print(json.dumps(figures, indent=2))

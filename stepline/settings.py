@@ -17,7 +17,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from stepline.errors import SettingsError
 from stepline.limits import MAX_DEPTH, MAX_SETTINGS_BYTES, LimitError, parse_toml, read_limited
@@ -119,12 +119,68 @@ SECTION_NAMES = frozenset(
 # Settings of earlier versions, each with what to use instead.
 REMOVED_SETTINGS = {
     "writing.second_pass": "the language model writes the steps in one pass; leave it out",
+    "run.words": "it is a constant now; leave it out",
     "engine.batch": "each video is recognised by itself; leave it out",
     "engine.fewest": "actors are started as videos wait for them; leave it out",
     "procx.choose": "the most confident proposals are the steps; leave it out",
     "procx.search": "captions are written greedily; leave it out",
     "train.offset_rate": "all layers learn at one rate; leave it out",
     "data.held_out_score": "SODA-D chooses the best network; leave it out",
+}
+# Settings of earlier versions that are constants of the code now, by section, each with the default
+# that it had. What earlier versions stored holds them.
+CONSTANT_SETTINGS: dict[str, dict[str, JsonValue]] = {
+    "asr": {
+        "retry_beam": 1,
+        "voice": 0.5,
+        "cut_within": 4.0,
+        "voice_gap": 2.0,
+        "voice_pad": 0.4,
+        "longest_word": 1.5,
+        "switch_below": -0.6,
+        "switch_voice": 2.0,
+        "switch_above": 0.6,
+        "word_probability": 0.45,
+        "voiced": 0.2,
+        "belief": -0.35,
+        "clear_voice": 0.5,
+        "clear_log_probability": -0.4,
+    },
+    "ground": {
+        "shown_rate": 0.9,
+        "shown_rate_shots": 0.81,
+        "unsaid_rate": 0.3,
+        "belong_rate": 0.95,
+        "belong_least": -0.75,
+        "instructs_rate": 0.95,
+        "instructs_least": -1.6,
+        "talk": 0.2,
+        "likeness_penalty": 2.0,
+        "likeness_penalty_conse": 4.0,
+        "vision_limit": 2.0,
+        "vision_alone": 2.0,
+        "lag_reach": 6.0,
+        "lag_spread": 2.0,
+        "lag_usual": 1.25,
+        "likeness_shots": 0.4,
+        "unwritten": 0.15,
+        "smooth": 0.0,
+        "compete": 1.0,
+    },
+    "coarse": {"likeness": 0.35, "label_rule": "covering"},
+    "vision": {"cut_ratio": 4.0, "cut_floor": 0.2},
+    "aligner": {"order_cost": 1.5, "bf16": False},
+    "loss": {"alignability": "kept", "alignability_weight": 1.0},
+    "data": {"held_out_most": 500},
+    "refine": {"agree_with": []},
+    "place": {"unshown": "unlike"},
+    "labels": {"mapping": "clipped", "text_model": "minilm"},
+    "match": {"ordered_documents": 20, "instruction": 0.5},
+    "text_base": {"seed": 0},
+    "gather": {"run": 3},
+    "clean": {"least": 1},
+    "visible": {"least": 1},
+    "report": {"audit_texts": 25, "example_steps": 4, "frame_width": 176},
 }
 
 
@@ -233,6 +289,29 @@ def validate(kind: type[T], tree: Mapping[str, Any]) -> T:
         return kind.model_validate_json(json.dumps(whole, default=str))
     except ValidationError as error:
         raise SettingsError(_explain(kind, error)) from error
+
+
+def without_constants(tree: Mapping[str, Any], section: str = "") -> dict[str, Any]:
+    """Return stored settings without those that are constants now. `section` is the tree's own
+    name."""
+    constants = CONSTANT_SETTINGS.get(section, {})
+    current = {}
+    for name, value in tree.items():
+        if name in constants:
+            continue
+        current[name] = without_constants(value, name) if isinstance(value, dict) else value
+    return current
+
+
+def with_constants(tree: Mapping[str, Any], section: str = "") -> dict[str, Any]:
+    """Return settings with those that are constants now, as earlier versions stored them.
+
+    Keys of stored results are made of them: results of those versions stay valid.
+    """
+    whole = dict(CONSTANT_SETTINGS.get(section, {}))
+    for name, value in tree.items():
+        whole[name] = with_constants(value, name) if isinstance(value, dict) else value
+    return whole
 
 
 def _over(default: object, value: object) -> object:
@@ -397,6 +476,8 @@ def _explain(kind: type[BaseModel], error: ValidationError) -> str:
         if f".{name}".endswith(f".{removed}"):
             return f"setting {name} was removed; {cure}"
     above = path[:-1]
+    if above and path[-1] in CONSTANT_SETTINGS.get(above[-1], {}):
+        return f"setting {name} was removed; it is a constant now; leave it out"
     cure = _nearest(path[-1], _keys(kind, above), above)
     return f"unknown setting {name!r}; {cure}"
 

@@ -26,4 +26,4 @@ def forget_decoder_remarks():
     """The next video that is decoded in software says so again."""
     from stepline.media import opening
 
-    opening._tell_software.cache_clear()
+    opening._log_software_decoding.cache_clear()

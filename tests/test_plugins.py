@@ -14,7 +14,7 @@ from stepline.curate.stage import Recipe
 from stepline.curate.stages import cache_keys
 from stepline.errors import SettingsError
 from stepline.outputs import OUTPUTS
-from stepline.pipeline.extract import what_decides_features
+from stepline.pipeline.extract import feature_settings
 from stepline.pipeline.networks import Networks, fingerprint
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.plugins import load_plugin, plugin_names
@@ -156,7 +156,7 @@ def test_what_a_plugin_made_is_made_again_once_the_plugin_changed(
             for name in ("judge", "transcribe", "write", "encode", "ground")
         ]
         given = fingerprint(Request(small_video, "small"), settings, Networks())
-        return [str(key) for key in (*keys, given, what_decides_features(settings))]
+        return [str(key) for key in (*keys, given, feature_settings(settings))]
 
     common = (
         "steps",

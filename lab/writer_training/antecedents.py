@@ -1,4 +1,4 @@
-"""Learns what pronouns stand for from editors' steps: where a pronoun was said, they wrote a name.
+"""Trains the antecedents of pronouns on editors' steps, where names replace spoken pronouns.
 
 `lab/fit_antecedents.py` fits and measures.
 """
@@ -25,17 +25,17 @@ from stepline.writing.extractive.english import parse
 Array = npt.NDArray[np.float64]
 
 WEIGHT_PENALTY: Final = 1.0  # of the squared weights
-MIN_USES: Final = 3  # of a verb without an object
+MIN_VERB_USES: Final = 3  # of a verb without an object
 OBJECT_RELATIONS: Final = ("dobj", "dative", "ccomp")  # of a verb's child, to the parser
-MIN_OBJECTLESS: Final = 0.25  # of a verb's uses
-MIN_CHANCE: Final = 1e-12  # under which a logarithm would be infinite
+MIN_OBJECTLESS_SHARE: Final = 0.25  # of a verb's uses
+MIN_PROBABILITY: Final = 1e-12  # under which a logarithm would be infinite
 
 
 @dataclass(frozen=True)
 class Case:
     """A pronoun that an editor replaced.
 
-    gold: which candidate was meant. The last means none.
+    is_right: per candidate, whether the editor wrote it. The last means none.
     """
 
     narration: str
@@ -46,7 +46,7 @@ class Case:
 
 
 def pronoun_cases(narration: MarkedNarration) -> list[Case]:
-    """Return the pronouns of a narration that its editor replaced by what they stand for."""
+    """Return the pronouns of a narration that its editor replaced by names."""
     labels = edit_labels(narration.sentences)
     # The sentences as the writer reads them, with the words that are part of a step.
     texts = []
@@ -54,19 +54,19 @@ def pronoun_cases(narration: MarkedNarration) -> list[Case]:
         words = spoken_words(row.text)
         texts.append(" ".join(words))
     docs = list(parse(texts))
-    keeps = []
+    kept_masks = []
     for doc, label in zip(docs, labels, strict=True):
-        keeps.append(_kept_tokens(doc, label))
-    finder = AntecedentFinder(docs, keeps)
+        kept_masks.append(_kept_tokens(doc, label))
+    finder = AntecedentFinder(docs, kept_masks)
     # Each pronoun that the editor replaced, and which candidates the step names.
     name = WORD_EDITS.index("name")
     cases = []
     for number, row in enumerate(narration.sentences):
         label = labels[number]
-        places = token_places(docs[number])
+        word_indices = word_index_of_tokens(docs[number])
         for token in docs[number]:
-            place = places[token.i]
-            is_name = place < len(label.edits) and label.edits[place] == name
+            word_index = word_indices[token.i]
+            is_name = word_index < len(label.edits) and label.edits[word_index] == name
             if not is_name or token.pos_ not in ("PRON", "DET"):
                 continue
             candidates = finder.candidates(number, token.i)
@@ -81,11 +81,11 @@ def pronoun_cases(narration: MarkedNarration) -> list[Case]:
 def _kept_tokens(doc: "object", label: EditLabels) -> list[float]:
     """Return for each token of a parsed sentence 1 where its word is part of the step, else 0."""
     drop = WORD_EDITS.index("drop")
-    keeps = []
-    for place in token_places(doc):
-        stays = place < len(label.edits) and label.edits[place] != drop
-        keeps.append(float(stays))
-    return keeps
+    kept_masks = []
+    for word_index in word_index_of_tokens(doc):
+        is_kept = word_index < len(label.edits) and label.edits[word_index] != drop
+        kept_masks.append(float(is_kept))
+    return kept_masks
 
 
 def _right_candidates(
@@ -107,15 +107,15 @@ def _right_candidates(
     return right
 
 
-def token_places(doc: "object") -> list[int]:
-    """Return for each token of a parsed sentence the place of its word between spaces."""
-    places = []
-    place = 0
+def word_index_of_tokens(doc: "object") -> list[int]:
+    """Return for each token of a parsed sentence the index of its word between spaces."""
+    word_indices = []
+    word_index = 0
     for token in doc:  # type: ignore[attr-defined]
-        places.append(place)
+        word_indices.append(word_index)
         if token.whitespace_:
-            place += 1
-    return places
+            word_index += 1
+    return word_indices
 
 
 def _inserted_stems(text: str, steps: Sequence[str]) -> set[str]:
@@ -124,9 +124,9 @@ def _inserted_stems(text: str, steps: Sequence[str]) -> set[str]:
     stems: set[str] = set()
     for step in steps:
         words = spoken_words(step)
-        places = align_words(spoken, words)
-        for word, place in zip(words, places, strict=True):
-            if place is None:
+        word_indices = align_words(spoken, words)
+        for word, word_index in zip(words, word_indices, strict=True):
+            if word_index is None:
                 stems.add(word_stem(word))
     return stems
 
@@ -146,13 +146,13 @@ def fit_weights(cases: Sequence[Case]) -> Array:
         gradient = 2 * WEIGHT_PENALTY * weights
         for rows, is_right in zip(features, right, strict=True):
             logits = rows @ weights
-            chances = np.exp(logits - logits.max())
-            chances /= chances.sum()
-            right_chance = float(chances[is_right].sum())
-            right_chance = max(right_chance, MIN_CHANCE)
-            total -= np.log(right_chance)
-            target = np.where(is_right, chances / right_chance, 0)
-            gradient -= rows.T @ (target - chances)
+            probabilities = np.exp(logits - logits.max())
+            probabilities /= probabilities.sum()
+            right_probability = float(probabilities[is_right].sum())
+            right_probability = max(right_probability, MIN_PROBABILITY)
+            total -= np.log(right_probability)
+            target = np.where(is_right, probabilities / right_probability, 0)
+            gradient -= rows.T @ (target - probabilities)
         return total, gradient
 
     feature_count = features[0].shape[1]
@@ -164,18 +164,18 @@ def fit_weights(cases: Sequence[Case]) -> Array:
 
 def judge(case: Case, weights: Array) -> tuple[float, bool]:
     """Return the probability of the most likely name, and whether it is right."""
-    chances = candidate_probabilities(case.pronoun, case.sentence, case.candidates, weights)
-    chance_of: dict[str, float] = {}
+    probabilities = candidate_probabilities(case.pronoun, case.sentence, case.candidates, weights)
+    probability_by_stem: dict[str, float] = {}
     is_right: dict[str, bool] = {}
     for number, candidate in enumerate(case.candidates):
         stem = candidate.stem
-        chance = float(chances[number])
-        chance_of[stem] = chance_of.get(stem, 0.0) + chance
+        probability = float(probabilities[number])
+        probability_by_stem[stem] = probability_by_stem.get(stem, 0.0) + probability
         is_right[stem] = case.is_right[number]
-    if not chance_of:
+    if not probability_by_stem:
         return 0.0, False
-    best = max(chance_of, key=chance_of.__getitem__)
-    return chance_of[best], is_right[best]
+    best = max(probability_by_stem, key=probability_by_stem.__getitem__)
+    return probability_by_stem[best], is_right[best]
 
 
 def objectless_verbs_of(narrations: Sequence[MarkedNarration]) -> list[str]:
@@ -205,6 +205,6 @@ def objectless_verbs_of(narrations: Sequence[MarkedNarration]) -> list[str]:
     verbs = []
     for lemma, without_object in uses.items():
         share = np.mean(without_object)
-        if sum(without_object) >= MIN_USES and share >= MIN_OBJECTLESS:
+        if sum(without_object) >= MIN_VERB_USES and share >= MIN_OBJECTLESS_SHARE:
             verbs.append(lemma)
     return sorted(verbs)

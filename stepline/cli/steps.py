@@ -198,13 +198,13 @@ def _count_jobs(
     jobs: int | None, settings: "StepsSettings", sources: "Sequence[VideoSource]", *, watch: bool
 ) -> int:
     """Return how many videos to work on at the same time. jobs: the option, None: not given."""
-    from stepline.pipeline.batch import machine_jobs
+    from stepline.pipeline.batch import max_parallel_videos
 
     if watch:
         return jobs or 1
     if len(sources) < 2:
         return 1
-    return min(jobs or machine_jobs(settings), len(sources))
+    return min(jobs or max_parallel_videos(settings), len(sources))
 
 
 def _worker_setup(

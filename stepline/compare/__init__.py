@@ -1,4 +1,4 @@
-"""The steps of many videos of one task as one procedure: what all do, what some do, in which
+"""The steps of many videos of one task as one procedure: common and optional steps, in which
 orders."""
 
 from stepline.compare.procedure import TaskComparison, compare

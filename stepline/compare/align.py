@@ -15,53 +15,53 @@ from stepline.compare.settings import CompareSettings
 from stepline.records import Matrix
 
 
-class StepPlace(NamedTuple):
-    """A step by the number of its video and its number there, both from 0."""
+class StepIndex(NamedTuple):
+    """A step by the index of its video and its index in that video, both from 0."""
 
     video: int
     step: int
 
 
-StepGroup: TypeAlias = list[StepPlace]  # steps that do the same, of one video or several
+StepGroup: TypeAlias = list[StepIndex]  # steps that do the same, of one video or several
 # number of a step -> number of its group
 GroupNumbers: TypeAlias = dict[int, int]
 FirstSteps: TypeAlias = dict[int, int]  # number of a video -> its first step in a group
 
-MIN_LENGTH = 1e-9  # of a vector that is divided by its length
+MIN_VECTOR_LENGTH = 1e-9  # of a vector that is divided by its length
 
 
 def video_likeness(vectors: Sequence[Matrix]) -> Matrix:
-    """Return how much each video is like each other, (V, V) with ones on the diagonal.
+    """Return the pairwise similarity of videos, (V, V) with ones on the diagonal.
 
     It is the mean cosine of each step with the most similar one of the other video, both ways.
     """
     count = len(vectors)
-    likeness = np.eye(count, dtype=np.float32)
+    similarity = np.eye(count, dtype=np.float32)
     for first in range(count):
         for second in range(first):
             # The best partner of each step, seen from both videos.
             cosines = vectors[first] @ vectors[second].T  # (K, K')
             forward = cosines.max(axis=1).mean()
             backward = cosines.max(axis=0).mean()
-            likeness[first, second] = (forward + backward) / 2
+            similarity[first, second] = (forward + backward) / 2
     # Only one half was filled, and likeness is the same both ways.
-    return np.maximum(likeness, likeness.T)
+    return np.maximum(similarity, similarity.T)
 
 
-def videos_of_one_task(likeness: Matrix, floor: float) -> list[int]:
-    """Return the numbers of the videos that are alike, the most typical first.
+def videos_of_one_task(similarity: Matrix, floor: float) -> list[int]:
+    """Return the numbers of the videos that are similar to each other, the most typical first.
 
     The first is most like all others. Videos join by their mean likeness to those that have joined,
     the greatest first, while that is at least `floor`.
     """
-    count = len(likeness)
+    count = len(similarity)
     if count == 0:
         return []
     # The video with the greatest sum of likeness begins.
-    sums = likeness.sum(axis=1)  # (V,)
+    sums = similarity.sum(axis=1)  # (V,)
     members = [int(sums.argmax())]
     while len(members) < count:
-        means = likeness[:, members].mean(axis=1)  # (V,)
+        means = similarity[:, members].mean(axis=1)  # (V,)
         # Members are never found again.
         means[members] = -np.inf
         nearest = int(means.argmax())
@@ -99,7 +99,7 @@ def group_vectors(groups: Sequence[StepGroup], vectors: Sequence[Matrix]) -> Mat
         mean = np.mean(rows, axis=0)
         length = np.linalg.norm(mean)
         # opposite vectors have no mean direction
-        means.append(mean / max(length, MIN_LENGTH))
+        means.append(mean / max(length, MIN_VECTOR_LENGTH))
     return np.array(means, dtype=np.float32)
 
 
@@ -127,10 +127,10 @@ def _add_video(
         # Unit rows, so the products are cosines.
         cosines = vectors[video] @ centers.T  # (K, N)
         numbers = match_in_order(cosines, settings.step_likeness)
-        _match_moved(cosines, numbers, settings)
+        _match_moved_steps(cosines, numbers, settings)
     # Steps without a group begin one of their own.
     for step in range(step_count):
-        place = StepPlace(video, step)
+        place = StepIndex(video, step)
         if step in numbers:
             extended[numbers[step]].append(place)
         else:
@@ -171,24 +171,24 @@ def match_in_order(cosines: Matrix, floor: float) -> GroupNumbers:
     return numbers
 
 
-def _match_moved(cosines: Matrix, numbers: GroupNumbers, settings: CompareSettings) -> None:
+def _match_moved_steps(cosines: Matrix, numbers: GroupNumbers, settings: CompareSettings) -> None:
     """Match also steps that have no group in order, with the most similar group, wherever it is.
 
     A group that a step of the video has joined needs a greater cosine.
     """
     group_count = cosines.shape[1]
     # A group that the video is in already needs a step that is almost the same.
-    floors = np.full(group_count, settings.moved_likeness)  # (N,)
-    joined = list(numbers.values())
-    floors[joined] = settings.repeated_likeness
+    min_gains = np.full(group_count, settings.moved_likeness)  # (N,)
+    used_groups = list(numbers.values())
+    min_gains[used_groups] = settings.repeated_likeness
     for step, row in enumerate(cosines):
         if step in numbers:
             continue
-        allowed = np.where(row >= floors, row, -np.inf)
+        allowed = np.where(row >= min_gains, row, -np.inf)
         group = int(allowed.argmax())
         if np.isfinite(allowed[group]):
             numbers[step] = group
-            floors[group] = settings.repeated_likeness
+            min_gains[group] = settings.repeated_likeness
 
 
 def sort_groups(groups: Sequence[StepGroup], step_counts: Sequence[int]) -> list[StepGroup]:
@@ -213,7 +213,7 @@ def sort_groups(groups: Sequence[StepGroup], step_counts: Sequence[int]) -> list
 
 
 def _swap_neighbours(groups: list[StepGroup]) -> bool:
-    """Swap the neighbours that more videos do the other way round. Return whether there were."""
+    """Swap neighbouring groups that more videos do in the other order. Return whether any were."""
     swapped = False
     for number in range(1, len(groups)):
         former = groups[number - 1]
@@ -229,7 +229,7 @@ def _swap_neighbours(groups: list[StepGroup]) -> bool:
     return swapped
 
 
-def first_step_of_videos(group: Iterable[StepPlace]) -> FirstSteps:
+def first_step_of_videos(group: Iterable[StepIndex]) -> FirstSteps:
     """Return the first step in the group of each video, by the number of the video."""
     first: FirstSteps = {}
     for video, step in sorted(group):
@@ -238,7 +238,7 @@ def first_step_of_videos(group: Iterable[StepPlace]) -> FirstSteps:
 
 
 def count_orders(one: FirstSteps, other: FirstSteps) -> tuple[int, int]:
-    """Return in how many videos the one group comes before the other, and in how many after it."""
+    """Return the numbers of videos in which one group comes before, and after, the other."""
     before = 0
     after = 0
     for video in one.keys() & other.keys():

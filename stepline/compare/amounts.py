@@ -23,8 +23,8 @@ DIGITS_AFTER_POINT = 3  # of what is stored
 
 
 @dataclass(frozen=True)
-class ToldAmount:
-    """An amount, low to high, that a video states of a thing. thing: "" where it is of the step.
+class StatedAmount:
+    """An amount, low to high, that a video states for a thing. thing: "" for the step itself.
 
     unit: None for a bare count.
     """
@@ -37,12 +37,12 @@ class ToldAmount:
 
     @property
     def kind(self) -> str:
-        """What units can be converted into each other: volume, mass, time, else the unit itself."""
+        """Kind of the unit, within which it can be converted: volume, mass, time, else the unit."""
         unit = self.unit or COUNT_KIND
         kind, _ = UNIT_KINDS.get(unit, (unit, 1.0))
         return kind
 
-    def in_unit(self, unit: str | None) -> "ToldAmount":
+    def in_unit(self, unit: str | None) -> "StatedAmount":
         """Return the same amount in another unit of the same kind."""
         factor = _unit_size(self.unit) / _unit_size(unit)
         low = self.low * factor
@@ -67,7 +67,7 @@ class AmountSpread(FrozenModel):
     videos: tuple[str, ...] = Field(description="ids of the videos that state it")
 
 
-def step_amounts(video: str, text: str) -> list[ToldAmount]:
+def step_amounts(video: str, text: str) -> list[StatedAmount]:
     """Return the amounts that the text of a step states, bare counts only with their thing."""
     # Quantities name a thing by its stem, and people read the word.
     word_of_stem = {stem(word): word for word in tokens(text)}
@@ -82,16 +82,16 @@ def step_amounts(video: str, text: str) -> list[ToldAmount]:
         unit = quantity.unit or None
         if quantity.kind == TEMPERATURE_KIND:
             unit = f"degrees {quantity.unit}".strip()
-        amounts.append(ToldAmount(video, thing, unit, quantity.low, quantity.high))
+        amounts.append(StatedAmount(video, thing, unit, quantity.low, quantity.high))
     return amounts
 
 
-def material_amounts(video: str, material: Material) -> list[ToldAmount]:
+def material_amounts(video: str, material: Material) -> list[StatedAmount]:
     """Return what a video needs of a material: its amounts of one kind of unit are added up."""
-    totals: dict[str, ToldAmount] = {}
+    totals: dict[str, StatedAmount] = {}
     for stated in material.amounts:
         # Amounts of one kind are added up, in the first one's unit.
-        amount = ToldAmount(video, "", stated.unit, stated.low, stated.high)
+        amount = StatedAmount(video, "", stated.unit, stated.low, stated.high)
         total = totals.get(amount.kind)
         if total is not None:
             amount = amount.in_unit(total.unit)
@@ -102,10 +102,10 @@ def material_amounts(video: str, material: Material) -> list[ToldAmount]:
     return list(totals.values())
 
 
-def amount_spreads(amounts: Iterable[ToldAmount]) -> tuple[AmountSpread, ...]:
+def amount_spreads(amounts: Iterable[StatedAmount]) -> tuple[AmountSpread, ...]:
     """Return the spread of each thing and kind of unit, those of most videos first."""
     # Amounts can be compared where units convert into each other.
-    of_kind: dict[tuple[str, str], list[ToldAmount]] = defaultdict(list)
+    of_kind: dict[tuple[str, str], list[StatedAmount]] = defaultdict(list)
     for amount in amounts:
         key = (stem(amount.thing), amount.kind)
         of_kind[key].append(amount)
@@ -125,7 +125,7 @@ def spread_text(spread: AmountSpread) -> str:
     return text
 
 
-def _spread(amounts: Sequence[ToldAmount]) -> AmountSpread:
+def _spread(amounts: Sequence[StatedAmount]) -> AmountSpread:
     # The thing and the unit that most videos use.
     things = Counter(amount.thing for amount in amounts)
     units = Counter(amount.unit for amount in amounts)

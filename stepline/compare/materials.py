@@ -14,11 +14,11 @@ NamedMaterial: TypeAlias = tuple[str, Material]  # with the id of the video
 VideoMaterials: TypeAlias = tuple[str, Sequence[Material]]  # id of a video, what it needs
 
 # cosine from which two names are one thing: "egg" and "eggs", but not "red onion" and "onion soup"
-NAME_LIKENESS = 0.85
+MIN_NAME_SIMILARITY = 0.85
 
 
 class MaterialMention(FrozenModel):
-    """A video that names a thing, and the second at which it does first."""
+    """A video that names a thing, and the second of the first mention."""
 
     video: str = Field(description="its id")
     at: Seconds = Field(description="at which it is named first")
@@ -42,7 +42,7 @@ def compare_materials(
     names = []
     for _, materials in videos:
         names += [material.name.casefold() for material in materials]
-    main_names = _main_names(Counter(names), embedder)
+    main_names = _most_frequent_names(Counter(names), embedder)
     mentions: dict[str, list[NamedMaterial]] = {}
     for video, materials in videos:
         for material in materials:
@@ -51,12 +51,12 @@ def compare_materials(
     # What each video says of a thing, joined.
     things = []
     for name, rows in mentions.items():
-        things.append(_compared(name, rows))
+        things.append(_compared_material(name, rows))
     things.sort(key=lambda thing: len(thing.videos), reverse=True)
     return tuple(things)
 
 
-def _main_names(name_counts: Counter[str], embedder: Embedder) -> dict[str, str]:
+def _most_frequent_names(name_counts: Counter[str], embedder: Embedder) -> dict[str, str]:
     """Return for each name the most frequent one that means the same."""
     names = [name for name, _ in name_counts.most_common()]
     if not names:
@@ -70,7 +70,7 @@ def _main_names(name_counts: Counter[str], embedder: Embedder) -> dict[str, str]
         if main_rows:
             cosines = vectors[main_rows] @ vectors[row]
             best = int(cosines.argmax())
-            if cosines[best] >= NAME_LIKENESS:
+            if cosines[best] >= MIN_NAME_SIMILARITY:
                 main_row = main_rows[best]
         if main_row == row:
             main_rows.append(row)
@@ -78,7 +78,7 @@ def _main_names(name_counts: Counter[str], embedder: Embedder) -> dict[str, str]
     return main_names
 
 
-def _compared(name: str, mentions: Sequence[NamedMaterial]) -> ComparedMaterial:
+def _compared_material(name: str, mentions: Sequence[NamedMaterial]) -> ComparedMaterial:
     # A video may name a thing several times: the first time counts, amounts all do.
     first: dict[str, float] = {}
     amounts = []

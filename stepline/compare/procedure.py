@@ -73,7 +73,7 @@ class SecondsSpread(FrozenModel):
 
 
 class ProcedureStep(FrozenModel):
-    """What several videos do, in the words of the most typical of them."""
+    """A step that several videos do, in the words of the most typical video."""
 
     id: str = Field(description="unique in the comparison")
     text: str = Field(description="in the words of the most typical video")
@@ -92,7 +92,7 @@ class ProcedureStep(FrozenModel):
 
 
 class OrderCount(FrozenModel):
-    """Of two steps the one that comes first in most of the videos that do both."""
+    """The more frequent order of two steps over the videos that do both."""
 
     first: str = Field(description="id of a step")
     then: str = Field(description="id of a step")
@@ -168,9 +168,9 @@ def compare(
     ids = set()
     for record in records:
         if not record.steps:
-            left_out.append(_left_out(record, "it has no steps"))
+            left_out.append(_excluded_videos(record, "it has no steps"))
         elif record.id in ids:
-            left_out.append(_left_out(record, "another record has the same id"))
+            left_out.append(_excluded_videos(record, "another record has the same id"))
         else:
             ids.add(record.id)
             usable.append(record)
@@ -182,7 +182,7 @@ def compare(
         if number not in members:
             mean = float(likeness[number, members].mean())
             reason = f"its steps are of something else (likeness {mean:.2f} to the others)"
-            left_out.append(_left_out(record, reason))
+            left_out.append(_excluded_videos(record, reason))
     if len(members) < MIN_COMMON_VIDEOS:
         raise StoreError(
             f"no two of the {len(records)} records show the same task; give a folder of "
@@ -200,7 +200,7 @@ def compare(
         videos=tuple(_videos(task_records, others)),
         left_out=tuple(left_out),
         steps=steps,
-        orders=_orders(aligned, steps),
+        orders=_step_orders(aligned, steps),
         transitions=_transitions(aligned),
         materials=compare_materials([(r.id, r.materials) for r in task_records], embedder),
         tools=compare_materials([(r.id, r.tools) for r in task_records], embedder),
@@ -208,7 +208,7 @@ def compare(
 
 
 def _split_kinds(groups: Sequence[StepGroup], records: Sequence[Record]) -> list[StepGroup]:
-    """Return the groups so that what to do and what to avoid are never one step."""
+    """Split groups that mix steps to do with steps to avoid."""
     parts: list[StepGroup] = []
     for group in groups:
         of_kind: dict[StepKind, StepGroup] = {}
@@ -219,7 +219,7 @@ def _split_kinds(groups: Sequence[StepGroup], records: Sequence[Record]) -> list
     return parts
 
 
-def _left_out(record: Record, reason: str) -> LeftOutVideo:
+def _excluded_videos(record: Record, reason: str) -> LeftOutVideo:
     return LeftOutVideo(id=record.id, title=title(record), reason=reason)
 
 
@@ -272,7 +272,7 @@ def _procedure_steps(aligned: AlignedSteps, settings: CompareSettings) -> tuple[
             share=round(count / video_count, 3),
             common=count >= least,
             place=round(statistics.mean(places), 3),
-            seconds=_seconds(steps_of_group),
+            seconds=_seconds_spread(steps_of_group),
             amounts=amount_spreads(amounts),
             occurrences=occurrences,
         )
@@ -297,12 +297,12 @@ def _occurrences(aligned: AlignedSteps, group: StepGroup) -> tuple[Occurrence, .
 
 
 def _best_span(step: Step) -> Span | None:
-    """Return where a step is shown, else where it is said."""
+    """Return the span in which a step is shown, or else spoken."""
     return shown_span(step) or step.said
 
 
-def _seconds(steps: Sequence[Step]) -> SecondsSpread | None:
-    """Return how long steps are shown, None where none is."""
+def _seconds_spread(steps: Sequence[Step]) -> SecondsSpread | None:
+    """Return the spread of the steps' shown seconds, or None if no step is shown."""
     durations = []
     for step in steps:
         span = shown_span(step)
@@ -317,7 +317,7 @@ def _seconds(steps: Sequence[Step]) -> SecondsSpread | None:
     )
 
 
-def _orders(aligned: AlignedSteps, steps: Sequence[ProcedureStep]) -> tuple[OrderCount, ...]:
+def _step_orders(aligned: AlignedSteps, steps: Sequence[ProcedureStep]) -> tuple[OrderCount, ...]:
     """Return the usual order of each two steps that several videos do both."""
     orders = []
     # A video that does a step twice counts by the first time.
@@ -356,9 +356,9 @@ def _transitions(aligned: AlignedSteps) -> tuple[Transition, ...]:
     for path in paths.values():
         arrows.update(pairwise([*path, end]))
     # Probabilities are of all arrows that leave a step.
-    leaving: Counter[int] = Counter()
+    transition_counts: Counter[int] = Counter()
     for (source, _), count in arrows.items():
-        leaving[source] += count
+        transition_counts[source] += count
     names = {start: START_ID, end: END_ID}
     transitions = []
     for (source, target), count in sorted(arrows.items()):
@@ -366,7 +366,7 @@ def _transitions(aligned: AlignedSteps) -> tuple[Transition, ...]:
             source=names.get(source, _group_id(source)),
             target=names.get(target, _group_id(target)),
             count=count,
-            probability=count / leaving[source],
+            probability=count / transition_counts[source],
         )
         transitions.append(transition)
     return tuple(transitions)

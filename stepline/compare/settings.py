@@ -8,7 +8,7 @@ from stepline.settings import CountOrZero, Fraction, Settings
 
 
 class CompareSettings(Settings):
-    """How the steps of many videos become one procedure."""
+    """Settings of the alignment of many videos' steps into one procedure."""
 
     video_likeness: Fraction = Field(
         0.5,

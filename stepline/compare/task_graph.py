@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from stepline.compare.procedure import END_ID, START_ID, ProcedureStep, TaskComparison
 from stepline.errors import SettingsError
-from stepline.grounding.task_graph import LIST_VIDEOS, TaskGraph
+from stepline.grounding.task_graph import PRIOR_VIDEOS, TaskGraph
 from stepline.limits import MAX_LINES_BYTES, LimitError, read_limited
 from stepline.outputs.text import one_line
 from stepline.pipeline.batch import read_texts
@@ -48,7 +48,7 @@ def read_task_graph(path: Path) -> TaskGraph:
 
 
 class LinesToFind(NamedTuple):
-    """What `--texts` names. graph: of the comparison whose lines the texts are. None: of a text."""
+    """Lines to find, from `--texts`. graph: of the comparison, None for lines of a text file."""
 
     texts: tuple[str, ...]
     graph: TaskGraph | None = None
@@ -83,17 +83,17 @@ def task_graph(comparison: TaskComparison) -> TaskGraph:
     before = _order_probabilities(comparison, ids)
     return TaskGraph(
         lines=tuple(lines),
-        wordings=tuple(map(_wordings, steps)),
+        wordings=tuple(map(_other_wordings, steps)),
         kinds=tuple(step.kind for step in steps),
         videos=videos,
         counts=tuple(counts),
-        transitions=_rows(transitions),
+        transitions=_rounded_rows(transitions),
         departures=departures,
-        before=_rows(before),
+        before=_rounded_rows(before),
     )
 
 
-def _wordings(step: ProcedureStep) -> tuple[str, ...]:
+def _other_wordings(step: ProcedureStep) -> tuple[str, ...]:
     """Return the other words in which videos do a step, those of the first videos."""
     own = one_line(step.text)
     texts = [one_line(occurrence.text) for occurrence in step.occurrences]
@@ -109,10 +109,10 @@ def _moves_between(comparison: TaskComparison, ids: Sequence[str]) -> tuple[Arra
     nodes += [step.id for step in comparison.steps]
     number_of = {node: number for number, node in enumerate(nodes)}
     count = len(nodes)
-    chances = np.zeros((count, count))
-    leaving: Counter[str] = Counter()
+    probabilities = np.zeros((count, count))
+    outgoing_counts: Counter[str] = Counter()
     for arrow in comparison.transitions:
-        leaving[arrow.source] += arrow.count
+        outgoing_counts[arrow.source] += arrow.count
         if arrow.target == END_ID:
             continue
         if arrow.source not in number_of or arrow.target not in number_of:
@@ -120,22 +120,22 @@ def _moves_between(comparison: TaskComparison, ids: Sequence[str]) -> tuple[Arra
             raise SettingsError(f"{arrow_ends}: no such step; {COMPARISON_CURE}")
         source = number_of[arrow.source]
         target = number_of[arrow.target]
-        chances[source, target] = arrow.probability
+        probabilities[source, target] = arrow.probability
 
     # ways over the steps that are not lines. Each of them ends, so that the inverse exists.
     lines = [number_of[id] for id in ids]
     positions = [0, *lines]
     others = sorted(set(range(1, count)) - set(lines))
-    among_others = chances[np.ix_(others, others)]
+    moves_among_others = probabilities[np.ix_(others, others)]
     # The fundamental matrix of an absorbing chain: how often each other step is visited.
-    ways = np.linalg.pinv(np.eye(len(others)) - among_others)
-    to_others = chances[np.ix_(positions, others)]
-    to_lines = chances[np.ix_(others, lines)]
-    direct = chances[np.ix_(positions, lines)]
+    expected_visits = np.linalg.pinv(np.eye(len(others)) - moves_among_others)
+    to_others = probabilities[np.ix_(positions, others)]
+    to_lines = probabilities[np.ix_(others, lines)]
+    direct_moves = probabilities[np.ix_(positions, lines)]
     # One move: straight to a line, or over any number of other steps.
-    over_others = to_others @ ways @ to_lines
-    moves = np.clip(direct + over_others, 0.0, 1.0)
-    departures = [leaving[nodes[position]] for position in positions]
+    moves_over_others = to_others @ expected_visits @ to_lines
+    moves = np.clip(direct_moves + moves_over_others, 0.0, 1.0)
+    departures = [outgoing_counts[nodes[position]] for position in positions]
     return moves, tuple(departures)
 
 
@@ -144,7 +144,7 @@ def _order_probabilities(comparison: TaskComparison, ids: Sequence[str]) -> Arra
     number_of = {id: number for number, id in enumerate(ids)}
     shape = (len(ids), len(ids))
     # Both orders begin with the same count, so that none is impossible.
-    counts = np.full(shape, LIST_VIDEOS)
+    counts = np.full(shape, PRIOR_VIDEOS)
     for order in comparison.orders:
         if order.first in number_of and order.then in number_of:
             first = number_of[order.first]
@@ -154,6 +154,6 @@ def _order_probabilities(comparison: TaskComparison, ids: Sequence[str]) -> Arra
     return np.asarray(counts / (counts + counts.T))
 
 
-def _rows(matrix: Array) -> tuple[tuple[float, ...], ...]:
+def _rounded_rows(matrix: Array) -> tuple[tuple[float, ...], ...]:
     rounded = matrix.round(PROBABILITY_DECIMALS)
     return tuple(tuple(row) for row in rounded.tolist())

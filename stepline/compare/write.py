@@ -30,7 +30,7 @@ def to_json(comparison: TaskComparison) -> str:
 
 def to_html(view: View) -> str:
     """Return the page: one file that needs no script and fetches nothing but the linked videos."""
-    return page_html(_file("page.html"), style=_file("page.css"), view=view)
+    return page_html(_rendered_file("page.html"), style=_rendered_file("page.css"), view=view)
 
 
 def to_markdown(view: View) -> str:
@@ -42,7 +42,7 @@ def to_markdown(view: View) -> str:
         autoescape=False, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["escaped"] = lambda text: MARKUP_PATTERN.sub(r"\\\1", text)
-    return environment.from_string(_file("markdown.txt")).render(view=view)
+    return environment.from_string(_rendered_file("markdown.txt")).render(view=view)
 
 
 def to_lines(comparison: TaskComparison) -> str:
@@ -74,7 +74,7 @@ def write_comparison(comparison: TaskComparison, folder: Path) -> list[Path]:
     return paths
 
 
-def _file(name: str) -> str:
+def _rendered_file(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
@@ -110,7 +110,7 @@ def comparison_view(comparison: TaskComparison, folder: Path) -> View:
             "number": len(common) + 1 if step.common else None,
             "place": f"after step {len(common)}" if common else "before step 1",
             "text": texts[step.id],
-            "share": _share(step.videos, comparison),
+            "share": _percent(step.videos, comparison),
             "percent": round(step.share * 100),
             "facts": facts,
             "next_steps": next_steps[step.id],
@@ -128,8 +128,8 @@ def comparison_view(comparison: TaskComparison, folder: Path) -> View:
         "common": common,
         "others": others,
         "orders": _varying_orders(comparison, texts),
-        "materials": _things(comparison.materials, comparison, moments),
-        "tools": _things(comparison.tools, comparison, moments),
+        "materials": _material_rows(comparison.materials, comparison, moments),
+        "tools": _material_rows(comparison.tools, comparison, moments),
         "videos": list(moments.titles.values()),
     }
 
@@ -151,7 +151,7 @@ class _Moments:
                 self._links[video.id] = media_link(os.path.relpath(video.path, folder))
 
     def of(self, video: str, start: float | None, end: float | None, text: str) -> View:
-        """Return a moment. end: None where only a second is known."""
+        """Return the view of a moment. end: None if only one second is known."""
         moment = {"title": self.titles[video], "time": "no time", "link": None, "text": text}
         if start is None:
             return moment
@@ -183,14 +183,14 @@ def _varying_orders(comparison: TaskComparison, texts: dict[str, str]) -> list[s
     return sentences
 
 
-def _things(
+def _material_rows(
     things: Iterable[ComparedMaterial], comparison: TaskComparison, moments: _Moments
 ) -> list[View]:
     views = []
     for thing in things:
         view = {
             "name": sentence_case(one_line(thing.name)),
-            "share": _share(len(thing.videos), comparison),
+            "share": _percent(len(thing.videos), comparison),
             "amounts": list(map(_amount_fact, thing.amounts)),
             "moments": [
                 moments.of(mention.video, mention.at, None, "") for mention in thing.videos
@@ -200,7 +200,7 @@ def _things(
     return views
 
 
-def _share(count: int, comparison: TaskComparison) -> str:
+def _percent(count: int, comparison: TaskComparison) -> str:
     total = len(comparison.videos)
     return f"all {total} videos" if count == total else f"{count} of {total} videos"
 

@@ -174,17 +174,14 @@ class ReportSettings(Settings):
     audit_videos: CountOrZero = Field(
         10, description="videos that people check; as many as NaSVA's authors did"
     )
-    audit_texts: CountOrZero = Field(25, description="sentences and steps of each, at most")
     examples: CountOrZero = Field(
         12, description="videos, drawn at random. Some steps of each are shown"
     )
-    example_steps: CountOrZero = Field(4, description="of each, at most")
     frames: bool = Field(
         True,
         description="pictures of the examples and key frames of the audited texts in the page, 3 "
         "to 6 kB each",
     )
-    frame_width: Annotated[int, Field(ge=32, le=640)] = Field(176, description="pixels")
 
 
 class FilterSettings(Settings):
@@ -220,7 +217,6 @@ class GatherSettings(Settings):
         0.02,
         description="mean difference of thumbnails, of 1, at which two show the same (0: never)",
     )
-    run: Annotated[int, Field(ge=1, le=10)] = Field(3, description="words per run of the first")
 
 
 class PlacingSettings(Settings):
@@ -265,7 +261,6 @@ class CleanSettings(Settings):
     spans: Literal["grounding", "network"] = Field(
         "grounding", description="whose span a step gets. The grounding knows where shots end"
     )
-    least: CountOrZero = Field(1, description="steps that a video must keep to stay")
 
 
 class VisibleSettings(Settings):
@@ -274,4 +269,3 @@ class VisibleSettings(Settings):
     shown: Fraction = Field(
         0.5, description="least P(the picture shows what is said while it is said)"
     )
-    least: CountOrZero = Field(1, description="such sentences that a video must have to stay")

@@ -37,7 +37,7 @@ from stepline.limits import parse_json
 from stepline.models.nasva.settings import AlignerRunSettings, RefineRunSettings
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Rejected
-from stepline.settings import Settings, Threads, load_settings
+from stepline.settings import Settings, Threads, load_settings, with_constants
 
 if TYPE_CHECKING:
     from stepline.files.remote import RemotePath
@@ -215,7 +215,8 @@ class Stage:
 
     def deciding_settings(self, recipe: "Recipe") -> JsonValue:
         """Return exactly what of a recipe decides its result."""
-        return None if self.settings is None else self.settings(recipe)
+        decisions = None if self.settings is None else self.settings(recipe)
+        return with_constants(decisions) if isinstance(decisions, dict) else decisions
 
     def uses_gpu(self, recipe: "Recipe") -> bool:
         """Return whether it uses a GPU with a recipe."""

@@ -42,24 +42,26 @@ from stepline.records import FeatureSequence, Matrix, Sentence
 # seconds that a cut may come before or after the first word of a sentence
 BEFORE_SECONDS = 0.8
 AFTER_SECONDS = 0.5
-CUT_ODDS = 2.0  # of such a cut in pictures of your own, against chance
+CUT_ODDS_RATIO = 2.0  # of such a cut in pictures of your own, against chance
 SAMPLE_SECONDS = 0.1  # between the seconds at which chance is measured
-LINE_CHANCE = 0.03  # P(a line of text is being said) over another film's words
-LINE_ODDS = 12.0  # of that in pictures of your own, against chance
+CHANCE_LINE_PROBABILITY = 0.03  # P(a line of text is being said) over another film's words
+LINE_ODDS_RATIO = 12.0  # of that in pictures of your own, against chance
 MIN_SAID_FRACTION = 0.6  # of a line's words, from which it counts as said
 TEXT_MARGIN_SECONDS = 4.0  # around the time in which a line is shown
 MAX_TEXT_SECONDS = 20.0  # what is shown longer is a watermark
 MIN_WORD_LETTERS = 3  # of a word that counts
 MIN_LINE_WORDS = 2  # of a line that counts
 LONG_WORD_LETTERS = 5  # of a word that is a line by itself: "REPEAT"
-MAX_CHANCES = 20  # what one editor does alike is not independent
+MAX_COINCIDENCE_TRIALS = 20  # what one editor does alike is not independent
 # Beta of the fraction of sentences that describe a step. 53 how-to transcripts of TutorialVQA, mean
 # .51
 HOW_TO_BETA = (7.1, 6.9)
 # the same of a film script (50 parts of 40 sentences) and a lecture, as the extractive writer reads
 # them
 TALK_FRACTION = 0.091
-HARDLY_FIT = "the pictures of the whole video hardly fit its words"  # why a step is "unclear"
+PICTURES_DO_NOT_FIT = (
+    "the pictures of the whole video hardly fit its words"  # why a step is "unclear"
+)
 MAX_CUT_NATS = 2.0  # that the cuts may say: another film can be cut alike
 
 
@@ -79,7 +81,7 @@ class CorrespondenceWeights:
 
 @dataclass(frozen=True)
 class Correspondence:
-    """What ties the pictures to the speech.
+    """Evidence that the pictures belong to the speech.
 
     cuts, text: nats, 0 where nothing is known.
     topic: a cosine, or unknown.
@@ -91,7 +93,7 @@ class Correspondence:
 
     @property
     def known(self) -> bool:
-        """Whether anything at all ties them, or speaks against it."""
+        """Whether there is any evidence for or against correspondence."""
         return bool(self.cuts or self.text or self.topic is not None)
 
     def log_odds(self, weights: CorrespondenceWeights | None = None) -> float:
@@ -130,29 +132,31 @@ def correspondence(
     return Correspondence(cut_nats, topic, _said_lines(on_screen, sentences))
 
 
-def coincidence_log_bayes(hits: int, chances: int, chance: float, gain: float) -> float:
+def coincidence_log_bayes(
+    hits: int, trials: int, chance_probability: float, odds_ratio: float
+) -> float:
     """Return the log Bayes factor of `hits` in that many chances: odds of a hit raised by `gain`
     against chance alone."""
-    if not chances or not 0 < chance < 1:
+    if not trials or not 0 < chance_probability < 1:
         return 0.0
     # In pictures of your own the odds of a hit are raised.
-    raised = chance * gain
-    own = raised / (1 - chance + raised)
-    misses = chances - hits
-    hit_nats = hits * math.log(own / chance)
-    miss_nats = misses * math.log((1 - own) / (1 - chance))
-    return (hit_nats + miss_nats) * min(1.0, MAX_CHANCES / chances)
+    raised_odds = chance_probability * odds_ratio
+    own_probability = raised_odds / (1 - chance_probability + raised_odds)
+    misses = trials - hits
+    hit_nats = hits * math.log(own_probability / chance_probability)
+    miss_nats = misses * math.log((1 - own_probability) / (1 - chance_probability))
+    return (hit_nats + miss_nats) * min(1.0, MAX_COINCIDENCE_TRIALS / trials)
 
 
 def instruction_log_bayes(with_step: int, sentences: int) -> float:
     """Return the log Bayes factor of instructions against other talk, where `with_step` of the
     sentences describe a step."""
-    other = sentences - with_step
+    other_speech = sentences - with_step
     # A beta-binomial against a binomial, whose common factor cancels out.
     a, b = HOW_TO_BETA
-    how_to = _log_beta(with_step + a, other + b) - _log_beta(a, b)
+    how_to = _log_beta(with_step + a, other_speech + b) - _log_beta(a, b)
     step_nats = with_step * math.log(TALK_FRACTION)
-    return how_to - step_nats - (other * math.log(1 - TALK_FRACTION))
+    return how_to - step_nats - (other_speech * math.log(1 - TALK_FRACTION))
 
 
 def _log_beta(a: float, b: float) -> float:
@@ -160,14 +164,14 @@ def _log_beta(a: float, b: float) -> float:
 
 
 def _cuts_at_sentences(cuts: Array, starts: Array, duration: float) -> float:
-    """Return in nats whether sentences begin at cuts more often than at any second."""
+    """Return the log Bayes factor that sentences begin at cuts more often than at other seconds."""
     if not len(cuts) or not len(starts):
         return 0.0
     # Chance is the share of the video that is near the beginning of a sentence.
-    anywhere = np.arange(SAMPLE_SECONDS / 2, duration, SAMPLE_SECONDS)
-    chance = float(_begins_near(anywhere, starts).mean())
+    sampled_seconds = np.arange(SAMPLE_SECONDS / 2, duration, SAMPLE_SECONDS)
+    chance_probability = float(_begins_near(sampled_seconds, starts).mean())
     hits = int(_begins_near(cuts, starts).sum())
-    nats = coincidence_log_bayes(hits, len(cuts), chance, CUT_ODDS)
+    nats = coincidence_log_bayes(hits, len(cuts), chance_probability, CUT_ODDS_RATIO)
     return float(np.clip(nats, -MAX_CUT_NATS, MAX_CUT_NATS))
 
 
@@ -189,7 +193,7 @@ def _topic(pictures: Matrix, speech: Matrix, centre: Array) -> float | None:
 
 
 def _said_lines(lines: Sequence[TimedText], sentences: Sequence[Sentence]) -> float:
-    """Return in nats whether the lines in the picture are being said."""
+    """Return the log Bayes factor that the text in the picture is spoken then."""
     spoken: dict[int, set[str]] = defaultdict(set)  # second -> words that are said around it
     for sentence in sentences:
         words = _words(sentence.text)
@@ -220,12 +224,11 @@ def _said_lines(lines: Sequence[TimedText], sentences: Sequence[Sentence]) -> fl
             is_spoken = common >= MIN_SAID_FRACTION * len(words_on_screen)
             screens[start] = screens.get(start, False) or is_spoken
     hits = sum(screens.values())
-    return coincidence_log_bayes(hits, len(screens), LINE_CHANCE, LINE_ODDS)
+    return coincidence_log_bayes(hits, len(screens), CHANCE_LINE_PROBABILITY, LINE_ODDS_RATIO)
 
 
 def is_phrase(line: str) -> bool:
-    """Whether a line of text in the picture holds two words: a person reads nothing from a bit of
-    one."""
+    """Whether a line of text in the picture holds two words or more."""
     return len(_words(line)) >= MIN_LINE_WORDS
 
 

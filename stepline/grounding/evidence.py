@@ -2,7 +2,7 @@
 
 `contrast`     how like the step a second looks. Similarity of a weak backbone is mostly about the video, not about the
                second: it is centred over time and over steps.
-`pictured`     the seconds whose picture could show anything: not a plain one, not noise, not a still film or slides.
+`informative_seconds`  the seconds whose picture is not plain, noise, a still or a slide.
 `fit_weight`   its weight, learned from the video itself: evidence that does not agree with the speech anywhere weighs
                nothing.
 
@@ -32,13 +32,13 @@ MIN_PICTURE_SPREAD = 0.015
 MAX_STILL_CHANGE = 0.01
 # that a picture counts as shown on after its last frame. Files whose frames come more rarely hold a
 # picture still
-MAX_HELD_SECONDS = 3
+MAX_PICTURE_AGE_SECONDS = 3
 # after its last frame of all. In most files the sound is longer by parts of a second
 MAX_TAIL_SECONDS = 1
 # of a picture that does not change, from which it is a still. Of 34 real clips the longest such
 # stretch is a card of 20 s, and 14 s of cards that show a step
 MIN_STILL_SECONDS = 25
-MAX_TOLD_STRETCHES = 3  # of a warning; the first
+MAX_REPORTED_STRETCHES = 3  # of a warning; the first
 MAX_DEVIATIONS = 3.0  # evidence beyond is clipped, one odd frame must not decide
 WEIGHT_STEP = 0.1  # of the search for a weight
 # what never changes for this number of seconds at a stretch, and bears text then, is slides
@@ -52,11 +52,11 @@ class TimedText(Protocol):
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """The words of the line."""
 
     @property
     def span(self) -> Span:
-        """When it is there."""
+        """The seconds in which the line is visible."""
 
 
 def similarity(features: FeatureSequence, step_vectors: Matrix, seconds: int) -> Array:
@@ -85,12 +85,11 @@ def mean_by_second(features: FeatureSequence, seconds: int) -> Array:
     return values
 
 
-def contrast(scores: Array, shots: Sequence[slice], smooth: float) -> Array:
+def contrast(scores: Array) -> Array:
     """Return (K, T) evidence in standard deviations, 0 = nothing known, clipped to MAX_DEVIATIONS.
 
     Each step is measured against its own average over the video, each second against the average of
-    all steps, after smoothing inside shots (seconds). All steps share one scale, so that a step
-    that looks alike everywhere stays flat.
+    all steps. All steps share one scale, so that a step that looks alike everywhere stays flat.
     """
     is_known = np.isfinite(scores).all(axis=0)
     if not is_known.any() or not len(scores):
@@ -102,7 +101,6 @@ def contrast(scores: Array, shots: Sequence[slice], smooth: float) -> Array:
     # Each second less its average over steps. Of a single step nothing would be left.
     if len(z) > 1:
         z = z - z.mean(axis=0, keepdims=True)
-    z = smooth_within_shots(z, shots, smooth)
     spread = z[:, is_known].std()
     if spread <= MIN_SPREAD:
         return np.zeros(z.shape)
@@ -110,38 +108,39 @@ def contrast(scores: Array, shots: Sequence[slice], smooth: float) -> Array:
     return np.asarray(np.clip(deviations, -MAX_DEVIATIONS, MAX_DEVIATIONS))
 
 
-def pictured(activity: "Activity", seconds: int, on_screen: Sequence[TimedText] = ()) -> Array:
-    """Return (T,): 0 in the seconds that can show nothing, else 1. Their picture is plain, noise, a
-    still or slides.
+def informative_seconds(
+    activity: "Activity", seconds: int, on_screen: Sequence[TimedText] = ()
+) -> Array:
+    """Return a mask (T,): 0 in seconds whose picture is plain, noise, a still or a slide, else 1.
 
     on_screen: what is written in the picture. A second in which no frame fell counts as the frame
-    before it, for MAX_HELD_SECONDS. After that nothing is seen. Where the picture ends before the
+    before it, for MAX_PICTURE_AGE_SECONDS. After that nothing is seen. Where the picture ends before the
     sound, nothing is seen from its end on.
     """
-    looks = known_mean_by_second(activity.looks, activity.rate, seconds)
-    is_seen = np.asarray(np.isfinite(looks).all(axis=1), np.bool_)
-    if is_seen.sum() == 1 and seconds > MAX_HELD_SECONDS:  # a cover
+    thumbnails = known_mean_by_second(activity.looks, activity.rate, seconds)
+    has_frame = np.asarray(np.isfinite(thumbnails).all(axis=1), np.bool_)
+    if has_frame.sum() == 1 and seconds > MAX_PICTURE_AGE_SECONDS:  # a cover
         return np.zeros(seconds)
     if _is_still_or_slides(activity, seconds, on_screen):
         return np.zeros(seconds)
 
     # plain pictures and noise
-    parts = looks.reshape(seconds, -1, 3)
+    parts = thumbnails.reshape(seconds, -1, 3)
     spread = parts.std(axis=1).max(axis=1)  # NaN where no frame fell
-    possible = np.where(spread < MIN_PICTURE_SPREAD, 0.0, 1.0)
+    informative = np.where(spread < MIN_PICTURE_SPREAD, 0.0, 1.0)
 
     # seconds without a frame, and stretches without a change
-    possible[_seconds_since(is_seen) > MAX_HELD_SECONDS] = 0.0
-    if is_seen.any():
-        last = int(np.flatnonzero(is_seen)[-1])
-        possible[last + 1 + MAX_TAIL_SECONDS :] = 0.0
+    informative[_seconds_since(has_frame) > MAX_PICTURE_AGE_SECONDS] = 0.0
+    if has_frame.any():
+        last = int(np.flatnonzero(has_frame)[-1])
+        informative[last + 1 + MAX_TAIL_SECONDS :] = 0.0
     for start, end in still_stretches(activity, seconds):
-        possible[start + MAX_HELD_SECONDS : end] = 0.0
-    return possible
+        informative[start + MAX_PICTURE_AGE_SECONDS : end] = 0.0
+    return informative
 
 
 def _is_still_or_slides(activity: "Activity", seconds: int, on_screen: Sequence[TimedText]) -> bool:
-    """Say whether a film is one picture, or never changes for long and mostly shows text."""
+    """Return whether a film is one picture, or mostly long still pictures with text."""
     is_known = np.isfinite(activity.peaks)
     if is_known.sum() <= 1:
         return False
@@ -171,9 +170,9 @@ def still_stretches(activity: "Activity", seconds: int) -> list[tuple[int, int]]
     changes = {int(row / activity.rate) for row in rows}
     changes |= {int(cut) for cut in activity.cuts}
     before_end = [second for second in sorted(changes) if second < seconds]
-    edges = [-1, *before_end, seconds]
+    boundaries = [-1, *before_end, seconds]
     stretches = []
-    for before, after in itertools.pairwise(edges):
+    for before, after in itertools.pairwise(boundaries):
         length = after - before - 1
         if length >= MIN_STILL_SECONDS:
             stretches.append((before + 1, after))
@@ -183,16 +182,18 @@ def still_stretches(activity: "Activity", seconds: int) -> list[tuple[int, int]]
 def picture_warning(
     activity: "Activity", seconds: int, on_screen: Sequence[TimedText] = ()
 ) -> str | None:
-    """Return in a line that the pictures are one, do not move for long, are slides, or end before
-    the sound. None where they do not."""
+    """Return a warning about a still picture, long still stretches, slides or an early end, else None."""
     has_look = np.isfinite(activity.looks).all(axis=1)
     rows = np.flatnonzero(has_look)
     if not len(rows):
         return None
     # Nothing of it can count as shown.
-    if len(rows) == 1 and seconds > MAX_HELD_SECONDS:
+    if len(rows) == 1 and seconds > MAX_PICTURE_AGE_SECONDS:
         return "the video has one picture for all of its sound, so no step counts as shown"
-    if seconds > MAX_HELD_SECONDS and not pictured(activity, seconds, on_screen).any():
+    if (
+        seconds > MAX_PICTURE_AGE_SECONDS
+        and not informative_seconds(activity, seconds, on_screen).any()
+    ):
         return "the pictures are a still, slides or plain, so no step counts as shown"
     # Parts of it cannot.
     last_row = int(rows[-1])
@@ -203,9 +204,9 @@ def picture_warning(
     if stretches:
         when = "there"
         times = [f"{_clock(start)} to {_clock(stop)}" for start, stop in stretches]
-        first_times = ", ".join(times[:MAX_TOLD_STRETCHES])
+        first_times = ", ".join(times[:MAX_REPORTED_STRETCHES])
         reasons.append(f"does not move from {first_times}")
-    if seconds - end > MAX_HELD_SECONDS:
+    if seconds - end > MAX_PICTURE_AGE_SECONDS:
         reasons.append(f"ends at {end} s, the sound at {seconds} s")
     if not reasons:
         return None
@@ -216,10 +217,10 @@ def _clock(second: int) -> str:
     return f"{second // 60}:{second % 60:02d}"
 
 
-def _seconds_since(is_seen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Return (T,): how many seconds ago the last one was True, 0 before the first one."""
-    seconds = np.arange(len(is_seen))
-    marks = np.where(is_seen, seconds, -1)
+def _seconds_since(has_frame: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Return (T,): seconds since the last True, 0 before the first."""
+    seconds = np.arange(len(has_frame))
+    marks = np.where(has_frame, seconds, -1)
     last = np.maximum.accumulate(marks)
     return np.where(last < 0, 0, seconds - last)
 
@@ -238,34 +239,15 @@ def known_mean_by_second(rows: Matrix | Array, rate: float, seconds: int) -> Arr
     return means
 
 
-def smooth_within_shots(rows: Array, shots: Sequence[slice], seconds: float) -> Array:
-    """Return the rows (K, T) averaged over `seconds` to either side, never across a cut."""
-    reach = round(seconds)
-    zero = np.zeros((len(rows), 1))
-    smoothed = np.empty_like(rows)
-    for shot in shots:
-        part = rows[:, shot]
-        length = part.shape[1]
-        # Each window's sum is a difference of running sums, however far it reaches.
-        sums = part.cumsum(axis=1)
-        total = np.concatenate([zero, sums], axis=1)
-        t = np.arange(length)
-        low = np.maximum(t - reach, 0)
-        high = np.minimum(t + reach + 1, length)
-        window_sums = total[:, high] - total[:, low]
-        smoothed[:, shot] = window_sums / (high - low)
-    return smoothed
-
-
 def shot_slices(cuts: Sequence[float], seconds: int) -> list[slice]:
     """Return the shots as slices of whole seconds that cover [0, seconds) without a gap. Cuts are
     rounded to the nearest."""
-    edges = {0, seconds}
+    boundaries = {0, seconds}
     for cut in cuts:
         second = round(cut)
         if 0 < second < seconds:
-            edges.add(second)
-    return [slice(start, end) for start, end in itertools.pairwise(sorted(edges))]
+            boundaries.add(second)
+    return [slice(start, end) for start, end in itertools.pairwise(sorted(boundaries))]
 
 
 def fit_weight(prior: Array, evidence: Array, penalty: float, limit: float) -> float:

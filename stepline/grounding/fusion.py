@@ -10,7 +10,7 @@ Seconds 10 to 14 have 0.9, 1.0, 0.9, 0.6 and 0.2:
 
 `fuse`          the prior of speech times the evidence of the picture, while steps compete for the same seconds
 `with_verdict`  from the posterior to spans, the likeliest second, and "shown", "unclear", "said" or "not found"
-`part_neighbours`  spans cut where they run into those of other steps
+`separate_overlapping_spans`  spans cut where they run into those of other steps
 
 Letters: K steps, T seconds.
 """
@@ -32,8 +32,14 @@ from stepline.grounding.speech import grow_window
 from stepline.numeric import sum_to_one
 from stepline.records import Basis, FeatureSequence, Span, Status, Step
 
+# Nats that a unit of the weight of similarity must earn. That of ConSE carries fewer steps away on
+# real clips.
+SIMILARITY_PENALTY = 2.0
+CONSE_SIMILARITY_PENALTY = 4.0
+MAX_VISION_WEIGHT = 2.0  # per standard deviation; it keeps the weight finite
+UNSAID_VISION_WEIGHT = 2.0  # where nothing is said, so that no weight can be earned
 FUSION_ROUNDS = 20  # of the competition for seconds, each half the way; it settles in fewer
-MIN_FREE = 1e-3  # probability; a second is never wholly taken
+MIN_UNCLAIMED_PROBABILITY = 1e-3  # probability; a second is never wholly taken
 # below which the product of what is free is taken in logarithms, far from a float's own end
 MIN_PRODUCT = 1e-200
 # of the logarithm of a shown span's length within one video. WhenAct's over all videos is 1.0
@@ -65,7 +71,7 @@ class ShownPosterior:
 
     occupancy: (K, T) P(being shown at t, if shown at all).
     score: (K,) P(shown).
-    weight: that of likeness.
+    weight: weight of the similarity evidence.
     """
 
     occupancy: Array
@@ -77,12 +83,12 @@ class ShownPosterior:
         """(K, T) P(being shown at t)."""
         return np.asarray(self.occupancy * self.score[:, None])
 
-    def within(self, possible: Array) -> "ShownPosterior":
+    def within(self, informative: Array) -> "ShownPosterior":
         """Return the posterior where a second can show something only as far as `possible`, (T,), 0
         to 1, says so."""
-        if possible.all():
+        if informative.all():
             return self
-        rows = self.occupancy * possible
+        rows = self.occupancy * informative
         mass = self.occupancy.sum(axis=1)
         # P(shown) falls by the share that the row loses.
         fraction = rows.sum(axis=1) / np.maximum(mass, MIN_MASS)
@@ -96,65 +102,68 @@ class ShownPosterior:
         return np.asarray(self.occupancy.argmax(axis=1))
 
 
-def similarity_penalty(features: FeatureSequence | None, settings: GroundSettings) -> float:
-    """Return the nats that a unit of the weight of likeness must earn."""
+def similarity_penalty(features: FeatureSequence | None) -> float:
+    """Return the penalty in nats per unit of the similarity weight."""
     if features is not None and features.backbone == "conse":
-        return settings.likeness_penalty_conse
-    return settings.likeness_penalty
+        return CONSE_SIMILARITY_PENALTY
+    return SIMILARITY_PENALTY
 
 
-def similarity_weight(
-    prior: Array, evidence: Array, is_said: Flags, penalty: float, settings: GroundSettings
-) -> float:
-    """Return the weight of likeness (K, T): what it earns where steps are said, `vision_alone`
-    where none is."""
+def similarity_weight(prior: Array, evidence: Array, is_said: Flags, penalty: float) -> float:
+    """Return the weight of the similarity evidence (K, T), fitted to the steps that are said.
+
+    Where no step is said it is `UNSAID_VISION_WEIGHT`."""
     if is_said.any():
-        return fit_weight(prior[is_said], evidence[is_said], penalty, settings.vision_limit)
+        return fit_weight(prior[is_said], evidence[is_said], penalty, MAX_VISION_WEIGHT)
     if evidence.any():
-        return settings.vision_alone
+        return UNSAID_VISION_WEIGHT
     return 0.0
 
 
 def fuse(
     speech: SpeechPrior, evidence: Array, penalty: float, settings: GroundSettings
 ) -> ShownPosterior:
-    """Return what speech and the looks of each second (likeness, (K, T)) say together.
+    """Return the posterior of each step from the speech prior and the visual similarity.
 
-    penalty: nats that a unit of the weight of likeness must earn.
+    Args:
+        speech: prior of each step by where it is said.
+        evidence: (K, T) contrasted similarity of steps and seconds.
+        penalty: nats per unit of the similarity weight.
+        settings: of grounding.
     """
     prior = speech.prior
     shown_prior = speech.shown_prior
-    weight = similarity_weight(prior, evidence, speech.is_said, penalty, settings)
+    weight = similarity_weight(prior, evidence, speech.is_said, penalty)
     likelihood = np.exp(weight * evidence)
     # How much higher likeness peaks than noise of unit variance would. A step that no one says has
     # a flat prior, so that it cannot be compared with its own average.
-    against_noise = np.ones(len(prior))
+    noise_correction = np.ones(len(prior))
     if evidence.any():
         noise = math.exp(weight**2 / 2)
-        past = likelihood[:, : speech.past_seconds]
-        against_noise = past.mean(axis=1) / noise
+        past_only = likelihood[:, : speech.past_seconds]
+        noise_correction = past_only.mean(axis=1) / noise
 
     # steps compete for the seconds, each round half the way
-    whole = [slice(0, prior.shape[1])]  # words do not end at cuts
+    within_video = [slice(0, prior.shape[1])]  # words do not end at cuts
     score = shown_prior
     centers = sum_to_one(prior * likelihood)
-    shown_at = occupancy(centers, whole, settings.typical)
+    shown_at = occupancy(centers, within_video, settings.typical)
     for _ in range(FUSION_ROUNDS):
         # What the other steps leave of each second.
-        free = prior * probability_unclaimed(shown_at, score) ** settings.compete
+        unclaimed = prior * probability_unclaimed(shown_at, score)
         # What chance would give: the mean likelihood, over all steps, of the seconds where they are
         # not shown.
-        absent = np.maximum(1 - shown_at, MIN_FREE)
+        absent = np.maximum(1 - shown_at, MIN_UNCLAIMED_PROBABILITY)
         elsewhere = 1.0
         if absent.size:
             elsewhere = float((likelihood * absent).sum() / absent.sum())
         # P(shown) by Bayes: the prior odds times how much better than chance the looks fit.
-        if_shown = (sum_to_one(free) * likelihood).sum(axis=1)
+        if_shown = (sum_to_one(unclaimed) * likelihood).sum(axis=1)
         against_chance = if_shown / elsewhere  # (K,)
-        odds = shown_prior * np.where(speech.is_said, against_chance, against_noise)
+        odds = shown_prior * np.where(speech.is_said, against_chance, noise_correction)
         score = (score + odds / (1 - shown_prior + odds)) / 2
-        centers = sum_to_one(free * likelihood)
-        shown_at = (shown_at + occupancy(centers, whole, settings.typical)) / 2
+        centers = sum_to_one(unclaimed * likelihood)
+        shown_at = (shown_at + occupancy(centers, within_video, settings.typical)) / 2
     return ShownPosterior(shown_at, score, weight)
 
 
@@ -168,7 +177,7 @@ def probability_unclaimed(shown_at: Array, score: Array) -> Array:
     its own.
     """
     claimed = shown_at * score[:, None]
-    absent = np.maximum(1 - claimed, MIN_FREE)
+    absent = np.maximum(1 - claimed, MIN_UNCLAIMED_PROBABILITY)
     product = absent.prod(axis=0)
     if product.size and product.min() < MIN_PRODUCT:
         # In logarithms, each row scaled to its greatest.
@@ -209,7 +218,7 @@ def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:
 
 @dataclass(frozen=True)
 class StepOccupancy:
-    """What grounding says of one step, if the pictures belong to the speech.
+    """Where one step is shown, given that the pictures belong to the speech.
 
     row: (T,) P(shown in the second). score: P(shown at all). basis: what placed the step.
     """
@@ -259,8 +268,7 @@ def with_verdict(
 def shown_spans(
     row: Array, shots: Sequence[slice], duration: float, settings: GroundSettings
 ) -> list[Span]:
-    """Return where a step is shown, best first: peaks of the row (T,), each grown inside its shot
-    and never twice."""
+    """Return the spans of a step, best first: peaks of P(shown at t), (T,), extended within a shot."""
     remaining = row.copy()
     spans: list[Span] = []
     while len(spans) < settings.alternatives:
@@ -277,7 +285,7 @@ def shown_spans(
     return spans
 
 
-def part_neighbours(steps: Sequence[Step]) -> tuple[Step, ...]:
+def separate_overlapping_spans(steps: Sequence[Step]) -> tuple[Step, ...]:
     """Return the steps with best spans that no longer run into each other.
 
     A span may run over the second at which another step is most likely. It then ends, or begins,
@@ -285,13 +293,13 @@ def part_neighbours(steps: Sequence[Step]) -> tuple[Step, ...]:
     to it as the overlap reaches. Steps most likely at the same second keep what they share.
     """
     seconds = sorted({step.at for step in steps if step.spans and step.at is not None})
-    apart = [_part(step, seconds) for step in steps]
+    apart = [_separate_spans(step, seconds) for step in steps]
     for first, second in itertools.pairwise(seconds):
-        apart = _part_overlap(apart, first, second)
+        apart = _separate_overlap(apart, first, second)
     return tuple(apart)
 
 
-def _part(step: Step, seconds: Sequence[float]) -> Step:
+def _separate_spans(step: Step, seconds: Sequence[float]) -> Step:
     if not step.spans or step.at is None:
         return step
     start = step.spans[0].start
@@ -300,15 +308,15 @@ def _part(step: Step, seconds: Sequence[float]) -> Step:
     if index > 0:
         before = seconds[index - 1]
         if before > start:
-            start = _halfway(before, step.at)
+            start = _midpoint(before, step.at)
     if index + 1 < len(seconds):
         after = seconds[index + 1]
         if after < end:
-            end = _halfway(step.at, after)
+            end = _midpoint(step.at, after)
     return _with_best_span(step, start, end)
 
 
-def _part_overlap(steps: Sequence[Step], first: float, second: float) -> list[Step]:
+def _separate_overlap(steps: Sequence[Step], first: float, second: float) -> list[Step]:
     """Return the steps with spans around `first` that end before those around `second` begin."""
     # Where spans around the first second end, and those around the second one begin.
     end = first
@@ -321,7 +329,7 @@ def _part_overlap(steps: Sequence[Step], first: float, second: float) -> list[St
     if end <= start:
         return list(steps)
     # They meet halfway, but inside the overlap.
-    border = _halfway(first, second)
+    border = _midpoint(first, second)
     border = min(max(border, start), end)
     apart = []
     for step in steps:
@@ -335,12 +343,12 @@ def _part_overlap(steps: Sequence[Step], first: float, second: float) -> list[St
     return apart
 
 
-def _halfway(first: float, second: float) -> float:
+def _midpoint(first: float, second: float) -> float:
     """Return the whole second halfway between two, or the middle where none is between."""
     middle = (first + second) / 2
-    whole = float(math.ceil(middle))
-    if whole < second:
-        return whole
+    whole_second = float(math.ceil(middle))
+    if whole_second < second:
+        return whole_second
     return middle
 
 

@@ -1,11 +1,10 @@
-"""Where each step is shown: where it is said, times what the picture says, times its rivals for the
-same place.
+"""Where each step is shown: speech prior times visual evidence, while steps compete for seconds.
 
 In a video of 60 s only "Drain the pasta and rinse it." is said, at 10 to 14 s. By speech alone the
 step "drain the pasta and rinse" is "unclear" (7, 20), at 13.5, score 0.89. No picture confirms the
 words. The step "slice the bread" is "not found", score 0.30. For step k at second t:
 
-    P_k(t) = prior(t | said_k) exp(w z_k(t)) free_k(t) / sum   w earned from the video itself
+    P_k(t) = prior(t | said_k) exp(w z_k(t)) unclaimed_k(t) / sum   w fitted from the video itself
     P(shown_k) = pi B_k / (1 - pi + pi B_k)                          B_k: how well the evidence fits "shown"
 
 in a long take, second by second (`fusion.fuse`). A video cut into at least as many shots as steps
@@ -13,10 +12,10 @@ is matched to them instead, one step per shot (`shots.assign_to_shots`). No trai
 docs/grounding.md has it in plain words.
 
     prior, pi   `speech_prior`         where and whether a step is shown, by where it is said
-    z           `similarity_evidence`    how like the step a second looks
-    free        `fusion.fuse`          P(no other step is being shown then)
+    z           `similarity_evidence`    similarity of the step and the second
+    unclaimed   `fusion.fuse`          P(no other step is being shown then)
     shots       `place_by_shots`       the same for steps that no one says, or over a talking head
-    belief      `video_level_belief`   whether the pictures belong to the speech, and it instructs
+    assessment  `assess_video`         whether the pictures belong to the speech, and it instructs
     verdicts    `verdicts`             spans, score, and "shown", "unclear", "said" or "not found"
 
 Letters: K steps, T seconds, D width.
@@ -31,7 +30,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepline.grounding.correspondence import HARDLY_FIT
+from stepline.grounding.correspondence import PICTURES_DO_NOT_FIT
 from stepline.grounding.evidence import TimedText, contrast, log_bayes_factor, similarity
 from stepline.grounding.fusion import (
     Flags,
@@ -40,7 +39,7 @@ from stepline.grounding.fusion import (
     StepOccupancy,
     fuse,
     occupancy,
-    part_neighbours,
+    separate_overlapping_spans,
     similarity_penalty,
     with_verdict,
 )
@@ -51,11 +50,12 @@ from stepline.grounding.inputs import (
     WeightedPassages,
     cut_into_windows,
     to_video_time,
-    weigh_video,
+    video_evidence,
 )
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.shots import (
+    USUAL_LAG_SECONDS,
     assign_to_shots,
     odds_by_appearance,
     shot_units,
@@ -78,6 +78,19 @@ MINILM_WIDTH = 384  # numbers of the vectors that wording is judged on
 LAST_CASE_PROBABILITY = 0.5
 # mean log odds that wording gives the step texts of COIN and CrossTask: how-to is not vlogs
 MEAN_WORDING_LOG_ODDS = 0.15
+# P(a step is shown) where the picture does not show it: of a written step (real clips: 0.92), of one
+# whose words are over a talking head (drawn videos: 0.82), of one that no one speaks of (a guess).
+SHOWN_RATE = 0.9
+TALKING_HEAD_SHOWN_RATE = 0.81
+UNSAID_SHOWN_RATE = 0.3
+SHOT_SIMILARITY_WEIGHT = 0.4  # among shots, per standard deviation
+MIN_TALK_LOG_ODDS = 0.2  # nats against doing from which a talking head may move its steps
+# P(the pictures belong to the speech) and P(the speech instructs) before any evidence, both guesses,
+# and the log odds above which a step is "shown". 73 how-to transcripts have more than the second.
+BELONG_PRIOR = 0.95
+MIN_BELONG_LOG_ODDS = -0.75
+INSTRUCTS_PRIOR = 0.95
+MIN_INSTRUCTS_LOG_ODDS = -1.6
 VISIBLE_MARGIN = 1e-3  # of a P(shown) by wording, from 0 and 1
 MAX_LOG_ODDS = 50.0  # nats; more makes no difference to a probability
 # A user's line is shown for about this share of the time that there is for each line, within limits
@@ -85,15 +98,16 @@ MAX_LOG_ODDS = 50.0  # nats; more makes no difference to a probability
 LINE_FRACTION = 0.4
 MIN_LINE_SECONDS = 4.0
 MAX_LINE_SECONDS = 20.0
-MOVED_SECONDS = 2  # from where speech alone has the step, beyond which the picture moved it
+MIN_MOVE_SECONDS = 2  # from where speech alone has the step, beyond which the picture moved it
 
 
 @dataclass(frozen=True)
 class GroundReport:
-    """What the picture added: the weight that each kind of evidence earned (0 = nothing), and how
-    many steps it moved. Its fields are keys of the record.
+    """Weights of the visual evidence (0 = none) and the number of steps it moved.
 
-    likeness: to the step's words.
+    Its fields are keys of the record.
+
+    likeness: weight of the similarity to the step's words.
     motion: 1 where some step is placed by shots, whose hands at work then count, else 0.
     lag: seconds by which the pictures of those shots follow the words.
     moved: steps whose most likely second is more than 2 s from that of speech alone.
@@ -119,17 +133,17 @@ class GroundReport:
         """Why a step is "unclear", in plain words."""
         if not self.instructs:
             return "hardly any sentence of the video states a step"
-        return "said last, and only for some cases" if self.earned else HARDLY_FIT
+        return "said last, and only for some cases" if self.earned else PICTURES_DO_NOT_FIT
 
     @property
-    def doubts(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """What the user should know before trusting the steps: two films, or no how-to video."""
-        doubts = []
+        warnings = []
         if self.correspondence is not None and not self.earned:
-            doubts.append(f"what is seen hardly fits what is said: {PLACED_BY_WORDS}")
+            warnings.append(f"what is seen hardly fits what is said: {PLACED_BY_WORDS}")
         if not self.instructs:
-            doubts.append(f"hardly any sentence states a step, as in a talk: {PLACED_BY_WORDS}")
-        return tuple(doubts)
+            warnings.append(f"hardly any sentence states a step, as in a talk: {PLACED_BY_WORDS}")
+        return tuple(warnings)
 
 
 def merge_reports(reports: Sequence[GroundReport]) -> GroundReport:
@@ -150,10 +164,10 @@ def merge_reports(reports: Sequence[GroundReport]) -> GroundReport:
     )
 
 
-def evidence_note(weight: float, by_shots: int, steps: int, moved: int) -> str:
-    """Return in words what the pictures did.
+def picture_note(weight: float, by_shots: int, steps: int, moved: int) -> str:
+    """Return a note on how the pictures changed the placement.
 
-    weight: of likeness.
+    weight: of the similarity.
     by_shots: steps placed by shots.
     """
     if not weight and not by_shots:
@@ -229,7 +243,7 @@ def ground(
 
 def ground_inputs(inputs: GroundingInputs, settings: GroundSettings) -> Grounding:
     """Return the steps of a whole video placed where they are shown, as `ground` does."""
-    video = weigh_video(inputs)
+    video = video_evidence(inputs)
     if inputs.sentence_probabilities is not None and inputs.steps:
         settings = settings.model_copy(update={"typical": line_seconds(inputs)})
     windows = cut_into_windows(inputs.steps, inputs.duration, settings)
@@ -239,12 +253,13 @@ def ground_inputs(inputs: GroundingInputs, settings: GroundSettings) -> Groundin
         grounding = _ground_windows(inputs, video, windows, settings)
     log.info("grounding: %s", grounding.report.note)
     return replace(
-        grounding, steps=mark_conditional_last_step_unclear(part_neighbours(grounding.steps))
+        grounding,
+        steps=mark_conditional_last_step_unclear(separate_overlapping_spans(grounding.steps)),
     )
 
 
 def line_seconds(inputs: GroundingInputs) -> float:
-    """Return for how many seconds each of a user's lines is shown, as far as their number says."""
+    """Return the typical duration in seconds of a user's line, from the number of lines."""
     seconds = LINE_FRACTION * inputs.duration / len(inputs.steps)
     return min(MAX_LINE_SECONDS, max(MIN_LINE_SECONDS, seconds))
 
@@ -282,7 +297,7 @@ def _ground_windows(
         for row, step, score in zip(
             window.steps, grounding.steps, grounding.alignment.scores, strict=True
         ):
-            if row in window.decides:
+            if row in window.decided_steps:
                 steps[row] = to_video_time(step, inputs.steps[row], window)
                 scores[row, start : start + width] = score
     return Grounding(tuple(steps), _alignment(inputs, scores), merge_reports(reports))
@@ -295,51 +310,52 @@ def _alignment(inputs: GroundingInputs, scores: Matrix) -> Alignment:
 def ground_window(
     inputs: GroundingInputs, video: VideoEvidence, settings: GroundSettings
 ) -> Grounding:
-    """Ground the steps of one window, or of a whole short video. video: what the whole video says
-    of it."""
+    """Return the grounded steps of one window, or of a whole short video.
+
+    video: evidence of the whole video, cut to the window."""
     speech = speech_prior(inputs, settings)
-    evidence = similarity_evidence(inputs, settings)
-    penalty = similarity_penalty(inputs.features, settings)
+    evidence = similarity_evidence(inputs)
+    penalty = similarity_penalty(inputs.features)
 
     # second by second, by speech alone and with the picture
-    by_speech = fuse(speech, np.zeros(evidence.shape), 0.0, settings)
-    posterior = fuse(speech, evidence, penalty, settings) if evidence.any() else by_speech
+    speech_posterior = fuse(speech, np.zeros(evidence.shape), 0.0, settings)
+    posterior = fuse(speech, evidence, penalty, settings) if evidence.any() else speech_posterior
 
     # shot by shot, for the steps whose words are over no picture of them
     placement = place_by_shots(inputs, speech, evidence, posterior, settings)
     future = np.ones(inputs.ahead)  # what is yet to come may show anything
-    possible = np.concatenate([video.possible, future])
-    posterior = placement.posterior.within(possible)
+    informative = np.concatenate([video.informative, future])
+    posterior = placement.posterior.within(informative)
 
     # the video as a whole
     agreement = None  # nats, of likeness with speech
     if posterior.weight and speech.is_said.any():
-        weighed = posterior.weight * evidence[speech.is_said]
-        agreement = log_bayes_factor(speech.prior[speech.is_said], weighed)
+        video_weighed = posterior.weight * evidence[speech.is_said]
+        agreement = log_bayes_factor(speech.prior[speech.is_said], video_weighed)
         agreement -= penalty * posterior.weight
-    belief = video_level_belief(video, agreement, settings)
-    chances = np.where(speech.is_said, belief.probability, 1.0)  # (K,)
-    shown_at = posterior.expected * chances[:, None]  # (K, T)
+    assessment = assess_video(video, agreement)
+    shown_probabilities = np.where(speech.is_said, assessment.probability, 1.0)  # (K,)
+    shown_at = posterior.expected * shown_probabilities[:, None]  # (K, T)
     return Grounding(
-        verdicts(inputs, posterior, placement.placed_by_shots, belief, settings),
+        verdicts(inputs, posterior, placement.placed_by_shots, assessment, settings),
         _alignment(inputs, shown_at.astype(np.float32)),
-        _report(inputs, by_speech, placement, posterior, belief),
+        _report(inputs, speech_posterior, placement, posterior, assessment),
     )
 
 
 def speech_prior(inputs: GroundingInputs, settings: GroundSettings) -> SpeechPrior:
     """Return prior(t | said_k) and pi of each step."""
     return SpeechPrior(
-        prior=prior_of(inputs.weighted_passages, settings.lag_usual, inputs.seconds),
+        prior=shown_time_prior(inputs.weighted_passages, USUAL_LAG_SECONDS, inputs.seconds),
         shown_prior=shown_before_evidence(
-            inputs.said, settings.shown_rate, inputs.visible, settings, inputs.shown_log_odds
+            inputs.said, SHOWN_RATE, inputs.visible, settings, inputs.shown_log_odds
         ),
         is_said=inputs.said,
         past_seconds=inputs.past_seconds,
     )
 
 
-def prior_of(passages: Sequence[WeightedPassages], lag: float, seconds: int) -> Array:
+def shown_time_prior(passages: Sequence[WeightedPassages], lag: float, seconds: int) -> Array:
     """Return P(shown at t | said), (K, T), in a video whose pictures come `lag` seconds after the
     words."""
     rows = []
@@ -367,21 +383,21 @@ def shown_before_evidence(
         wording = logit(np.asarray(visible, dtype=np.float64), VISIBLE_MARGIN)
         log_odds = log_odds + settings.wording * (wording - MEAN_WORDING_LOG_ODDS)
     # Not said: another rate, moved by how many videos of the task do the step.
-    unsaid: float | Array = settings.unsaid_rate
+    unsaid: float | Array = UNSAID_SHOWN_RATE
     if unsaid_log_odds is not None:
-        unsaid_rate = np.asarray(settings.unsaid_rate)
+        unsaid_rate = np.asarray(UNSAID_SHOWN_RATE)
         unsaid = sigmoid(logit(unsaid_rate, VISIBLE_MARGIN) + unsaid_log_odds)
     return np.where(is_said, sigmoid(log_odds), unsaid)
 
 
-def similarity_evidence(inputs: GroundingInputs, settings: GroundSettings) -> Array:
-    """Return z (K, T): how like its step each second looks, contrasted, 0 where unknown."""
+def similarity_evidence(inputs: GroundingInputs) -> Array:
+    """Return z (K, T): contrasted similarity of each step and second, 0 where unknown."""
     features = inputs.features
     vectors = inputs.step_vectors
     if features is None or vectors is None or not inputs.steps:
         return np.zeros((len(inputs.steps), inputs.seconds))
     cosines = similarity(features, vectors, inputs.seconds)
-    return contrast(cosines, inputs.shots, settings.smooth)
+    return contrast(cosines)
 
 
 @dataclass(frozen=True)
@@ -410,15 +426,15 @@ def place_by_shots(
     activity = inputs.activity
     shots = inputs.shots
     steps = inputs.steps
-    unmoved = ShotPlacement(posterior, np.zeros(len(steps), dtype=bool), settings.lag_usual)
-    if activity is None or not inputs.has_looks or not 0 < len(steps) <= len(shots):
+    unmoved = ShotPlacement(posterior, np.zeros(len(steps), dtype=bool), USUAL_LAG_SECONDS)
+    if activity is None or not inputs.has_thumbnails or not 0 < len(steps) <= len(shots):
         return unmoved
 
     # which steps: their words say nothing of where they are shown
     _, other_speech = step_and_other_speech(steps, inputs.transcript, inputs.seconds)
     appearance = odds_by_appearance(activity, shots, speech.prior, other_speech)
     talk = talking_heads(appearance, shots)
-    placed_by_shots = ~speech.is_said | _said_over_talk(talk, inputs.passages, settings)
+    placed_by_shots = ~speech.is_said | _is_said_over_talking_head(talk, inputs.passages)
     if not placed_by_shots.any():
         return unmoved
 
@@ -428,11 +444,11 @@ def place_by_shots(
         visible = _visibility_of_wording(inputs)
     units = shot_units(activity, shots, appearance, inputs.features)
     assignment = assign_to_shots(
-        functools.partial(prior_of, inputs.weighted_passages, seconds=inputs.seconds),
+        functools.partial(shown_time_prior, inputs.weighted_passages, seconds=inputs.seconds),
         steps,
-        settings.likeness_shots * evidence,
+        SHOT_SIMILARITY_WEIGHT * evidence,
         shown_before_evidence(
-            speech.is_said, settings.shown_rate_shots, visible, settings, inputs.shown_log_odds
+            speech.is_said, TALKING_HEAD_SHOWN_RATE, visible, settings, inputs.shown_log_odds
         ),
         units,
         settings,
@@ -450,9 +466,7 @@ def place_by_shots(
     return ShotPlacement(moved, placed_by_shots, assignment.lag)
 
 
-def _said_over_talk(
-    talk: Array, passages: Sequence[Sequence[Span]], settings: GroundSettings
-) -> Flags:
+def _is_said_over_talking_head(talk: Array, passages: Sequence[Sequence[Span]]) -> Flags:
     """Return (K,): the picture shows a talking head while the step is said.
 
     talk: (T,) log odds against doing.
@@ -461,7 +475,7 @@ def _said_over_talk(
     for k, spans in enumerate(passages):
         if spans:
             during = [talk[int(span.start) : math.ceil(span.end)] for span in spans]
-            flags[k] = float(np.concatenate(during).mean()) < -settings.talk
+            flags[k] = float(np.concatenate(during).mean()) < -MIN_TALK_LOG_ODDS
     return flags
 
 
@@ -478,8 +492,8 @@ def _visibility_of_wording(inputs: GroundingInputs) -> Array | None:
 
 
 @dataclass(frozen=True)
-class VideoBelief:
-    """What is believed of the whole video.
+class VideoAssessment:
+    """Probabilities that hold for the whole video.
 
     correspondence_log_odds: that the pictures belong to the speech.
     pictures_trusted: whether that is enough to call steps shown.
@@ -495,22 +509,22 @@ class VideoBelief:
     probability: float
 
 
-def video_level_belief(
-    video: VideoEvidence, agreement: float | None, settings: GroundSettings
-) -> VideoBelief:
-    """Return what the video says of all steps alike. agreement: nats, of likeness with speech."""
+def assess_video(video: VideoEvidence, agreement: float | None) -> VideoAssessment:
+    """Return the probabilities that all steps of a video share.
+
+    agreement: log Bayes factor, in nats, of the similarity with the speech."""
     log_odds = video.correspondence_log_odds
     instruction = video.instruction
     if agreement is not None:
         log_odds = (log_odds or 0.0) + agreement
-    probability = _posterior(settings.belong_rate, log_odds) if log_odds is not None else 1.0
+    probability = _posterior(BELONG_PRIOR, log_odds) if log_odds is not None else 1.0
     if instruction is not None:
-        probability *= _posterior(settings.instructs_rate, instruction)
-    return VideoBelief(
+        probability *= _posterior(INSTRUCTS_PRIOR, instruction)
+    return VideoAssessment(
         log_odds,
-        log_odds is not None and log_odds > settings.belong_least,
+        log_odds is not None and log_odds > MIN_BELONG_LOG_ODDS,
         instruction,
-        instruction is None or instruction > settings.instructs_least,
+        instruction is None or instruction > MIN_INSTRUCTS_LOG_ODDS,
         probability,
     )
 
@@ -527,7 +541,7 @@ def verdicts(
     inputs: GroundingInputs,
     posterior: ShownPosterior,
     placed_by_shots: Flags,
-    belief: VideoBelief,
+    assessment: VideoAssessment,
     settings: GroundSettings,
 ) -> tuple[Step, ...]:
     """Return each step with its spans, score, status and basis.
@@ -535,38 +549,38 @@ def verdicts(
     placed_by_shots: (K,). A step rests on pictures where shots placed it, or likeness has weight.
     """
     shots = inputs.shots
-    trusted = belief.pictures_trusted and belief.instructs
+    trusted = assessment.pictures_trusted and assessment.instructs
     by_pictures = placed_by_shots | (posterior.weight > 0)
     steps = []
     for step, row, score, is_seen in zip(
         inputs.steps, posterior.occupancy, posterior.score, by_pictures, strict=True
     ):
         basis: Basis = "pictures" if is_seen else "words"
-        judged = with_verdict(
+        judged_step = with_verdict(
             step,
             StepOccupancy(row, float(score), basis),
             shots,
             inputs.end,
             settings,
-            probability=belief.probability,
+            probability=assessment.probability,
             trusted=trusted,
         )
-        steps.append(judged)
+        steps.append(judged_step)
     return tuple(steps)
 
 
 def _report(
     inputs: GroundingInputs,
-    by_speech: ShownPosterior,
+    speech_posterior: ShownPosterior,
     placement: ShotPlacement,
     posterior: ShownPosterior,
-    belief: VideoBelief,
+    assessment: VideoAssessment,
 ) -> GroundReport:
-    moved = int((np.abs(by_speech.best - posterior.best) > MOVED_SECONDS).sum())
+    moved = int((np.abs(speech_posterior.best - posterior.best) > MIN_MOVE_SECONDS).sum())
     by_shots = int(placement.placed_by_shots.sum())
     note = "speech alone: no pictures were given"
     if inputs.features is not None or inputs.activity is not None:
-        note = evidence_note(posterior.weight, by_shots, len(inputs.steps), moved)
+        note = picture_note(posterior.weight, by_shots, len(inputs.steps), moved)
     return GroundReport(
         likeness=posterior.weight,
         motion=float(by_shots > 0),
@@ -574,8 +588,8 @@ def _report(
         moved=moved,
         shots=len(inputs.shots),
         note=note,
-        correspondence=belief.correspondence_log_odds,
-        earned=belief.pictures_trusted,
-        instruction=belief.instruction,
-        instructs=belief.instructs,
+        correspondence=assessment.correspondence_log_odds,
+        earned=assessment.pictures_trusted,
+        instruction=assessment.instruction,
+        instructs=assessment.instructs,
     )

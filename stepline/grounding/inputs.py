@@ -20,7 +20,7 @@ import numpy as np
 
 from stepline.errors import ShapeError
 from stepline.grounding.correspondence import correspondence, instruction_log_bayes
-from stepline.grounding.evidence import TimedText, pictured, shot_slices
+from stepline.grounding.evidence import TimedText, informative_seconds, shot_slices
 from stepline.grounding.fusion import Flags
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
@@ -38,19 +38,20 @@ class GroundingWindow:
 
     context: the whole seconds looked at.
     steps: indices of all steps said there.
-    decides: of those it decides.
+    decided_steps: indices of the steps whose spans it sets.
     """
 
     context: Span
     steps: tuple[int, ...]
-    decides: frozenset[int]
+    decided_steps: frozenset[int]
 
 
 def cut_into_windows(
     steps: Sequence[Step], duration: float, settings: GroundSettings
 ) -> list[GroundingWindow]:
-    """Return the windows that decide every step once. One for a short video, or where some step is
-    not spoken of."""
+    """Return the windows of a long video, each step decided in one of them.
+
+    A short video is one window, and so is one with a step that is not spoken of."""
     centers = [step.said.center for step in steps if step.said is not None]
     last = float(math.ceil(duration))
     # A line that no one says may be anywhere, so that the video stays whole.
@@ -66,8 +67,8 @@ def cut_into_windows(
     core_of = np.clip(core_of, 0, count - 1)  # (K,)
     windows = []
     for number, (start, end) in enumerate(itertools.pairwise(edges.tolist())):
-        decides = frozenset(np.flatnonzero(core_of == number).tolist())
-        if not decides:
+        decided_steps = frozenset(np.flatnonzero(core_of == number).tolist())
+        if not decided_steps:
             continue
         # Context on both sides, as far as the video goes.
         first_second = math.floor(start - settings.context)
@@ -75,7 +76,7 @@ def cut_into_windows(
         context = Span(max(0.0, first_second), min(last, last_second))
         # All steps said in the context compete, decided here or not.
         near = {k for k, second in enumerate(centers) if second in context}
-        window = GroundingWindow(context, tuple(sorted(near | decides)), decides)
+        window = GroundingWindow(context, tuple(sorted(near | decided_steps)), decided_steps)
         windows.append(window)
     return windows
 
@@ -83,7 +84,7 @@ def cut_into_windows(
 def cut_steps(
     steps: Sequence[Step], window: GroundingWindow, transcript: Transcript | None
 ) -> tuple[list[Step], Transcript | None]:
-    """Return the window's steps and what is said in it, sources renumbered."""
+    """Return the steps and the transcript inside a window, with sources renumbered."""
     # the sentences
     number: dict[int, int] = {}  # of a sentence in the video -> in the window
     sentences: list[Sentence] = []
@@ -110,7 +111,7 @@ def cut_steps(
 def cut_features(
     features: FeatureSequence | None, window: GroundingWindow
 ) -> FeatureSequence | None:
-    """Return the rows of the window."""
+    """Return the feature rows inside a window."""
     if features is None:
         return None
     rows = features.rows(window.context)
@@ -118,7 +119,7 @@ def cut_features(
 
 
 def cut_activity(activity: "Activity | None", window: GroundingWindow) -> "Activity | None":
-    """Return what moves in the window."""
+    """Return the motion and cuts inside a window."""
     if activity is None:
         return None
     start = window.context.start
@@ -218,7 +219,7 @@ class GroundingInputs:
 
     @property
     def end(self) -> float:
-        """Second at which the last of them ends."""
+        """Second at which the last second with a column ends."""
         return self.duration + self.ahead
 
     @property
@@ -237,7 +238,7 @@ class GroundingInputs:
         return shot_slices(cuts, self.seconds)
 
     @property
-    def has_looks(self) -> bool:
+    def has_thumbnails(self) -> bool:
         """Whether thumbnails of the picture are known."""
         return self.activity is not None and len(self.activity.looks) > 0
 
@@ -267,7 +268,7 @@ class GroundingInputs:
         return items
 
     def before(self, second: float) -> "GroundingInputs":
-        """Return what was shown before a second, and all that was said."""
+        """Return the inputs with pictures before a second only, and the whole transcript."""
         past = GroundingWindow(Span(0.0, second), (), frozenset())
         return replace(
             self,
@@ -278,7 +279,7 @@ class GroundingInputs:
         )
 
     def cut(self, window: GroundingWindow) -> "GroundingInputs":
-        """Return what belongs to one window, its times counted from the window's start."""
+        """Return the inputs of one window, in seconds from its start."""
         rows = list(window.steps)
 
         # what is there of each step
@@ -352,29 +353,29 @@ def spoken_passages(step: Step, transcript: Transcript | None, duration: float) 
 class VideoEvidence:
     """What the whole video shows before any step is placed.
 
-    possible: (T,), 0 in the seconds that can show nothing.
+    informative: (T,), 0 in the seconds that can show nothing.
     correspondence_log_odds: that the pictures belong to the speech.
     instruction: log Bayes factor that the speech instructs.
     Both are None where nothing shows it.
     """
 
-    possible: Array
+    informative: Array
     correspondence_log_odds: float | None
     instruction: float | None
 
     def cut(self, window: GroundingWindow) -> "VideoEvidence":
-        """Return what it says of one window."""
+        """Return the evidence inside one window."""
         start = int(window.context.start)
         end = int(window.context.end)
-        return replace(self, possible=self.possible[start:end])
+        return replace(self, informative=self.informative[start:end])
 
 
-def weigh_video(inputs: GroundingInputs) -> VideoEvidence:
-    """Return what a whole video says of each of its windows."""
-    possible = np.ones(inputs.past_seconds)
-    if inputs.activity is not None and inputs.has_looks:
-        possible = pictured(inputs.activity, len(possible), inputs.on_screen)
-    return VideoEvidence(possible, _correspondence_log_odds(inputs), _instruction(inputs))
+def video_evidence(inputs: GroundingInputs) -> VideoEvidence:
+    """Return the evidence of a whole video that all its windows share."""
+    informative = np.ones(inputs.past_seconds)
+    if inputs.activity is not None and inputs.has_thumbnails:
+        informative = informative_seconds(inputs.activity, len(informative), inputs.on_screen)
+    return VideoEvidence(informative, _correspondence_log_odds(inputs), _instruction(inputs))
 
 
 def _correspondence_log_odds(inputs: GroundingInputs) -> float | None:

@@ -83,7 +83,9 @@ MAX_SENTENCE_PARTS = 4
 SAME_PASSAGE_FRACTION = 0.5
 SAME_PASSAGE_NATS = 1.0
 MIN_MASS = 1e-12  # of a row, against a division by zero
-MAX_LEFT_OUT = 2_000_000  # numbers of the lists, each with one line left out, summed together
+MAX_LEAVE_ONE_OUT_VALUES = (
+    2_000_000  # numbers of the lists, each with one line left out, summed together
+)
 
 
 def line_features(
@@ -136,8 +138,7 @@ class WordOverlap:
 
 
 def word_overlap(lines: Sequence[str], sentences: Sequence[str]) -> WordOverlap:
-    """Return which part of each line's words the sentences hold. Rare words of the narration weigh
-    more."""
+    """Return the IDF-weighted fraction of each line's words that each sentence contains."""
     spoken = [content_words(sentence) for sentence in sentences]
     frequency: Counter[str] = Counter()
     for sentence_stems in spoken:
@@ -154,13 +155,13 @@ def word_overlap(lines: Sequence[str], sentences: Sequence[str]) -> WordOverlap:
         counts = np.array([frequency[stem] for stem in stems], dtype=np.float64)
         masses = np.log((len(sentences) + 1) / (counts + 0.5))
         shares = masses / max(float(masses.sum()), MIN_IDF_MASS)
-        holds = np.zeros((len(stems), len(sentences)))
-        for row, stem in zip(holds, stems, strict=True):
+        sentence_shares = np.zeros((len(stems), len(sentences)))
+        for row, stem in zip(sentence_shares, stems, strict=True):
             row[:] = [stem in sentence_stems for sentence_stems in spoken]
-        words[k] = shares @ holds
+        words[k] = shares @ sentence_shares
         # A word that neighbours repeat counts once.
-        holds_near = sum_with_neighbours(holds.T).T
-        near_words[k] = shares @ np.minimum(holds_near, 1.0)
+        near_shares = sum_with_neighbours(sentence_shares.T).T
+        near_words[k] = shares @ np.minimum(near_shares, 1.0)
     return WordOverlap(words, near_words)
 
 
@@ -246,7 +247,7 @@ class LineWording:
 
 @dataclass(frozen=True)
 class LinePrior:
-    """What other videos say of the lines, None where they say nothing.
+    """Prior of the lines from other videos of the task, None where unknown.
 
     order: (K + 1, K + 1) nats, added to the prices of going from position 0 to K to each line. The
     last column is added to those of ending there.
@@ -278,8 +279,7 @@ class LinePosterior:
 
     @property
     def places(self) -> Array:
-        """(K, S): of a line that is said, how its telling spreads over the sentences. Rows sum to
-        1, or are 0."""
+        """(K, S): P(line is said in the sentence | it is said). Rows sum to 1, or are 0."""
         mass = self.posterior.sum(axis=1, keepdims=True)
         mass = np.maximum(mass, MIN_MASS)
         return np.asarray(self.posterior / mass)
@@ -328,9 +328,9 @@ def match_lines(
     shape = (len(lines), len(sentences))
     # Without lines or sentences there is nothing to match.
     if 0 in shape:
-        nothing = np.zeros(shape)
+        no_prior = np.zeros(shape)
         return LinePosterior(
-            posterior=nothing, said_probabilities=np.zeros(len(lines)), evidence=nothing
+            posterior=no_prior, said_probabilities=np.zeros(len(lines)), evidence=no_prior
         )
     # How well each line fits each sentence, in the wording that fits best.
     features = line_features(lines, sentences, line_vectors, sentence_vectors, step_probabilities)
@@ -367,7 +367,7 @@ def match_features(
     so_far: bool = False,
     prior: LinePrior | None = None,
 ) -> LinePosterior:
-    """Return what `match_lines` does, of ready features (K, S, F).
+    """Return where and whether each line is said, from features (K, S, F).
 
     parts: (S,) of `sentence_parts`. None: each sentence says one line at most.
     """
@@ -470,7 +470,7 @@ class LineChain:
     def log_never(self, total: float) -> Array:
         """Return the logarithm of P(line k is said nowhere), (K,). total: of all paths."""
         # A list without each line, as many lists together as memory should hold.
-        part = max(1, MAX_LEFT_OUT // self._lines)
+        part = max(1, MAX_LEAVE_ONE_OUT_VALUES // self._lines)
         logarithms = np.zeros(self._lines)
         for first in range(0, self._lines, part):
             end = min(first + part, self._lines)
@@ -522,7 +522,7 @@ def jump_prices(lines: int, weights: LineWeights) -> Array:
 
 
 def said_features(features: Features, log_never: Array) -> Array:
-    """Return what P(said) rests on, (K, 8).
+    """Return the features (K, 8) of the logistic regression of P(said).
 
     The line: log odds that a path describes it, its best cosine, its best share of words.
     The list: the means of best cosine, best words, cosine and best words nearby.

@@ -21,9 +21,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepline.grounding.evidence import TimedText
-from stepline.grounding.fusion import part_neighbours
+from stepline.grounding.fusion import separate_overlapping_spans
 from stepline.grounding.ground import Grounding, ground_inputs, ground_window
-from stepline.grounding.inputs import GroundingInputs, GroundingWindow, to_video_time, weigh_video
+from stepline.grounding.inputs import (
+    GroundingInputs,
+    GroundingWindow,
+    to_video_time,
+    video_evidence,
+)
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 from stepline.records import FeatureSequence, Matrix, Span, Step, Transcript
@@ -51,8 +56,8 @@ class StepStates:
 
 
 @dataclass(frozen=True)
-class _Row:
-    """What was last known of one step: the step with its verdict, P(being shown at t) from second
+class _StepEstimate:
+    """The latest estimate of one step: the step with its verdict, P(being shown at t) from second
     `start` on, (T,)."""
 
     step: Step
@@ -86,7 +91,7 @@ class OnlineGrounder:
         self._settings = settings or GroundSettings()
         self._inputs = GroundingInputs((), 0.0, written=written, shown_log_odds=shown_log_odds)
         self._until = 0.0
-        self._rows: dict[str, _Row] = {}  # by the step's id
+        self._rows: dict[str, _StepEstimate] = {}  # by the step's id
         self._fresh = True
 
     def update_steps(
@@ -97,8 +102,7 @@ class OnlineGrounder:
         vectors: Matrix | None = None,
         sentence_vectors: Matrix | None = None,
     ) -> None:
-        """Take all that is said so far: the steps, known by their ids, later ones among them new or
-        revised.
+        """Replace the steps and the transcript by all that is said so far. Ids identify steps.
 
         vectors: (K, D), sentence_vectors: (S, D), in the space of the features.
         """
@@ -119,8 +123,7 @@ class OnlineGrounder:
         activity: "Activity | None" = None,
         on_screen: Sequence[TimedText] = (),
     ) -> None:
-        """Take all that is shown up to second `until`, which never goes back. What is given beyond
-        it waits."""
+        """Add the pictures up to second `until`, which never decreases. Later ones are kept for then."""
         self._until = max(self._until, until)
         self._inputs = replace(
             self._inputs, features=features, activity=activity, on_screen=on_screen
@@ -137,7 +140,7 @@ class OnlineGrounder:
         self._rows = {}
 
     def state(self, second: float | None = None) -> StepStates:
-        """Return what is known now of a second, the present one where none is named."""
+        """Return the step probabilities of a second, by default the present one."""
         self._refresh()
         if second is None:
             second = self._until
@@ -147,12 +150,12 @@ class OnlineGrounder:
         for state, step in zip(states, self._inputs.steps, strict=True):
             row = self._rows[step.id]
             column = min(int(second), last) - row.start
-            state[:] = _now_done_to_come(row.expected, row.step.score or 0.0, column)
+            state[:] = _state_probabilities(row.expected, row.step.score or 0.0, column)
         now, p_done, to_come = (np.ascontiguousarray(column) for column in states.T)
         return StepStates(second, self._until, now, p_done, to_come)
 
     def smoothed(self, lag: float | None = None) -> StepStates:
-        """Return what is known now of the second `lag` seconds ago."""
+        """Return the step probabilities of the second `lag` seconds ago."""
         if lag is None:
             lag = self.lag
         return self.state(max(0.0, self._until - lag))
@@ -162,11 +165,10 @@ class OnlineGrounder:
         """The steps as grounded so far: spans, at, score and status, which what comes may
         change."""
         self._refresh()
-        return part_neighbours([self._rows[step.id].step for step in self._inputs.steps])
+        return separate_overlapping_spans([self._rows[step.id].step for step in self._inputs.steps])
 
     def finish(self, duration: float) -> Grounding:
-        """Return what `ground` makes of all that was said and shown of a video of `duration`
-        seconds."""
+        """Return the grounding of the finished video of `duration` seconds."""
         return ground_inputs(replace(self._inputs, duration=duration), self._settings)
 
     def _past(self, until: float) -> GroundingInputs:
@@ -174,29 +176,29 @@ class OnlineGrounder:
         return replace(self._inputs.before(until), ahead=AHEAD_SECONDS)
 
     def _refresh(self) -> None:
-        """Ground the steps that what came since may still move."""
+        """Ground the recent steps again with the new evidence."""
         if self._fresh:
             return
         self._fresh = True
         steps = self._inputs.steps
         if not steps or self._until <= 0:
-            self._rows = {step.id: _Row(step, 0, np.zeros(1)) for step in steps}
+            self._rows = {step.id: _StepEstimate(step, 0, np.zeros(1)) for step in steps}
             return
         # The last minutes, grounded as a video of their own.
         window = self._window()
         start = int(window.context.start)
         inputs = self._past(self._until)
-        video = weigh_video(inputs).cut(window)
+        video = video_evidence(inputs).cut(window)
         grounding = ground_window(inputs.cut(window), video, self._settings)
         # Back in the video's time.
-        rows = {step.id: _Row(step, start, np.zeros(1)) for step in steps}
+        rows = {step.id: _StepEstimate(step, start, np.zeros(1)) for step in steps}
         for k, step, scores in zip(
             window.steps, grounding.steps, grounding.alignment.scores, strict=True
         ):
             in_video = to_video_time(step, steps[k], window)
-            rows[steps[k].id] = _Row(in_video, start, scores.astype(np.float64))
+            rows[steps[k].id] = _StepEstimate(in_video, start, scores.astype(np.float64))
         # Steps that the window does not decide keep what was known of them.
-        decided = {step.id for k, step in enumerate(steps) if k not in window.decides}
+        decided = {step.id for k, step in enumerate(steps) if k not in window.decided_steps}
         for id, row in self._rows.items():
             if id in decided:
                 rows[id] = row
@@ -211,21 +213,21 @@ class OnlineGrounder:
             reach = 2 * settings.context
         start = max(0.0, math.floor(self._until - reach))
         # From when on a step may still move.
-        late = start + settings.context if start else 0.0
-        near = []
-        decides = set()
+        oldest_second = start + settings.context if start else 0.0
+        recent_steps = []
+        decided_steps = set()
         for k, step in enumerate(self._inputs.steps):
             # A line that no one says may be shown at any time.
             center = step.said.center if step.said is not None else math.inf
             if center >= start:
-                near.append(k)
-            if center >= late:
-                decides.add(k)
+                recent_steps.append(k)
+            if center >= oldest_second:
+                decided_steps.add(k)
         context = Span(start, float(math.ceil(self._until) + AHEAD_SECONDS))
-        return GroundingWindow(context, tuple(near), frozenset(decides))
+        return GroundingWindow(context, tuple(recent_steps), frozenset(decided_steps))
 
 
-def _now_done_to_come(row: Array, p_shown: float, column: int) -> tuple[float, float, float]:
+def _state_probabilities(row: Array, p_shown: float, column: int) -> tuple[float, float, float]:
     """Return P(shown in this column, before it, after it) of P(being shown at t), (T,), and P(shown
     at all)."""
     now = 0.0

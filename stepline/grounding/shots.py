@@ -56,8 +56,8 @@ RETURN_WEIGHT = -3.3
 MOTION_WEIGHT = 4.8
 DOING_LOG_ODDS = 1.0
 # shrinkage: this number of steps, and of utterances of chat, is spread evenly
-SPREAD_STEPS = 2.0
-SPREAD_UTTERANCES = 1.0
+STEP_DENSITY_PRIOR = 2.0
+UTTERANCE_DENSITY_PRIOR = 1.0
 UTTERANCE_SECONDS = 3.0
 MAX_LOOK_DIFFERENCE = 0.022  # mean over two thumbnails, 0 to 1, up to which two shots look alike
 STILL_CHANGE = 0.02  # change of a spot below which it counts as still
@@ -65,7 +65,7 @@ STILL_CHANGE = 0.02  # change of a spot below which it counts as still
 PIECE_SECONDS = 7.0
 MAX_UNCUT_PIECES = 1.5  # a shot longer than this number of pieces is cut into pieces
 # cosine of contrasted features above which two shots next to each other show one action
-MIN_JOINED_COSINE = 0.5
+MIN_JOIN_COSINE = 0.5
 MAX_JOINED_SECONDS = 8.0  # of such a pair (WhenAct: the median of shown spans)
 
 # weights of `action_log_odds`, fitted on 31 real clips, each class weighed the same
@@ -82,6 +82,10 @@ ORDER_ROUNDS = 4  # how often the order is looked at again
 MAX_PICTURE_LOG_ODDS = 4.0  # nats that the picture may say for or against doing
 # pictures come before the words by at most this number of seconds less than the greatest lag
 LEAD_MARGIN_SECONDS = 4
+MAX_LAG_SECONDS = 6  # of the steps that a talking head moves
+USUAL_LAG_SECONDS = 1.25  # by which pictures follow the words; WhenAct: 1.0
+LAG_SPREAD_SECONDS = 2.0  # from video to video; WhenAct: 1.2 under coarse windows
+UNWRITTEN_FRACTION = 0.15  # of the shots in which something is done that is not a step
 NEAR_SECONDS = 5.0  # around the words in which a shot answers to them
 START_SECONDS = 1.0  # after the first word at which such a shot usually starts (WhenAct: 1.0)
 START_SPREAD_SECONDS = 2.0  # how much that varies; Cauchy
@@ -103,7 +107,7 @@ class AppearanceOdds:
     has in them (C,), <= 0."""
 
     doing: Array
-    again: Array
+    recurrence: Array
 
 
 def odds_by_appearance(
@@ -118,12 +122,12 @@ def odds_by_appearance(
     looks = known_mean_by_second(activity.looks, activity.rate, seconds)
     groups = _group_by_look(shots, looks)
     same = groups[:, None] == groups  # (C, C)
-    more = _more_returns(groups, same)
+    more = _log_relative_recurrence(groups, same)
 
     steps = prior.sum(axis=0)
     utterances = other_speech.sum() / UTTERANCE_SECONDS
     doing = np.zeros(count)
-    again = np.zeros(count)
+    recurrence = np.zeros(count)
     for n in range(count):
         ranges = []
         for m in np.flatnonzero(same[n]).tolist():
@@ -132,17 +136,17 @@ def odds_by_appearance(
         members = np.concatenate(ranges)
         fraction = len(members) / seconds
         chat = other_speech[members].sum() / UTTERANCE_SECONDS
-        log_steps = _density(steps[members].sum(), steps.sum(), SPREAD_STEPS, fraction)
-        log_chat = _density(chat, utterances, SPREAD_UTTERANCES, fraction)
+        log_steps = _density(steps[members].sum(), steps.sum(), STEP_DENSITY_PRIOR, fraction)
+        log_chat = _density(chat, utterances, UTTERANCE_DENSITY_PRIOR, fraction)
         excess_chat = log_chat - log_steps
         more_chat = np.clip(1 + 2 * excess_chat, 0, 1)
-        again[n] = RETURN_WEIGHT * max(0.0, more[n]) * more_chat
+        recurrence[n] = RETURN_WEIGHT * max(0.0, more[n]) * more_chat
         by_words = STEP_WEIGHT * log_steps + CHAT_WEIGHT * log_chat
-        doing[n] = by_words + again[n] + DOING_LOG_ODDS
-    return AppearanceOdds(doing, again)
+        doing[n] = by_words + recurrence[n] + DOING_LOG_ODDS
+    return AppearanceOdds(doing, recurrence)
 
 
-def _more_returns(groups: Array, same: npt.NDArray[np.bool_]) -> Array:
+def _log_relative_recurrence(groups: Array, same: npt.NDArray[np.bool_]) -> Array:
     """Return (C,): log of how much more often the look of each shot comes again than the median
     look.
 
@@ -174,7 +178,7 @@ def talking_heads(appearance: AppearanceOdds, shots: Sequence[slice]) -> Array:
     Of all that speaks for or against doing, this alone holds on real clips (docs/real_clips.md).
     """
     lengths = [shot.stop - shot.start for shot in shots]
-    return np.repeat(appearance.again, lengths)
+    return np.repeat(appearance.recurrence, lengths)
 
 
 def step_and_other_speech(
@@ -352,7 +356,7 @@ def _join_neighbours(
         if both_doing and is_short and piece.start in cuts:
             last_content = content[last].mean(axis=0)
             content_similarity = cosine(last_content, content[piece].mean(axis=0))
-            if (content_similarity or 0.0) > MIN_JOINED_COSINE:
+            if (content_similarity or 0.0) > MIN_JOIN_COSINE:
                 units[-1] = slice(last.start, piece.stop)
                 unit_odds[-1] = max(unit_odds[-1], log_odds)
                 continue
@@ -384,8 +388,8 @@ def assign_to_shots(
     # what a step's words and the pictures say of each unit
     scaled = units.odds / MAX_PICTURE_LOG_ODDS
     ratio = np.exp(MAX_PICTURE_LOG_ODDS * np.tanh(scaled))
-    worth = ratio / (1 - settings.unwritten + settings.unwritten * ratio)  # (U,)
-    lag = _lag(prior_at, units, worth, settings)
+    worth = ratio / (1 - UNWRITTEN_FRACTION + UNWRITTEN_FRACTION * ratio)  # (U,)
+    lag = _lag(prior_at, units, worth)
     prior = prior_at(lag)
     mass = sum_by_unit(prior, units.slices)
     weighed_mass = sum_by_unit(prior * np.exp(evidence), units.slices)
@@ -395,24 +399,24 @@ def assign_to_shots(
     weight = odds * move_to_starts(mass, said_spans, units) * likely * worth
 
     # one step a unit, mostly in the order of saying
-    mates = _steps_of_one_sentence(steps)
-    pairs, never = matching_marginals(weight, mates)
+    same_sentence = _steps_of_one_sentence(steps)
+    pairs, never = matching_marginals(weight, same_sentence)
     rounds = ORDER_ROUNDS if settings.order else 0
     for _ in range(rounds):
         in_order = np.exp(-settings.order * expected_inversions(pairs))
-        pairs, never = matching_marginals(weight * in_order, mates)
+        pairs, never = matching_marginals(weight * in_order, same_sentence)
     return ShotAssignment(pairs, 1 - never, lag)
 
 
 def _steps_of_one_sentence(steps: Sequence[Step]) -> Array:
     """Return (K, K): 1 where two steps rest on a common sentence, 0 on the diagonal."""
-    mates = np.zeros((len(steps), len(steps)))
+    same_sentence = np.zeros((len(steps), len(steps)))
     sources = [set(step.sources) for step in steps]
     for a, own in enumerate(sources):
         for b, other in enumerate(sources):
             if a != b and not own.isdisjoint(other):
-                mates[a, b] = 1.0
-    return mates
+                same_sentence[a, b] = 1.0
+    return same_sentence
 
 
 def sum_by_unit(rows: Array, slices: Sequence[slice]) -> Array:
@@ -420,18 +424,15 @@ def sum_by_unit(rows: Array, slices: Sequence[slice]) -> Array:
     return np.stack([rows[:, unit].sum(axis=1) for unit in slices], axis=1)
 
 
-def _lag(
-    prior_at: Callable[[float], Array], units: ShotUnits, worth: Array, settings: GroundSettings
-) -> float:
+def _lag(prior_at: Callable[[float], Array], units: ShotUnits, worth: Array) -> float:
     """Return by how many seconds the pictures follow the words: where the prior meets most doing,
     less its cost."""
-    reach = round(settings.lag_reach)
-    earliest = min(0, LEAD_MARGIN_SECONDS - reach)
+    earliest = min(0, LEAD_MARGIN_SECONDS - MAX_LAG_SECONDS)
     gains: dict[int, float] = {}
-    for lag in range(earliest, reach + 1):
+    for lag in range(earliest, MAX_LAG_SECONDS + 1):
         mass = sum_by_unit(prior_at(float(lag)), units.slices)
         doing = (mass * worth).sum(axis=1)
-        unusual = (lag - settings.lag_usual) / settings.lag_spread
+        unusual = (lag - USUAL_LAG_SECONDS) / LAG_SPREAD_SECONDS
         gain = float(np.log(doing).sum())
         gains[lag] = gain - 0.5 * unusual**2
     return float(max(gains, key=lambda lag: gains[lag]))
@@ -467,11 +468,11 @@ def expected_inversions(pairs: Array) -> Array:
     return np.asarray(later + sooner)
 
 
-def matching_marginals(weight: Array, mates: Array) -> tuple[Array, Array]:
+def matching_marginals(weight: Array, same_sentence: Array) -> tuple[Array, Array]:
     """Return P(pair) (K, U) and P(no unit) (K,) for weights against 1 for "none", one step a unit
     and back.
 
-    mates: (K, K), 1 where two steps may share a unit, 0 on the diagonal.
+    same_sentence: (K, K), 1 where two steps may share a unit, 0 on the diagonal.
     """
     free = np.ones_like(weight)  # message of unit u to step k: P(no other step has it)
     for _ in range(MESSAGE_ROUNDS):
@@ -479,7 +480,7 @@ def matching_marginals(weight: Array, mates: Array) -> tuple[Array, Array]:
         total = pull.sum(axis=1, keepdims=True)
         claims = weight / (1 + total - pull)
         all_claims = claims.sum(axis=0, keepdims=True)
-        rivals = np.maximum(all_claims - claims - mates @ claims, 0.0)
+        rivals = np.maximum(all_claims - claims - same_sentence @ claims, 0.0)
         free = (free + 1 / (1 + rivals)) / 2
     pull = weight * free
     total = 1 + pull.sum(axis=1, keepdims=True)

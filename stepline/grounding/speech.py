@@ -32,6 +32,7 @@ MIN_SAID_PROBABILITY = 0.5  # from which a user's own line counts as said
 # sentence that is as like it as the headings of 53 tutorials are to theirs. It is hardly more like
 # another line.
 MIN_MODEL_SENTENCES = 4
+MIN_LINE_COSINE = 0.35  # below it no sentence speaks of a user's own line. MiniLM: unlike < 0.3
 EARLY_COSINE = 0.66
 MAX_EARLY_LEAD = 0.15
 
@@ -108,7 +109,7 @@ def coarse_scores(
     settings = settings or CoarseSettings()
     _check_similarity(similarity, (len(steps), len(sentences)))
     weights = softmax(similarity / settings.temperature)
-    values = _chain_to_seconds(weights, sentences, duration, settings)
+    values = _chain_to_seconds(weights, sentences, duration)
     return Alignment(tuple(step.text for step in steps), values, 1.0, "probability")
 
 
@@ -117,12 +118,10 @@ def _check_similarity(similarity: Matrix, shape: tuple[int, int]) -> None:
         raise ShapeError(f"similarity must be {shape}, steps by sentences, not {similarity.shape}")
 
 
-def _chain_to_seconds(
-    weights: Matrix, sentences: Sequence[Sentence], duration: float, settings: CoarseSettings
-) -> Matrix:
+def _chain_to_seconds(weights: Matrix, sentences: Sequence[Sentence], duration: float) -> Matrix:
     """Return Y_SV (K, T) of T_SN (K, S)."""
     spans = [sentence.span for sentence in sentences]
-    labels = narration_labels(spans, math.ceil(duration), settings.label_rule)
+    labels = narration_labels(spans, math.ceil(duration), "covering")
     chained = weights @ labels  # (K, S) @ (S, T) -> (K, T)
     # rounded, so that true ties tie
     values: Matrix = np.minimum(chained.round(6), 1.0).astype(np.float32)
@@ -138,7 +137,7 @@ def _spans_by_weights(
     settings: CoarseSettings,
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
     """Return the steps with `said` where Y_SV is high, and those dropped. weights: T_SN (K, S)."""
-    scores = _chain_to_seconds(weights, sentences, duration, settings)
+    scores = _chain_to_seconds(weights, sentences, duration)
     placed: list[Step] = []
     dropped: list[Rejected] = []
     for step, row, weight in zip(steps, scores, weights, strict=True):
@@ -281,7 +280,7 @@ def place_texts(
         cosines = np.maximum(cosines, cosine_matrix(wording.vectors, sentence_vectors))
     best_cosines = cosines.max(axis=1)  # (K,)
     is_likely = match.said_probabilities >= MIN_SAID_PROBABILITY
-    is_said = is_likely & (best_cosines >= settings.likeness)
+    is_said = is_likely & (best_cosines >= MIN_LINE_COSINE)
     # For the first sentences likeness alone may decide.
     if so_far and len(sentences) < MIN_MODEL_SENTENCES:
         best_sentences = cosines.argmax(axis=1)

@@ -28,7 +28,7 @@ from stepline.records import FrozenModel, Matrix, StepKind
 Array = npt.NDArray[np.float64]
 Embedder: TypeAlias = Callable[[Sequence[str]], Matrix]
 
-LIST_VIDEOS = 1.0  # that do as lists in general do, and either order alike
+PRIOR_VIDEOS = 1.0  # that do as lists in general do, and either order alike
 
 
 class TaskGraph(FrozenModel):
@@ -68,7 +68,7 @@ class TaskGraph(FrozenModel):
         """(K,) nats, 0 or less: log odds that a video does each line, less those of the line that
         most do. Half a video more of either kind is added."""
         counts = np.array(self.counts, dtype=np.float64)
-        half = LIST_VIDEOS / 2
+        half = PRIOR_VIDEOS / 2
         odds = (counts + half) / (self.videos - counts + half)
         log_odds = np.log(odds)
         greatest = log_odds.max(initial=-np.inf)
@@ -155,8 +155,8 @@ def order_log_ratios(graph: TaskGraph) -> Array:
     # Moves weigh by how often the videos were at their line.
     departures = np.array(graph.departures, dtype=np.float64)
     moves = in_videos * is_other * departures[:, None]
-    total = moves.sum(axis=1, keepdims=True) + LIST_VIDEOS
-    of_task = (moves + LIST_VIDEOS * in_lists) / total
+    total = moves.sum(axis=1, keepdims=True) + PRIOR_VIDEOS
+    of_task = (moves + PRIOR_VIDEOS * in_lists) / total
 
     # A line that follows itself stays at 0.
     ratios = np.zeros(shape)

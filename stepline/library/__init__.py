@@ -1,4 +1,4 @@
-"""A folder of records as a library: search for what is done, said and written in its videos."""
+"""A folder of records as a library: full-text and vector search over its videos."""
 
 from stepline.library.moments import Moment
 from stepline.library.search import SearchIndex

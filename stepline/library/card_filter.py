@@ -1,4 +1,4 @@
-"""Which videos of a library are asked for: by words, tags, metadata and state."""
+"""Filter of a library's videos by words, tags, metadata and state."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -22,30 +22,30 @@ class CardFilter:
     state: VideoState | None = None
 
     @property
-    def asks_nothing(self) -> bool:
-        """Whether every video fits."""
+    def is_empty(self) -> bool:
+        """Whether the filter has no condition."""
         return not (self.words.split() or self.tags or self.metadata or self.state)
 
     def choose(self, cards: Iterable[VideoCard]) -> list[VideoCard]:
-        """Return the cards that fit, in their order."""
-        if self.asks_nothing:
+        """Return the cards that match the filter, in the given order."""
+        if self.is_empty:
             return list(cards)
         # Both sides are compared in one case of letters.
         words = self.words.casefold().split()
         tags = set(map(text_key, self.tags))
-        pairs = list(map(_pair, self.metadata))
+        pairs = list(map(_metadata_pair, self.metadata))
         matches = []
         for card in cards:
             has_state = self.state in (None, card.state)
-            has_labels = tags <= set(map(text_key, card.tags)) and _has_pairs(card, pairs)
-            if has_state and has_labels and _has_words(card, words):
+            has_labels = tags <= set(map(text_key, card.tags)) and _has_metadata(card, pairs)
+            if has_state and has_labels and _title_has_words(card, words):
                 matches.append(card)
         return matches
 
 
 def matching_names(library: CorrectedLibrary, card_filter: CardFilter) -> frozenset[str] | None:
     """Return the names of the record files of the videos that fit. None where every video does."""
-    if card_filter.asks_nothing:
+    if card_filter.is_empty:
         return None
     names = set()
     for card in card_filter.choose(library.videos()):
@@ -75,18 +75,18 @@ def _counts(texts: Iterable[str]) -> dict[str, int]:
     return {spellings[key]: counts[key] for key in sorted(counts)}
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _metadata_pair(text: str) -> tuple[str, str]:
     name, _, value = text.partition(":")
     return text_key(name), text_key(value)
 
 
-def _has_pairs(card: VideoCard, pairs: Sequence[tuple[str, str]]) -> bool:
+def _has_metadata(card: VideoCard, pairs: Sequence[tuple[str, str]]) -> bool:
     values = {text_key(name): text_key(value) for name, value in card.metadata.items()}
     # An empty value is any.
     return all(name in values and value in ("", values[name]) for name, value in pairs)
 
 
-def _has_words(card: VideoCard, words: Sequence[str]) -> bool:
+def _title_has_words(card: VideoCard, words: Sequence[str]) -> bool:
     # A value is found by "name: value" as well.
     metadata = [f"{name}: {value}" for name, value in card.metadata.items()]
     texts = [card.title, *card.tags, *metadata]

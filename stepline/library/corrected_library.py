@@ -48,7 +48,7 @@ MACHINE_RECORD_QUERY = "SELECT record FROM machine WHERE video = ?"
 
 
 class VideoCard(FrozenModel):
-    """The entry of a video in a list of videos.
+    """A video's entry in a list of videos.
 
     duration: s.
     shown_steps, likely_steps: those that the pictures show, and those that are likely shown by
@@ -97,7 +97,7 @@ class CurrentRecord:
 
     @cached_property
     def stamp(self) -> str:
-        """A text that changes when the machine's record does, by which a correction names it."""
+        """Hash of the machine's record. Corrections carry it to name their version of the record."""
         return hashlib.sha256(to_json(self.machine).encode()).hexdigest()[:16]
 
 
@@ -106,15 +106,15 @@ def video_id(name: str) -> str:
     return hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
-def check_links(folder: Path, allowed: Sequence[Path]) -> None:
+def reject_outside_links(folder: Path, allowed: Sequence[Path]) -> None:
     """Raise StoreError where a folder in a library is a link that leads elsewhere, since outputs
     may be written into it."""
     for entry in os.scandir(folder):
         if entry.is_symlink() and entry.is_dir():
-            check_place(Path(entry.path), allowed)
+            check_allowed_path(Path(entry.path), allowed)
 
 
-def check_place(path: Path, allowed: Sequence[Path]) -> None:
+def check_allowed_path(path: Path, allowed: Sequence[Path]) -> None:
     """Raise StoreError where a path leads out of all allowed folders, whose paths are real."""
     if not is_below(path, allowed):
         reason = "a link that leads out of the library and the folders of --allow"
@@ -122,17 +122,17 @@ def check_place(path: Path, allowed: Sequence[Path]) -> None:
 
 
 def open_corrections(folder: Path) -> "CorrectedLibrary | None":
-    """Return a library that will only be read. None where no one has corrected anything."""
+    """Return a library opened read-only, or None if it has no corrections."""
     if not (folder / DATABASE_FILE).is_file():
         return None
-    return CorrectedLibrary(folder, reads_only=True)
+    return CorrectedLibrary(folder, is_read_only=True)
 
 
 class CorrectedLibrary:
     """The videos of a folder, with their corrections.
 
     allowed: other folders whose files may be read.
-    reads_only: see LibraryDatabase.
+    is_read_only: see LibraryDatabase.
     on_correction: called after each correction with the video's id and revision.
     in_transaction: called with the same inside the correction's transaction.
     digest_of: the sha256 of a file, None while it is not known. By default it is waited for. Raises
@@ -140,9 +140,9 @@ class CorrectedLibrary:
     """
 
     def __init__(
-        self, folder: Path, allowed: Sequence[Path] = (), *, reads_only: bool = False
+        self, folder: Path, allowed: Sequence[Path] = (), *, is_read_only: bool = False
     ) -> None:
-        self.database = LibraryDatabase(folder, reads_only=reads_only)
+        self.database = LibraryDatabase(folder, is_read_only=is_read_only)
         self.folder = self.database.folder
         self.allowed = (self.folder, *map(real_path, allowed))
         self.on_correction: Callable[[str, int], None] = lambda _id, _revision: None
@@ -185,7 +185,7 @@ class CorrectedLibrary:
         """Return where the record of a video is. Raises LookupError for an unknown id."""
         video = self._videos.get(id)
         # Its file was replaced or removed since the folder was scanned.
-        if video is None or _present_stamp(self.folder / video.name) != video.stamp:
+        if video is None or _current_stamp(self.folder / video.name) != video.stamp:
             self.scan_folder()
             video = self._videos.get(id)
         if video is None:
@@ -256,7 +256,7 @@ class CorrectedLibrary:
 
     def corrected_record(self, name: str) -> Record:
         """Return the corrected record of a file. name: its path below the library's folder."""
-        stamp = _present_stamp(self.folder / name)
+        stamp = _current_stamp(self.folder / name)
         if stamp is None:
             raise StoreError(f"{self.folder / name}: it is gone; search again")
         video = LibraryVideo(video_id(name), name, stamp)
@@ -301,7 +301,7 @@ class CorrectedLibrary:
         undo is of an earlier one.
         """
         # The database comes first, since a transaction holds it while it asks for corrections.
-        with self.database.guarded(), self._corrections_lock:
+        with self.database.locked_connection(), self._corrections_lock:
             last_row, corrections = self._corrections.pop(id, (0, {}))
             if corrections and not self._is_last_row(id, last_row, next(reversed(corrections))):
                 # The video was removed, and maybe understood again: all is read again.
@@ -316,8 +316,8 @@ class CorrectedLibrary:
                 except (ValidationError, TypeError) as error:
                     raise self.database.row_error("correction") from error
                 is_own = correction.video == id and correction.id not in corrections
-                has_undone = correction.undoes is None or correction.undoes in corrections
-                if not (is_own and has_undone):
+                undoes_earlier = correction.undoes is None or correction.undoes in corrections
+                if not (is_own and undoes_earlier):
                     raise self.database.row_error("correction")
                 corrections[correction.id] = correction
                 last_row = number
@@ -405,14 +405,14 @@ class CorrectedLibrary:
         name = video.path
         if name is None:
             return None
-        beside = (self.folder / self.video(id).name).parent
+        video_folder = (self.folder / self.video(id).name).parent
 
         # next to the record, in the library, or where the record says
         paths = [
-            beside / name,
+            video_folder / name,
             self.folder / name,
             Path(name),
-            beside / Path(name).name,  # moved here with its record
+            video_folder / Path(name).name,  # moved here with its record
         ]
         for path in dict.fromkeys(paths):
             with contextlib.suppress(OSError, ValueError):
@@ -443,7 +443,7 @@ def _is_repeated(new: Correction, corrections: Sequence[Correction]) -> bool:
     return any(other.model_copy(update=sent) == new for other in same_id)
 
 
-def _present_stamp(path: Path) -> Stamp | None:
+def _current_stamp(path: Path) -> Stamp | None:
     try:
         return file_stamp(path)
     except FileNotFoundError:

@@ -21,8 +21,8 @@ from stepline.library.video_edits import (
     TitleEdit,
     UntagEdit,
     VideoEdit,
+    edited_field,
     edited_video,
-    touched_part,
 )
 from stepline.outputs.text import one_line
 from stepline.records import (
@@ -42,7 +42,7 @@ PersonName: TypeAlias = Annotated[str, Field(max_length=80, pattern=r"\S")]
 Place: TypeAlias = tuple[str, str]  # (step id, field) that a correction touches
 
 STEP_FIELDS = ("text", "kind", "span", "at", "status")  # that people correct
-ORDER_PLACE: Place = ("", "order")
+STEP_ORDER_FIELD: Place = ("", "order")
 MAX_EDITS = 10_000  # of one correction
 VERDICT_SCORES = {"shown": 1.0, "unclear": None, "said": 0.0, "not found": 0.0}
 
@@ -76,14 +76,14 @@ class AddEdit(FrozenModel):
 
 
 class DeleteEdit(FrozenModel):
-    """Deletes a step that is not a real step."""
+    """Deletion of a step."""
 
     do: Literal["delete"]
     step: StepId
 
 
 class SplitEdit(FrozenModel):
-    """A step that is two: up to second `at` and, as the new step `id`, from there."""
+    """Split of a step at second `at`. The second half becomes the new step `id`."""
 
     do: Literal["split"]
     step: StepId
@@ -93,7 +93,7 @@ class SplitEdit(FrozenModel):
 
 
 class MergeEdit(FrozenModel):
-    """Steps that are one, which keeps the first one's id. A `text` of None joins theirs."""
+    """Merge of steps into the first one, which keeps its id. Without `text`, the texts are joined."""
 
     do: Literal["merge"]
     steps: Annotated[tuple[StepId, ...], Field(min_length=2)]
@@ -101,13 +101,13 @@ class MergeEdit(FrozenModel):
 
 
 class OrderEdit(FrozenModel):
-    """The steps in another order."""
+    """New order of all steps."""
 
     do: Literal["order"]
     steps: Annotated[tuple[StepId, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
-    def _once_each(self) -> "OrderEdit":
+    def _check_unique(self) -> "OrderEdit":
         if len(set(self.steps)) < len(self.steps):
             raise ValueError("an order names each step once")
         return self
@@ -154,7 +154,7 @@ class ConflictError(StoreError):
 
 
 class RecordChangedError(StoreError):
-    """The machine's record was made again since, and its steps are others."""
+    """The video was processed again, and the steps of the machine's record changed."""
 
     def __init__(self) -> None:
         reason = "the video was processed again since it was opened here, and its steps changed"
@@ -178,7 +178,7 @@ def corrected(record: Record, corrections: Sequence[Correction]) -> CorrectedRec
     """Return the record with those corrections that are not undone. Raises StoreError where they
     are not its own."""
     # the edits that are not undone, in their order
-    steps = _StepTable(record, _anchors(record, corrections))
+    steps = _StepTable(record, _preceding_step_ids(record, corrections))
     video = record.video
     for correction in active_corrections(corrections):
         for edit in correction.edits:
@@ -186,10 +186,10 @@ def corrected(record: Record, corrections: Sequence[Correction]) -> CorrectedRec
                 video = edited_video(video, edit)
             else:
                 steps.apply(edit)
-    arranged = steps.arranged()
+    ordered_steps = steps.ordered_steps()
 
     # where the machine's record differs from what people made of it
-    current = {step.id: step_fields(step) for step in arranged}
+    current = {step.id: step_fields(step) for step in ordered_steps}
     machine: dict[str, dict[str, JsonValue]] = {}
     for step in record.steps:
         fields = step_fields(step)
@@ -198,7 +198,7 @@ def corrected(record: Record, corrections: Sequence[Correction]) -> CorrectedRec
             fields = {name: value for name, value in fields.items() if now[name] != value}
         if fields:
             machine[step.id] = fields
-    corrected_record = record.model_copy(update={"steps": arranged, "video": video})
+    corrected_record = record.model_copy(update={"steps": ordered_steps, "video": video})
     return CorrectedRecord(corrected_record, machine, len(corrections))
 
 
@@ -266,13 +266,13 @@ def check_correction(record: Record, corrections: Sequence[Correction], new: Cor
         since = list(corrections[corrections.index(undone) + 1 :])
     _check_conflict(new, since, active, by_id)
     # Each new step needs a new id, and an older step that it follows.
-    anchors = _anchors(record, corrections)
-    for id, anchor in _new_steps(new):
-        if id in anchors:
+    preceding_ids = _preceding_step_ids(record, corrections)
+    for id, preceding_id in _new_steps(new):
+        if id in preceding_ids:
             raise StoreError(f"step {id!r} is there already; give a new one an id of its own")
-        if anchor is not None and anchor not in anchors:
-            raise StoreError(f"step {anchor!r} never was in the video; load the video again")
-        anchors[id] = anchor
+        if preceding_id is not None and preceding_id not in preceding_ids:
+            raise StoreError(f"step {preceding_id!r} never was in the video; load the video again")
+        preceding_ids[id] = preceding_id
     # It is applied once, which raises where it does not fit.
     corrected(record, [*corrections, new])
 
@@ -283,7 +283,7 @@ def _check_conflict(
     active: Sequence[Correction],
     by_id: Mapping[str, Correction],
 ) -> None:
-    places = touched_places(new, by_id)
+    places = touched_fields(new, by_id)
     since_ids = {correction.id for correction in since}
     theirs = []
     common: frozenset[Place] = frozenset()
@@ -291,7 +291,7 @@ def _check_conflict(
     # what was done and undone since does not count
     for correction in since:
         if correction in active and correction.undoes not in since_ids:
-            touched = places & touched_places(correction, by_id)
+            touched = places & touched_fields(correction, by_id)
             if touched:
                 theirs.append(correction)
                 common = touched
@@ -299,7 +299,7 @@ def _check_conflict(
         raise ConflictError(theirs, common)
 
 
-def touched_places(correction: Correction, by_id: Mapping[str, Correction]) -> frozenset[Place]:
+def touched_fields(correction: Correction, by_id: Mapping[str, Correction]) -> frozenset[Place]:
     """Return what a correction touches. An undo touches what the undone one does.
 
     A correction that adds, deletes, splits or merges steps touches all their fields.
@@ -316,10 +316,10 @@ def touched_places(correction: Correction, by_id: Mapping[str, Correction]) -> f
                         places.add((edit.step, field))
                 continue
             case OrderEdit():
-                places.add(ORDER_PLACE)
+                places.add(STEP_ORDER_FIELD)
                 continue
             case TitleEdit() | TagEdit() | UntagEdit() | MetadataEdit():
-                places.add(("", touched_part(edit)))
+                places.add(("", edited_field(edit)))
                 continue
             case AddEdit():
                 steps: tuple[str, ...] = (edit.id,)
@@ -334,7 +334,7 @@ def touched_places(correction: Correction, by_id: Mapping[str, Correction]) -> f
 
 
 def _new_steps(correction: Correction) -> Iterator[tuple[str, str | None]]:
-    """Yield the id of each step that a correction makes, and of the one that it follows."""
+    """Yield the id of each step that a correction creates, and of the step before it."""
     for edit in correction.edits:
         if isinstance(edit, AddEdit):
             yield edit.id, edit.after
@@ -342,26 +342,26 @@ def _new_steps(correction: Correction) -> Iterator[tuple[str, str | None]]:
             yield edit.id, edit.step
 
 
-def _anchors(record: Record, corrections: Sequence[Correction]) -> dict[str, str | None]:
-    """Return every step that ever was, and the older one that it follows, or the one before it."""
-    anchors: dict[str, str | None] = {}
+def _preceding_step_ids(record: Record, corrections: Sequence[Correction]) -> dict[str, str | None]:
+    """Return the preceding step's id for each step that ever existed, deleted ones included."""
+    preceding_ids: dict[str, str | None] = {}
     before = None
     # Machine steps follow each other. Those that people made follow what they named.
     for step in record.steps:
-        anchors[step.id] = before
+        preceding_ids[step.id] = before
         before = step.id
     for correction in corrections:
-        anchors.update(_new_steps(correction))
-    return anchors
+        preceding_ids.update(_new_steps(correction))
+    return preceding_ids
 
 
 class _StepTable:
     """The steps of a record while edits are applied."""
 
-    def __init__(self, record: Record, anchors: Mapping[str, str | None]) -> None:
+    def __init__(self, record: Record, preceding_ids: Mapping[str, str | None]) -> None:
         self.machine = {step.id: step for step in record.steps}
         self.steps = dict(self.machine)
-        self.anchors = anchors
+        self.preceding_ids = preceding_ids
         self.order: tuple[str, ...] = ()
 
     def apply(self, edit: StepEdit) -> None:
@@ -386,8 +386,8 @@ class _StepTable:
             case OrderEdit():
                 self.order = edit.steps
 
-    def arranged(self) -> tuple[Step, ...]:
-        """Return the steps in their order. One that the order does not name comes after the one
+    def ordered_steps(self) -> tuple[Step, ...]:
+        """Return the steps in order. A step that the order does not name comes after the step
         that it follows.
 
         Of several that follow one, those that people made come first, by their start. So the order
@@ -395,28 +395,28 @@ class _StepTable:
         """
         # the steps that the order does not name, by the one that each follows
         followers: dict[str | None, list[str]] = defaultdict(list)
-        for id in self.anchors.keys() - set(self.order):
-            followers[self.anchors[id]].append(id)
+        for id in self.preceding_ids.keys() - set(self.order):
+            followers[self.preceding_ids[id]].append(id)
         for ids in followers.values():
             ids.sort(key=self._sort_key)
 
         # depth first, so that what follows a step comes right behind it
-        arranged: list[Step] = []
+        ordered_steps: list[Step] = []
         waiting = [*reversed(self.order), *reversed(followers[None])]  # the last one is next
         while waiting:
             id = waiting.pop()
             if id in self.steps:
-                arranged.append(self._settled(self.steps[id]))
+                ordered_steps.append(self._remove_moved_peak(self.steps[id]))
             waiting.extend(reversed(followers[id]))
-        return tuple(arranged)
+        return tuple(ordered_steps)
 
     def _sort_key(self, id: str) -> tuple[bool, float, str]:
         step = self.steps.get(id)
         start = step.spans[0].start if step is not None and step.spans else 0.0
         return id in self.machine, start, id
 
-    def _settled(self, step: Step) -> Step:
-        """Return the step without its most likely second, where it was moved away from that."""
+    def _remove_moved_peak(self, step: Step) -> Step:
+        """Return the step without its peak `at` if a correction moved its span away from the peak."""
         if step.at is None or (step.spans and step.at in step.spans[0]):
             return step
         # The machine's own second may be outside of its span. Then it stays.
@@ -435,9 +435,9 @@ class _StepTable:
     def _split(self, step: Step, edit: SplitEdit) -> None:
         span = step.spans[0] if step.spans else None
         if span is None or not span.start < edit.at < span.end:
-            where = f"at {span.start:g}-{span.end:g} s" if span else "nowhere"
-            cut = f"step {step.id!r} cannot be split at {edit.at:g} s"
-            raise StoreError(f"{cut}: it is {where}; choose a second inside")
+            where = f"is at {span.start:g}-{span.end:g} s" if span else "has no place"
+            message = f"step {step.id!r} cannot be split at {edit.at:g} s"
+            raise StoreError(f"{message}: it {where}; choose a second inside")
 
         # the first half keeps the id, and the further spans
         first, second = map(one_line, edit.texts)

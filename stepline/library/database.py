@@ -31,12 +31,12 @@ from stepline.limits import MAX_RECORD_BYTES
 Row: TypeAlias = tuple[Any, ...]
 
 DATABASE_FILE = ".stepline-studio.sqlite"  # the file's name, in the folder of the records
-DATABASE_FORM = 1  # version of the tables below. A file of a later one is refused
+DATABASE_VERSION = 1  # version of the tables below. A file of a later one is refused
 MAX_WAIT_SECONDS = 30.0  # for another process that holds the file
 MAX_PORT = 65535
-SIDE_SUFFIXES = ("-wal", "-shm", "-journal")  # of the files that SQLite keeps next to a database
+SQLITE_SUFFIXES = ("-wal", "-shm", "-journal")  # of the files that SQLite keeps next to a database
 FULL_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-WRITE_FAULTS = frozenset({"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC"})
+WRITE_ERRORS = frozenset({"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC"})
 
 # The tables of all stores. Columns are read in this order.
 DATABASE_TABLES = """
@@ -65,12 +65,12 @@ CREATE TABLE IF NOT EXISTS waveform (video TEXT PRIMARY KEY, stamp TEXT NOT NULL
 class LibraryDatabase:
     """The SQLite file of one library, for any number of threads.
 
-    reads_only: nothing will be changed, so a folder that cannot be written will do. Its file is
+    is_read_only: nothing will be changed, so a folder that cannot be written will do. Its file is
     copied into memory then. Raises StoreError where `folder` is not a folder, or the file cannot be
     read or written.
     """
 
-    def __init__(self, folder: Path, *, reads_only: bool = False) -> None:
+    def __init__(self, folder: Path, *, is_read_only: bool = False) -> None:
         if not folder.is_dir():
             raise StoreError(
                 f"{folder}: no such folder; give the output folder of `stepline steps`"
@@ -78,7 +78,7 @@ class LibraryDatabase:
         self.folder = Path(os.path.realpath(folder))
         self.path = self.folder / DATABASE_FILE
         self._lock = RLock()
-        self._connection = self._open(reads_only)
+        self._connection = self._open(is_read_only)
 
     def close(self) -> None:
         """Close the file."""
@@ -88,43 +88,43 @@ class LibraryDatabase:
     @property
     def identity(self) -> str:
         """The library's own id, by which browsers know it from another one at the same address."""
-        return str(self._fact("id"))
+        return str(self._stored_fact("id"))
 
     @property
     def port(self) -> int:
         """The port at which the library was last served, 0 before the first time."""
-        port = str(self._fact("port"))
+        port = str(self._stored_fact("port"))
         if port.isascii() and port.isdecimal() and int(port[:6]) <= MAX_PORT:
             return int(port)
         raise self.row_error("library")
 
-    def keep_port(self, port: int) -> None:
-        """Keep the port, so that browsers find at its address what they have not sent yet."""
+    def store_port(self, port: int) -> None:
+        """Store the port. Browsers keep unsent corrections per address, so it is used again."""
         with self.change() as connection:
             connection.execute("UPDATE library SET value = ? WHERE name = 'port'", (str(port),))
 
-    def _fact(self, name: str) -> Any:
+    def _stored_fact(self, name: str) -> Any:
         return self.rows("SELECT value FROM library WHERE name = ?", name)[0][0]
 
     def row_error(self, table: str) -> StoreError:
-        """Return the error of a row that Stepline did not write."""
+        """Return the StoreError for a row that fails validation."""
         cure = "put a copy of the file back, or delete it and with it all corrections"
         return StoreError(f"{self.path}: a row of its table {table} is not Stepline's; {cure}")
 
     def rows(self, query: str, *values: object) -> list[Row]:
         """Return the rows of a query."""
-        with self.guarded():
+        with self.locked_connection():
             return self._connection.execute(query, values).fetchall()
 
     def row(self, query: str, *values: object) -> Row | None:
-        """Return the first row of a query. None where it has none."""
+        """Return the first row of a query, or None."""
         rows = self.rows(query, *values)
         return rows[0] if rows else None
 
     @contextlib.contextmanager
     def change(self) -> Iterator[sqlite3.Connection]:
-        """Yield the connection in a transaction, which is on disk at the end."""
-        with self.guarded():
+        """Yield the connection inside a transaction that is synced to disk at the end."""
+        with self.locked_connection():
             # IMMEDIATE locks before anything is read, so that it is still true at the write.
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -135,8 +135,8 @@ class LibraryDatabase:
             self._connection.execute("COMMIT")
 
     @contextlib.contextmanager
-    def guarded(self) -> Iterator[None]:
-        """Let one thread at a time use the connection. Raise its errors as StoreError."""
+    def locked_connection(self) -> Iterator[None]:
+        """Lock the connection for one thread, and raise SQLite errors as StoreError."""
         with self._lock:
             try:
                 yield
@@ -146,14 +146,14 @@ class LibraryDatabase:
                     cure = "free some space"
                 raise StoreError(f"{self.path}: {error}; {cure}") from error
 
-    def _open(self, reads_only: bool) -> sqlite3.Connection:
+    def _open(self, is_read_only: bool) -> sqlite3.Connection:
         writable = os.access(self.folder, os.W_OK)
-        if not (writable or reads_only):
+        if not (writable or is_read_only):
             reason = "cannot be written, and corrections are kept in it"
             raise StoreError(f"{self.folder}: {reason}; take a copy of it")
 
         # where nothing can be written, a copy in memory
-        with self.guarded():
+        with self.locked_connection():
             # Nothing is followed or run that the file could bring along.
             check_database_files(self.path)
             if writable:
@@ -166,19 +166,19 @@ class LibraryDatabase:
             )
             if not writable and self.path.is_file():
                 _copy_file(self.path, connection)
-            distrust(connection)
+            limit_row_size(connection)
             connection.execute("PRAGMA trusted_schema = OFF")
             # In WAL, readers do not wait for a writer. FULL: a change survives a loss of power.
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
-            self._check_parts(connection)
-            form = _prepare_tables(connection)
-        if form > DATABASE_FORM:
-            forms = f"form {form}, this one knows {DATABASE_FORM}"
+            self._check_schema(connection)
+            form = _create_missing_tables(connection)
+        if form > DATABASE_VERSION:
+            forms = f"form {form}, this one knows {DATABASE_VERSION}"
             raise StoreError(f"{self.path}: of a later Stepline ({forms}); update Stepline")
         return connection
 
-    def _check_parts(self, connection: sqlite3.Connection) -> None:
+    def _check_schema(self, connection: sqlite3.Connection) -> None:
         """Raise StoreError where the file defines more than tables and indexes, which run as they
         are read or changed."""
         query = "SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index')"
@@ -193,18 +193,18 @@ def is_full_disk(error: sqlite3.Error | OSError) -> bool:
     """Return whether an error of a database or a file says that the disk is full."""
     if isinstance(error, OSError):
         return error.errno in FULL_DISK_ERRORS
-    return getattr(error, "sqlite_errorname", None) in WRITE_FAULTS
+    return getattr(error, "sqlite_errorname", None) in WRITE_ERRORS
 
 
 def check_database_files(path: Path) -> None:
-    """Raise StoreError where SQLite would write through a link in the place of a database, or of
+    """Raise StoreError if a database file is a link, which SQLite would write through, or one of
     what it keeps next to it."""
-    for suffix in ("", *SIDE_SUFFIXES):
+    for suffix in ("", *SQLITE_SUFFIXES):
         check_own_file(path.with_name(path.name + suffix))
 
 
-def distrust(connection: sqlite3.Connection) -> None:
-    """Make SQLite read a file as a stranger's: nothing in it is larger than a record may be."""
+def limit_row_size(connection: sqlite3.Connection) -> None:
+    """Limit the size of SQLite values to the size of a record, since the file is not trusted."""
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_RECORD_BYTES)
     connection.execute("PRAGMA cell_size_check = ON")
 
@@ -213,23 +213,23 @@ def _make_private(path: Path) -> None:
     """Make a database, and what SQLite keeps next to it, readable by their owner alone."""
     # SQLite gives the files next to it the mode that it finds here.
     open_own_file(path).close()
-    for suffix in ("", *SIDE_SUFFIXES):
+    for suffix in ("", *SQLITE_SUFFIXES):
         with contextlib.suppress(FileNotFoundError):
             path.with_name(path.name + suffix).chmod(0o600)
 
 
-def _prepare_tables(connection: sqlite3.Connection) -> int:
+def _create_missing_tables(connection: sqlite3.Connection) -> int:
     """Make the tables that are missing, unless the file is of a later form. Return its form."""
     connection.execute("BEGIN IMMEDIATE")
     # The form is checked inside the transaction: two processes may open a new library together.
     form: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    if form <= DATABASE_FORM:
+    if form <= DATABASE_VERSION:
         # Earlier versions of Stepline ignore a table that was added since.
         for statement in DATABASE_TABLES.split(";"):
             connection.execute(statement)
         facts = [("id", uuid.uuid4().hex), ("port", "0")]
         connection.executemany("INSERT OR IGNORE INTO library VALUES (?, ?)", facts)
-        connection.execute(f"PRAGMA user_version = {DATABASE_FORM}")
+        connection.execute(f"PRAGMA user_version = {DATABASE_VERSION}")
     connection.execute("COMMIT")
     return form
 
@@ -246,16 +246,16 @@ def _copy_file(path: Path, connection: sqlite3.Connection) -> None:
             source.backup(connection)
 
 
-def database_definitions(database: sqlite3.Connection) -> frozenset[tuple[str, str, str]]:
+def schema_of_database(database: sqlite3.Connection) -> frozenset[tuple[str, str, str]]:
     """Return what a database defines: the kind, the name and the statement of each part."""
     rows = database.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master")
     return frozenset(rows)
 
 
 @functools.cache
-def definitions_of(tables: str) -> frozenset[tuple[str, str, str]]:
+def schema_of_statements(tables: str) -> frozenset[tuple[str, str, str]]:
     """Return what a database defines that these statements make. A stranger's may do more as it is
     read."""
     with contextlib.closing(sqlite3.connect(":memory:")) as database:
         database.executescript(tables)
-        return database_definitions(database)
+        return schema_of_database(database)

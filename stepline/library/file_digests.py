@@ -31,7 +31,7 @@ class FileDigests:
         self._is_closed = threading.Event()
 
     def get(self, path: Path) -> str | None:
-        """Return the sha256 of a file, None while it is not known. Raises OSError for a file that
+        """Return the sha256 of a file, or None until it is computed. Raises OSError for a file that
         is gone."""
         # A file that changed has another version, and another digest.
         state = path.stat()
@@ -75,7 +75,7 @@ class FileDigests:
             self.on_done()
 
     def _digest(self, path: Path) -> str | None:
-        """Return the digest of a file, None where the thread is to end first."""
+        """Return the sha256 of a file, or None if the thread is stopped first."""
         digest = hashlib.sha256()
         with path.open("rb") as file:
             while block := file.read(BLOCK_BYTES):

@@ -20,7 +20,12 @@ from pydantic import BaseModel, Field
 
 from stepline.errors import MediaError, SettingsError, SteplineError, StoreError
 from stepline.library.card_filter import CardFilter, matching_names
-from stepline.library.corrected_library import CorrectedLibrary, VideoCard, check_links, video_id
+from stepline.library.corrected_library import (
+    CorrectedLibrary,
+    VideoCard,
+    reject_outside_links,
+    video_id,
+)
 from stepline.library.moments import Moment, moments
 from stepline.library.search import open_index
 from stepline.library.video_edits import MAX_TAG_CHARS
@@ -45,7 +50,7 @@ MAX_CLIP_SECONDS = 600.0
 MAX_QUOTE_CHARS = 200
 MAX_ID_CHARS = 40  # of an unknown id, in an error
 MAX_NAMED_VIDEOS = 5  # of one title, in an error
-PATIENCE_SECONDS = 45.0  # that `process_video` waits; clients commonly give a call 60
+MAX_WAIT_SECONDS = 45.0  # that `process_video` waits; clients commonly give a call 60
 PICTURE_PIXELS = 512  # across
 # P(shown) of a sentence without a step, from which the picture counts as showing it
 MIN_SHOWN_PROBABILITY = 0.5
@@ -58,7 +63,7 @@ SERVER_INSTRUCTIONS = (
 
 
 class VideoSummary(BaseModel):
-    """A video of the library. It has its id for the other tools, and the tags and metadata that
+    """A video of the library: its id for the other tools, and the tags and metadata that
     people gave it. It says how many of its steps the picture shows, and how many it likely shows by
     their words."""
 
@@ -73,7 +78,7 @@ class VideoSummary(BaseModel):
 
 
 class VideoList(BaseModel):
-    """Some of the library's videos, and how many match in all."""
+    """One page of matching videos, and the number of all matches."""
 
     videos: list[VideoSummary]
     matching: int
@@ -117,7 +122,7 @@ class CutClip(BaseModel):
 
 
 class ProcessedVideo(BaseModel):
-    """How far a video is. video: its id once it is done, for the other tools."""
+    """Progress of a video that is being processed. video: its id once it is done."""
 
     state: Literal["done", "running"]
     video: str | None = None
@@ -138,7 +143,7 @@ class LibraryTools:
     def __init__(
         self, folder: Path, *, allow: Sequence[Path] = (), settings: StepsSettings | None = None
     ) -> None:
-        self._library = CorrectedLibrary(folder, allow, reads_only=True)
+        self._library = CorrectedLibrary(folder, allow, is_read_only=True)
         self.folder = self._library.folder
         self._settings = settings or StepsSettings()
         self._is_closed = False
@@ -157,8 +162,10 @@ class LibraryTools:
 
         tag: one that the video must have.
         """
-        cards = CardFilter(query, tags=_tags(tag)).choose(self._library.videos())
-        return VideoList(videos=[_summary(card) for card in cards[:most]], matching=len(cards))
+        cards = CardFilter(query, tags=_tag_list(tag)).choose(self._library.videos())
+        return VideoList(
+            videos=[_video_summary(card) for card in cards[:most]], matching=len(cards)
+        )
 
     def search_moments(
         self,
@@ -175,11 +182,11 @@ class LibraryTools:
         index = open_index(self.folder, self._library)
         try:
             index.update()
-            names = matching_names(self._library, CardFilter(tags=_tags(tag)))
+            names = matching_names(self._library, CardFilter(tags=_tag_list(tag)))
             citations = [self._moment(moment) for moment in index.search(query, most, names)]
         finally:
             index.close()
-        return Moments(moments=citations, note=_note(citations))
+        return Moments(moments=citations, note=_citation_note(citations))
 
     def get_steps(self, video: str) -> list[Citation]:
         """Return all steps of a video in their order, each with its seconds, its sentence and its
@@ -255,7 +262,7 @@ class LibraryTools:
             run = self._runs[video] = self._worker.submit(self._process, video)
         # Clients end a call that takes long, so this one answers in time.
         try:
-            file = run.result(timeout=PATIENCE_SECONDS)
+            file = run.result(timeout=MAX_WAIT_SECONDS)
         except StillRunningError:
             stage, second, seconds = self._progress.get(video, ("waiting", 0.0, 0.0))
             return ProcessedVideo(
@@ -265,7 +272,7 @@ class LibraryTools:
         return ProcessedVideo(state="done", video=video_id(file.name), steps=steps)
 
     def close(self) -> None:
-        """Begin no other video, and end the one that is being processed."""
+        """Cancel the video that is being processed and accept no other."""
         self._is_closed = True
         self._library.close()
         self._worker.shutdown(wait=False, cancel_futures=True)
@@ -284,7 +291,7 @@ class LibraryTools:
                 raise StoppedError
             self._progress[video] = (stage, second, seconds)
 
-        check_links(self.folder, self._library.allowed)
+        reject_outside_links(self.folder, self._library.allowed)
         (identity,) = name_videos([video], self.folder)
         options = OutputOptions(self.folder, USUAL)
         run_video(Request(video, identity), self._settings, options, progress=progress)
@@ -353,7 +360,7 @@ class LibraryTools:
         )
 
 
-def _tags(tag: str) -> list[str]:
+def _tag_list(tag: str) -> list[str]:
     return [tag] if tag.strip() else []
 
 
@@ -361,7 +368,7 @@ def _title(record: Record) -> str:
     return shorten(title(record), MAX_QUOTE_CHARS)
 
 
-def _summary(card: VideoCard) -> VideoSummary:
+def _video_summary(card: VideoCard) -> VideoSummary:
     return VideoSummary(
         video=card.id,
         title=shorten(card.title, MAX_QUOTE_CHARS),
@@ -391,7 +398,7 @@ def _step(video: str, record: Record, step: Step) -> Citation:
 
 
 def _evidence(span: Span | None, probability: float | None) -> dict[str, Any]:
-    """Return the seconds, the clock and P(shown) of a citation."""
+    """Return the seconds, the clock time and P(shown) of a citation."""
     # Numbers are short, since an assistant reads all of them.
     if probability is not None:
         probability = round(probability, 3)
@@ -405,7 +412,7 @@ def _evidence(span: Span | None, probability: float | None) -> dict[str, Any]:
     }
 
 
-def _note(citations: Sequence[Citation]) -> str | None:
+def _citation_note(citations: Sequence[Citation]) -> str | None:
     """Return what an assistant should know before it cites moments."""
     if not citations:
         return "nothing of the library answers this"
@@ -473,7 +480,7 @@ class BearerToken:
     async def __call__(
         self, scope: Scope, receive: Callable[..., Any], send: Callable[..., Any]
     ) -> None:
-        """Pass on a request that carries the token."""
+        """Forward a request that carries the token, and answer 401 to others."""
         from starlette.responses import JSONResponse
 
         authorization = dict(scope.get("headers", ())).get(b"authorization", b"")

@@ -65,16 +65,16 @@ def moments(record: Record, name: str) -> list[tuple[Moment, list[int]]]:
         rows.append((moment, steps))
 
     # the steps, and which sentences they rest on
-    citing: dict[int, list[int]] = {}
+    citing_step_numbers: dict[int, list[int]] = {}
     for number, step in enumerate(record.steps):
         span = shown_span(step) or step.said
         add("step", step.text, span, step.score, [], (step.status, step.basis))
         for source in step.sources:
-            citing.setdefault(source, []).append(number)
+            citing_step_numbers.setdefault(source, []).append(number)
 
     # the sentences
     for number, sentence in enumerate(record.sentences):
-        steps = citing.get(number, [])
+        steps = citing_step_numbers.get(number, [])
         add("sentence", sentence.text, sentence.span, sentence.shown, steps)
     # Text on screen, which answers by the step whose picture holds it.
     for number, step in enumerate(record.steps):

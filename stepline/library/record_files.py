@@ -34,21 +34,21 @@ class FolderListing:
     """What a folder held: its JSON files, links among them, and its folders, as paths below the
     library.
 
-    mtime_ns: its time. first_look, last_look: when that time was met first, and when the folder was
-    read last (s, monotonic).
+    mtime_ns: its modification time. first_read_time, last_read_time: when that time was read
+    first, and when the folder was read last (s, monotonic).
     """
 
     files: tuple[str, ...]
     links: frozenset[str]
     folders: tuple[str, ...]
     mtime_ns: int
-    first_look: float
-    last_look: float
+    first_read_time: float
+    last_read_time: float
 
-    def still_holds(self, now: float) -> bool:
-        """Return whether the folder holds the same, where it has the same time `now`."""
-        is_settled = self.last_look - self.first_look > CLOCK_TICK_SECONDS
-        return is_settled and now - self.last_look < MAX_LISTING_SECONDS
+    def is_unchanged(self, now: float) -> bool:
+        """Return whether the listing is up to date. now: the folder's modification time, in ns."""
+        is_older_than_tick = self.last_read_time - self.first_read_time > CLOCK_TICK_SECONDS
+        return is_older_than_tick and now - self.last_read_time < MAX_LISTING_SECONDS
 
 
 class RecordFolder:
@@ -107,14 +107,14 @@ class RecordFolder:
         path = f"{self._top}/{folder}"
         mtime_ns = os.stat(path).st_mtime_ns
         now = time.monotonic()
-        first_look = now
+        first_read_time = now
 
         # what the last look found, where it still holds
         listing = self._listings.get(folder)
         if listing is not None and listing.mtime_ns == mtime_ns:
-            if listing.still_holds(now):
+            if listing.is_unchanged(now):
                 return listing
-            first_look = listing.first_look
+            first_read_time = listing.first_read_time
 
         # what is there now
         files: list[str] = []
@@ -124,7 +124,7 @@ class RecordFolder:
             name = f"{folder}/{entry.name}" if folder else entry.name
             # A folder that was written to be shared holds copies of records.
             if entry.name == SHARE_MARK and folder:
-                return FolderListing((), frozenset(), (), mtime_ns, first_look, now)
+                return FolderListing((), frozenset(), (), mtime_ns, first_read_time, now)
             if entry.is_dir(follow_symlinks=False):
                 folders.append(name)
             elif entry.name.endswith(".json") and not entry.name.startswith("."):
@@ -136,8 +136,8 @@ class RecordFolder:
             links=frozenset(links),
             folders=tuple(folders),
             mtime_ns=mtime_ns,
-            first_look=first_look,
-            last_look=now,
+            first_read_time=first_read_time,
+            last_read_time=now,
         )
 
 
@@ -163,6 +163,6 @@ def real_path(path: Path) -> Path:
 
 
 def is_below(path: Path, folders: Sequence[Path]) -> bool:
-    """Return whether a path leads into one of some folders, whose paths are real."""
+    """Return whether a path is inside one of the folders. folders: resolved paths."""
     real = real_path(path)
     return any(real.is_relative_to(folder) for folder in folders)

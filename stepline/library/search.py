@@ -28,10 +28,10 @@ from stepline.files.locks import lock_output
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.library.database import (
     check_database_files,
-    database_definitions,
-    definitions_of,
-    distrust,
     is_full_disk,
+    limit_row_size,
+    schema_of_database,
+    schema_of_statements,
 )
 from stepline.library.moments import Moment, moments
 from stepline.library.record_files import RecordFolder
@@ -53,17 +53,17 @@ RANK_DAMPING = 60  # k of reciprocal rank fusion, as in the paper
 MAX_WORD_SHARE = 0.25
 MAX_CANDIDATES = 200  # moments of each ranking that are joined
 # cosine of a query and a moment from which that answers by its meaning (lab/search.py)
-LEAST_SIMILARITY = 0.3
+MIN_SIMILARITY = 0.3
 
 # queries of words that no language has: how similar a text is to them says what it answers by chance
 NULL_QUERY_COUNT = 64
 NULL_QUERY_SEED = 99
-MOMENTS_OF_A_VIDEO = 3  # that answer for it
+MAX_MOMENTS_PER_VIDEO = 3  # that answer for it
 # of the similarity of the best video, from which others are answers too
-SHARE_OF_BEST = 0.8
+MIN_SHARE_OF_BEST = 0.8
 
 INDEX_FILE = ".stepline-search.sqlite"  # next to the records
-INDEX_FORM = 3  # version of the tables below. An index of another one is made again
+INDEX_VERSION = 3  # version of the tables below. An index of another one is made again
 
 # Words are indexed by triggers, so that no moment is without them.
 INDEX_TABLES = """
@@ -129,12 +129,15 @@ class SearchIndex:
 
     @property
     def meaning(self) -> bool:
-        """Whether moments are found by their meaning too, and not by their words alone."""
+        """Whether the index has vectors, so that search also uses cosine similarity."""
         return self._embedder is not None
 
     def update(self, progress: Progress | None = None) -> IndexUpdate:
-        """Read the records that are new or have changed, and forget those that are gone."""
-        with lock_output(self.path.with_suffix(".lock"), self.folder, wait=True), self._guarded():
+        """Index new and changed records, and remove deleted ones from the index."""
+        with (
+            lock_output(self.path.with_suffix(".lock"), self.folder, wait=True),
+            self._locked_connection(),
+        ):
             stamps = self._stamps()
             # Files without vectors are read again once there is an embedder.
             current = {}
@@ -182,18 +185,18 @@ class SearchIndex:
         without a word.
         """
         terms = query_terms(query)
-        with self._guarded():
+        with self._locked_connection():
             # the files whose moments may answer
             files = None
             if names is not None:
                 rows = self._rows("SELECT name, id, first, count FROM file")
                 files = [row for name, *row in rows if name in names]
-            similarity, by_meaning = self._by_meaning(query, files)
+            similarity, by_meaning = self._search_vectors(query, files)
 
             # reciprocal rank fusion of both rankings
             scores: dict[int, float] = {}
-            for ranking in (self._by_words(terms, files), by_meaning):
-                for rank, answer in enumerate(self._answers(ranking, similarity), start=1):
+            for ranking in (self._search_words(terms, files), by_meaning):
+                for rank, answer in enumerate(self._best_moments(ranking, similarity), start=1):
                     scores[answer] = scores.get(answer, 0.0) + 1 / (RANK_DAMPING + rank)
             best = sorted(scores, key=lambda answer: (-scores[answer], answer))
             return [self._moment(answer) for answer in best[:most]]
@@ -211,8 +214,8 @@ class SearchIndex:
         if self._embedder is None:
             return []
         vector = self._embedder([query])[0]  # (D,)
-        with self._guarded():
-            ids, vectors, least = self._vectors()
+        with self._locked_connection():
+            ids, vectors, min_similarity = self._vectors()
             moments_of = self._rows(
                 "SELECT moment.id, name FROM moment JOIN file ON file.id = file"
             )
@@ -222,27 +225,27 @@ class SearchIndex:
         if len(ids):
             files = dict(moments_of)
             cosines = vectors @ vector  # (N,)
-            is_answer = cosines >= np.maximum(least, LEAST_SIMILARITY)  # (N,)
-            cosines_of: dict[str, list[float]] = {}
+            is_answer = cosines >= np.maximum(min_similarity, MIN_SIMILARITY)  # (N,)
+            moment_cosines: dict[str, list[float]] = {}
             for id, cosine in zip(ids.tolist(), cosines.tolist(), strict=True):
-                cosines_of.setdefault(files[id], []).append(cosine)
+                moment_cosines.setdefault(files[id], []).append(cosine)
             for name in {files[id] for id in ids[is_answer].tolist()}:
-                best = sorted(cosines_of[name], reverse=True)[:MOMENTS_OF_A_VIDEO]
+                best = sorted(moment_cosines[name], reverse=True)[:MAX_MOMENTS_PER_VIDEO]
                 similarity[name] = sum(best) / len(best)
         # by its title
         if titles:
             title_cosines = self._embedder(list(titles.values())) @ vector
             for name, cosine in zip(titles, title_cosines.tolist(), strict=True):
-                if cosine >= max(LEAST_SIMILARITY, similarity.get(name, 0.0)):
+                if cosine >= max(MIN_SIMILARITY, similarity.get(name, 0.0)):
                     similarity[name] = cosine
         # Only videos that are about as similar to the query as the best one.
-        floor = SHARE_OF_BEST * max(similarity.values(), default=0.0)
+        floor = MIN_SHARE_OF_BEST * max(similarity.values(), default=0.0)
         answers = [name for name, cosine in similarity.items() if cosine >= floor]
         answers.sort(key=lambda name: (-similarity[name], name))
         return answers[:most]
 
-    def _by_words(self, terms: Sequence[str], files: Sequence[FileRow] | None) -> list[int]:
-        """Return the moments with any of the words, by BM25. Very common words are left out."""
+    def _search_words(self, terms: Sequence[str], files: Sequence[FileRow] | None) -> list[int]:
+        """Return the moments with any query word, ranked by BM25. Very common words are ignored."""
         counts = {}
         query = "SELECT count(*) FROM words WHERE words MATCH ?"
         for term in dict.fromkeys(term.lower() for term in terms):
@@ -266,23 +269,23 @@ class SearchIndex:
         rows = self._rows(query, pattern, MAX_CANDIDATES)
         return [row for (row,) in rows]
 
-    def _by_meaning(
+    def _search_vectors(
         self, query: str, files: Sequence[FileRow] | None
     ) -> tuple[dict[int, float], list[int]]:
         """Return the cosine of the query with each moment that is most like it, and, best first,
         the moments that mean it.
 
-        A moment must be more similar to it than `LEAST_SIMILARITY` and than null queries are. So
+        A moment must be more similar to it than `MIN_SIMILARITY` and than null queries are. So
         queries in invented words, or about other things, have no answer.
         """
         if self._embedder is None:
             return {}, []
-        ids, vectors, least = self._vectors()
+        ids, vectors, min_similarity = self._vectors()
         if files is not None:
-            places = _rows_of(ids, files)
+            places = _rows_of_files(ids, files)
             ids = ids[places]
             vectors = vectors[places]
-            least = least[places]
+            min_similarity = min_similarity[places]
         if not len(ids):
             return {}, []
 
@@ -295,22 +298,24 @@ class SearchIndex:
         answers = []
         for row in top:
             similarity[int(ids[row])] = float(scores[row])
-            if scores[row] >= max(LEAST_SIMILARITY, least[row]):
+            if scores[row] >= max(MIN_SIMILARITY, min_similarity[row]):
                 answers.append(row)
         answers.sort(key=lambda row: (-scores[row], ids[row]))
         return similarity, [int(ids[row]) for row in answers]
 
-    def _answers(self, ranking: Sequence[int], similarity: dict[int, float]) -> list[int]:
+    def _best_moments(self, ranking: Sequence[int], similarity: dict[int, float]) -> list[int]:
         """Return the moments to answer with: instead of a sentence its steps, the one most similar
         to the query first."""
-        marks = ", ".join("?" * len(ranking))
-        rows = dict(self._rows(f"SELECT id, steps FROM moment WHERE id IN ({marks})", *ranking))
+        placeholders = ", ".join("?" * len(ranking))
+        rows = dict(
+            self._rows(f"SELECT id, steps FROM moment WHERE id IN ({placeholders})", *ranking)
+        )
         answers: list[int] = []
         for row in ranking:
             try:
                 ids = StepIds.validate_json(rows[row], strict=True)
             except ValidationError as error:
-                raise _damage(self.path, "invalid steps") from error
+                raise _damaged_index_error(self.path, "invalid steps") from error
             answers += sorted(ids, key=lambda step: -similarity.get(step, -1.0)) or [row]
         return list(dict.fromkeys(answers))
 
@@ -334,25 +339,27 @@ class SearchIndex:
         """Return the vectors of all moments."""
         if self._moment_rows is None:
             ids = [np.zeros(0, np.int64)]
-            least = [np.zeros(0, np.float32)]
+            min_similarity = [np.zeros(0, np.float32)]
             vectors = []
             files = self._rows(
                 "SELECT first, count, vectors, least FROM file "
                 "WHERE count > 0 AND vectors IS NOT NULL ORDER BY first"
             )
             if not files:
-                return ids[0], np.zeros((0, 0), np.float32), least[0]
+                return ids[0], np.zeros((0, 0), np.float32), min_similarity[0]
             try:
                 # One matrix of all files, so that a search is one product.
-                for first, count, vector_bytes, least_bytes in files:
+                for first, count, vector_bytes, min_similarity_bytes in files:
                     rows = np.frombuffer(vector_bytes, np.float16)
                     vectors.append(rows.reshape(count, -1))
-                    least.append(np.frombuffer(least_bytes, np.float32).reshape(count))
+                    min_similarity.append(
+                        np.frombuffer(min_similarity_bytes, np.float32).reshape(count)
+                    )
                     ids.append(np.arange(first, first + count, dtype=np.int64))
                 matrix = np.concatenate(vectors).astype(np.float32)
             except (ValueError, TypeError) as error:
-                raise _damage(self.path, "invalid vectors") from error
-            self._moment_rows = (np.concatenate(ids), matrix, np.concatenate(least))
+                raise _damaged_index_error(self.path, "invalid vectors") from error
+            self._moment_rows = (np.concatenate(ids), matrix, np.concatenate(min_similarity))
         return self._moment_rows
 
     def _encode(self, texts: Sequence[str]) -> VectorBytes:
@@ -364,8 +371,8 @@ class SearchIndex:
             queries = random_queries(NULL_QUERY_COUNT, NULL_QUERY_SEED)
             self._null_queries = self._embedder(queries)  # (M, D)
         vectors = self._embedder(texts)  # (N, D)
-        least = (vectors @ self._null_queries.T).max(axis=1).astype(np.float32)  # (N,)
-        return vectors.astype(np.float16).tobytes(), least.tobytes()
+        min_similarity = (vectors @ self._null_queries.T).max(axis=1).astype(np.float32)  # (N,)
+        return vectors.astype(np.float16).tobytes(), min_similarity.tobytes()
 
     def _add(
         self, name: str, stamp: str, stored_texts: list[str], stored_vectors: VectorBytes
@@ -424,9 +431,9 @@ class SearchIndex:
         rows = self._rows("SELECT id, vectors, least FROM file WHERE name = ?", name)
         if not rows:
             return [], (None, None)
-        ((file, vectors, least),) = rows
+        ((file, vectors, min_similarity),) = rows
         texts = self._rows("SELECT text FROM moment WHERE file = ? ORDER BY id", file)
-        return [text for (text,) in texts], (vectors, least)
+        return [text for (text,) in texts], (vectors, min_similarity)
 
     def _remove(self, name: str) -> None:
         with self._database:
@@ -439,30 +446,30 @@ class SearchIndex:
 
     def _open(self) -> sqlite3.Connection:
         """Open the index. A damaged one, or one of another form, is made again from the records."""
-        with self._guarded():
+        with self._locked_connection():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             check_database_files(self.path)
             database = sqlite3.connect(self.path, timeout=MAX_WAIT_SECONDS)
             try:
-                distrust(database)
+                limit_row_size(database)
                 form = database.execute("PRAGMA user_version").fetchone()[0]
                 # A stranger's index may define what runs as it is read.
-                if database_definitions(database) != definitions_of(INDEX_TABLES):
+                if schema_of_database(database) != schema_of_statements(INDEX_TABLES):
                     form = None
             except sqlite3.DatabaseError as error:
                 if error.sqlite_errorname not in ("SQLITE_NOTADB", "SQLITE_CORRUPT"):
                     raise
                 form = None
-            if form != INDEX_FORM:
+            if form != INDEX_VERSION:
                 database.close()
                 self.path.unlink()
                 database = sqlite3.connect(self.path, timeout=MAX_WAIT_SECONDS)
-                version = f"PRAGMA user_version = {INDEX_FORM}"
+                version = f"PRAGMA user_version = {INDEX_VERSION}"
                 database.executescript(f"BEGIN; {INDEX_TABLES} {version}; COMMIT;")
             return database
 
     @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _locked_connection(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
@@ -472,12 +479,12 @@ class SearchIndex:
             raise StoreError(f"{self.path}: {error}; {cure}") from error
 
 
-def _damage(path: Path, reason: str) -> StoreError:
+def _damaged_index_error(path: Path, reason: str) -> StoreError:
     cure = "delete this index, it is made again from the records"
     return StoreError(f"{path}: it holds {reason}; {cure}")
 
 
-def _rows_of(ids: npt.NDArray[np.int64], files: Sequence[FileRow]) -> npt.NDArray[np.int64]:
+def _rows_of_files(ids: npt.NDArray[np.int64], files: Sequence[FileRow]) -> npt.NDArray[np.int64]:
     """Return the places of the moments of some files among sorted ids."""
     # Moments of a file have ids in a row.
     places = [np.zeros(0, np.int64)]
@@ -499,7 +506,7 @@ def index_path(folder: Path) -> Path:
 
 
 def random_queries(count: int, seed: int) -> list[str]:
-    """Return queries of one to four words that no language has, of two to four syllables each."""
+    """Return random nonsense queries of one to four words, two to four syllables each."""
     rng = np.random.default_rng(seed)
     queries = []
     for _ in range(count):
@@ -513,7 +520,7 @@ def random_queries(count: int, seed: int) -> list[str]:
 
 
 def query_terms(query: str) -> list[str]:
-    """Return the words of a query. Raises SettingsError where it has none."""
+    """Return the words of a query. Raises SettingsError for a query without words."""
     terms = re.findall(r"\w+", query)
     if not terms:
         raise SettingsError(f"search {query!r}: no word in it; say what is done")

@@ -1,4 +1,4 @@
-"""Corrected videos as data: records and features that the trainers read, and a test set on which
+"""Export of corrected videos as training data: records, features, and a test set on which
 people agree.
 
     DIR/records/NAME.json   the corrected steps, as `steps` and as `reference`
@@ -29,12 +29,12 @@ from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.corrections import Correction, corrected, corrects_steps, step_corrections
 from stepline.media import probe
 from stepline.outputs.text import safe_stem
-from stepline.pipeline.pictures import LookOptions, extract_features
+from stepline.pipeline.pictures import VisualOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress
 from stepline.records import FeatureSequence, Record, Rejected, Span, Step
 from stepline.review.answers import Answer, cohen_kappa
-from stepline.settings import validate
+from stepline.settings import validate, without_constants
 from stepline.storage import write_record
 from stepline.vision import Backbone, load_backbone
 
@@ -128,7 +128,7 @@ def export_corrected(
                 folder = out / "records"
                 steps = record.steps
             name = f"{safe_stem(machine.id)}.json"
-            write_record(_with_reference(record, steps), folder / name)
+            write_record(_add_reference_spans(record, steps), folder / name)
     # How well people agree, and what annotators answered.
     summary = ExportSummary(trained, len(tested), agreement(tested), tuple(left_out))
     agreement_tree = json.dumps(asdict(summary.agreement), indent=2)
@@ -153,7 +153,7 @@ def _read_features(
     network = settings.vision.model_dump_json()
     if network not in backbones:
         backbones[network] = load_backbone(settings.vision)
-    options = LookOptions(backbones[network], motion=False, progress=progress)
+    options = VisualOptions(backbones[network], motion=False, progress=progress)
     info = probe(media, settings.media)
     visual = extract_features(Request(media, machine.id), info, settings, options)
     if visual.features is None:
@@ -166,7 +166,7 @@ def record_settings(record: Record) -> StepsSettings:
 
     Raises SettingsError where the features of its whole video cannot be made by them.
     """
-    values = dict(record.settings)
+    values = without_constants(record.settings)
     inputs = values.pop("inputs", None)
     settings = validate(StepsSettings, values)
     if settings.vision.backbone in ("none", "precomputed"):
@@ -177,7 +177,7 @@ def record_settings(record: Record) -> StepsSettings:
 
 
 def records_by_person(machine: Record, corrections: Sequence[Correction]) -> dict[str, Record]:
-    """Return the record as each person left it, after their last correction of a step."""
+    """Return, by person, the record after that person's last correction of a step."""
     by_id = {correction.id: correction for correction in corrections}
     last = {}
     for number, correction in enumerate(corrections, start=1):
@@ -199,8 +199,8 @@ def agreement(videos: Sequence[tuple[Record, dict[str, Record]]]) -> CorrectorAg
         for first, second in combinations(by_person.values(), 2):
             pairs += 1
             for step in machine.steps:
-                a = _step(first, step.id)
-                b = _step(second, step.id)
+                a = _corrected_step(first, step.id)
+                b = _corrected_step(second, step.id)
                 both = (_category(a), _category(b))
                 categories.append(both)
                 if a and b and both == (SHOWN_STEP, SHOWN_STEP) and a.spans and b.spans:
@@ -215,7 +215,7 @@ def agreement(videos: Sequence[tuple[Record, dict[str, Record]]]) -> CorrectorAg
     )
 
 
-def _step(record: Record, id: str) -> Step | None:
+def _corrected_step(record: Record, id: str) -> Step | None:
     return next((step for step in record.steps if step.id == id), None)
 
 
@@ -232,12 +232,12 @@ def agreed_steps(records: Sequence[Record]) -> tuple[Step, ...]:
     where."""
     steps = []
     for step in records[-1].steps:
-        if all(_is_same(step, _step(record, step.id)) for record in records):
+        if all(_have_same_steps(step, _corrected_step(record, step.id)) for record in records):
             steps.append(step)
     return tuple(steps)
 
 
-def _is_same(step: Step, other: Step | None) -> bool:
+def _have_same_steps(step: Step, other: Step | None) -> bool:
     if other is None or _category(step) != _category(other):
         return False
     if not step.spans or not other.spans:
@@ -245,7 +245,7 @@ def _is_same(step: Step, other: Step | None) -> bool:
     return step.spans[0].iou(other.spans[0]) >= MIN_IOU
 
 
-def _with_reference(record: Record, steps: Sequence[Step]) -> Record:
+def _add_reference_spans(record: Record, steps: Sequence[Step]) -> Record:
     """Return the record with steps that people placed as its reference: the best span of those that
     are shown."""
     reference = []

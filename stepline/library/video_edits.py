@@ -29,21 +29,21 @@ MetadataValue: TypeAlias = Annotated[str, Field(max_length=MAX_VALUE_CHARS, patt
 
 
 class TitleEdit(FrozenModel):
-    """Another title of the video."""
+    """Change of the video's title."""
 
     do: Literal["title"]
     title: Annotated[str, Field(max_length=MAX_TITLE_CHARS, pattern=r"\S")]
 
 
 class TagEdit(FrozenModel):
-    """A tag that the video gets."""
+    """Addition of a tag to the video."""
 
     do: Literal["tag"]
     tag: Tag
 
 
 class UntagEdit(FrozenModel):
-    """A tag that the video loses."""
+    """Removal of a tag from the video."""
 
     do: Literal["untag"]
     tag: Tag
@@ -75,7 +75,7 @@ def edited_video(video: Video, edit: VideoEdit) -> Video:
             return video.model_copy(update={"metadata": metadata})
 
 
-def touched_part(edit: VideoEdit) -> str:
+def edited_field(edit: VideoEdit) -> str:
     """Return what an edit touches: the title, a tag, or a name of the metadata."""
     match edit:
         case TitleEdit():
@@ -87,7 +87,7 @@ def touched_part(edit: VideoEdit) -> str:
 
 
 def text_key(text: str) -> str:
-    """Return a text as it is compared: on one line, without the case of its letters."""
+    """Return a text case-folded and on one line, for comparison."""
     return one_line(text).casefold()
 
 

@@ -112,7 +112,7 @@ class LiveEvent(FrozenModel):
 
 
 class LiveStep(FrozenModel):
-    """A step of a live run as the log has it, and what became of it."""
+    """Current state of a step in the log of a live run."""
 
     step: Step
     revised: bool = False
@@ -121,7 +121,7 @@ class LiveStep(FrozenModel):
     withdrawn: bool = Field(False, description="it was taken back")
 
     def changed(self, update: dict[str, Any], **flags: bool) -> "LiveStep":
-        """Return it with other fields of the step, and other flags."""
+        """Return a copy with changed step fields and flags."""
         return self.model_copy(update={"step": self.step.model_copy(update=update), **flags})
 
 
@@ -143,7 +143,7 @@ class LiveLog:
         self._settled = 0.0
         what = "an event of a live run"
         for event in AppendLog(path, LiveEvent, lambda event: event.number, what):
-            self._fold(event)
+            self._apply_event(event)
         # One key for all events: of this log, memory holds the last one alone.
         self._log = AppendLog(path, LiveEvent, lambda _: "the last", what)
 
@@ -151,11 +151,11 @@ class LiveLog:
         """Keep an event and return it. fields: as of LiveEvent."""
         new = LiveEvent(event=event, number=self.count, at=round(max(at, 0.0), 3), **fields)
         self._log.add(new)
-        self._fold(new)
+        self._apply_event(new)
         return new
 
-    def _fold(self, event: LiveEvent) -> None:
-        """Take an event into what they add up to."""
+    def _apply_event(self, event: LiveEvent) -> None:
+        """Update the sentences and steps with an event."""
         self.first = self.first or event
         self.last = event
         self.count = event.number + 1
@@ -175,12 +175,12 @@ class LiveLog:
 
     @property
     def present_steps(self) -> list[LiveStep]:
-        """The steps that were not taken back."""
+        """The steps that were not withdrawn."""
         return [step for step in self.steps.values() if not step.withdrawn]
 
     @property
     def position(self) -> float:
-        """Second from which a run goes on: all speech before it is in the log, or is not speech."""
+        """Second at which a run resumes. All speech before it is in the log."""
         end = self.sentences[-1].span.end if self.sentences else 0.0
         return max(end, self._settled)
 
@@ -191,7 +191,7 @@ class LiveLog:
 
 
 def _changed_step(step: LiveStep | None, event: LiveEvent) -> LiveStep | None:
-    """Return what an event makes of its step, None: nothing. step: as it was, None: not known."""
+    """Return the step after an event, or None if nothing changes. step: before, None if new."""
     wording: dict[str, Any] = {"text": event.text, "kind": event.kind or "do"}
 
     # a new step, or one that is said again
@@ -276,8 +276,8 @@ class RunFiles:
         )
         return values.reshape(-1, width)
 
-    def keep_rows(self, first: int, values: Matrix) -> None:
-        """Append the rows that are new. values: (T, D), from number `first` on."""
+    def append_rows(self, first: int, values: Matrix) -> None:
+        """Append the rows that are not in the file yet. values: (T, D), from row `first` on."""
         if self.rows is None or first + len(values) <= self.row_count:
             return
         fresh = np.ascontiguousarray(values[self.row_count - first :], np.float32)

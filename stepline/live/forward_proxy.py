@@ -70,10 +70,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return
         with server:
             self.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            self._pass({self.connection: server, server: self.connection})
+            self._relay({self.connection: server, server: self.connection})
 
     def do_GET(self) -> None:
-        """Ask the server in its own words, and pass on what it says until it ends."""
+        """Send the request in origin form, and relay the server's answer until it ends."""
         parts = urlsplit(self.path)
         if parts.scheme != "http" or not parts.hostname:
             self.send_error(400, "a proxy is asked for a whole http address")
@@ -92,10 +92,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         with server:
             server.sendall("\r\n".join(lines).encode())
             with contextlib.suppress(OSError):
-                self._pass_head(server)
-            self._pass({server: self.connection})
+                self._relay_head(server)
+            self._relay({server: self.connection})
 
-    def _pass_head(self, server: socket.socket) -> None:
+    def _relay_head(self, server: socket.socket) -> None:
         """Pass on an answer's status and headers, and that the connection ends after this answer.
 
         Without that FFmpeg sends its next request down a connection that is closed by then, and
@@ -136,16 +136,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_error(502)
         return None
 
-    def _pass(self, to: dict[socket.socket, socket.socket]) -> None:
-        """Pass on what each connection brings, until one ends or is silent for too long."""
-        patience = cast(ForwardProxy, self.server).settings.seconds
+    def _relay(self, to: dict[socket.socket, socket.socket]) -> None:
+        """Relay bytes both ways until a connection ends or is silent for too long."""
+        timeout_seconds = cast(ForwardProxy, self.server).settings.seconds
         with contextlib.suppress(OSError):
-            while ready := select.select(list(to), [], [], patience)[0]:
-                for come in ready:
-                    data = come.recv(CHUNK_BYTES)
+            while readable_sockets := select.select(list(to), [], [], timeout_seconds)[0]:
+                for source_socket in readable_sockets:
+                    data = source_socket.recv(CHUNK_BYTES)
                     if not data:
                         return
-                    to[come].sendall(data)
+                    to[source_socket].sendall(data)
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""

@@ -1,4 +1,4 @@
-"""What a live picture shows, row by row: features, motion and cuts of all that has come, in bounded
+"""Visual features, motion and cuts of a live picture, row by row, in bounded
 work a second."""
 
 from collections import deque
@@ -60,9 +60,7 @@ class LiveVision:
 
     def _new_meter(self) -> ActivityMeter:
         settings = self._settings
-        return ActivityMeter(
-            rate=settings.rate, cut_ratio=settings.cut_ratio, cut_floor=settings.cut_floor
-        )
+        return ActivityMeter(rate=settings.rate)
 
     def add(self, frame: Frame) -> None:
         """Take the next frame. What a row shows is known when the first frame of the next one
@@ -81,22 +79,22 @@ class LiveVision:
             self._recent.popleft()
 
         # a fresh meter sees the last seconds again, since motion is measured between pictures
-        coming = [frame]
+        next_row = [frame]
         if frame.time >= self._base + METER_SECONDS:
-            self._settle()
+            self._store_measurements()
             rate = self._settings.rate
             # It begins with a row, so that its rows fall on those of the meter before.
             row = int(self._recent[0].time * rate)
             self._base = row / rate
             self._valid = self._base + MARGIN_SECONDS / 2
             self._meter = self._new_meter()
-            coming = list(self._recent)
-        for recent in coming:
+            next_row = list(self._recent)
+        for recent in next_row:
             time = recent.time - self._base
             self._meter.add(Frame(time, recent.image))
 
-    def _settle(self) -> None:
-        """Take over what the meter has measured so far."""
+    def _store_measurements(self) -> None:
+        """Store the meter's measurements so far."""
         activity = self._meter.finish()
         rate = self._settings.rate
         invalid_seconds = self._valid - self._base
@@ -106,10 +104,10 @@ class LiveVision:
         # the rows that the meter before knows better are left to it
         motion = activity.motion[skip:, None]  # (T, 1)
         peaks = activity.peaks[skip:, None]  # (T, 1)
-        looks = activity.looks[skip:]
+        frame_looks = activity.looks[skip:]
         self._motion.set(first, motion)
         self._peaks.set(first, peaks)
-        self._looks.set(first, looks)
+        self._looks.set(first, frame_looks)
         cuts = [cut for cut in self._cuts if cut < self._valid]
         for meter_cut in activity.cuts:
             cut = meter_cut + self._base
@@ -123,18 +121,18 @@ class LiveVision:
         rows = len(values)
         # Motion is not kept on disk: the pictures count as still, the rest as not measured.
         still = np.zeros((rows, 1), np.float32)
-        no_peaks = np.full((rows, 1), np.nan, np.float32)
+        missing_peaks = np.full((rows, 1), np.nan, np.float32)
         no_looks = np.full((rows, THUMBNAIL_WIDTH), np.nan, np.float32)
         self.forget(begin)
         first = self._values.first
         with self._lock:
             self._values.set(first, values)
             self._motion.set(first, still)
-            self._peaks.set(first, no_peaks)
+            self._peaks.set(first, missing_peaks)
             self._looks.set(first, no_looks)
 
     def forget(self, begin: float) -> None:
-        """Let go of what was shown before second `begin`."""
+        """Drop the rows before second `begin`."""
         first = round(begin * self._settings.rate)
         with self._lock:
             for rows in (self._values, self._motion, self._peaks, self._looks):
@@ -162,16 +160,16 @@ class LiveVision:
                 return LivePicture(0.0, 0.0, None, None)
             # Motion has to reach as far as the features do.
             if self._recent:
-                self._settle()
+                self._store_measurements()
 
             # as many rows as have features
             values = self._values.rows
             count = len(values)
             motion = self._motion.rows[:count, 0]  # (T,)
             peaks = self._peaks.rows[:count, 0]  # (T,)
-            looks = self._looks.rows[:count]
+            frame_looks = self._looks.rows[:count]
             cuts = [cut - self._begin for cut in self._cuts if cut < until]
-            activity = Activity(motion, tuple(cuts), rate, peaks, looks)
+            activity = Activity(motion, tuple(cuts), rate, peaks, frame_looks)
             features = FeatureSequence(values, rate, self._backbone.name)
             return LivePicture(self._begin, until, features, activity)
 
@@ -190,7 +188,7 @@ class _GrowingRows:
         return self._rows[: self.count - self.first]
 
     def forget(self, first: int) -> None:
-        """Let go of the rows before number `first`. Views of them stay as they are."""
+        """Drop the rows before row `first`. Views of them stay valid."""
         # A new array, since another thread may still read views of the old one.
         remaining = self.rows[first - self.first :]
         self._rows = np.zeros_like(self._rows)

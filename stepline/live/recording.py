@@ -1,4 +1,4 @@
-"""What a live source sent, kept as it came: packets copied, never encoded again, one Matroska file
+"""Recording of a live source: packets copied, never encoded again, one Matroska file
 a connection.
 
 A file that a kill cut off can be read up to its last cluster. `join_recordings` makes one file of
@@ -23,9 +23,9 @@ class StreamRecorder:
     Times are seconds of the live clock. Raises StoreError where the disk does not take them.
     """
 
-    def __init__(self, folder: Path, stem: str) -> None:
+    def __init__(self, folder: Path, file_stem: str) -> None:
         self._folder = folder
-        self._stem = stem
+        self._stem = file_stem
         self._file: Any = None
         self._streams: dict[int, Any] = {}  # by the index of the source's own
         self._container: Any = None  # that they are of
@@ -83,9 +83,9 @@ class StreamRecorder:
         index = packet.stream.index
 
         # the live clock counts from its own start
-        shift = round(start / packet.time_base)
+        time_shift = round(start / packet.time_base)
         last = self._last.get(index, -1)
-        dts = packet.dts - shift
+        dts = packet.dts - time_shift
         if dts <= last or dts < 0:  # sent again, or before second 0
             return
         self._last[index] = dts
@@ -93,7 +93,7 @@ class StreamRecorder:
         pts = packet.pts
         if pts is None:
             pts = packet.dts
-        packet.pts = pts - shift
+        packet.pts = pts - time_shift
         packet.dts = dts
         packet.stream = self._streams[index]
         self._file.mux(packet)

@@ -47,7 +47,7 @@ class LiveJob:
     out: Path
     at_end: Path | None = None
     speed: float = 1.0
-    anew: bool = False
+    restart: bool = False
     options: LiveOptions = field(default_factory=LiveOptions)
 
 
@@ -150,7 +150,7 @@ def _emit_start(
 
 
 def source_id(inputs: Sequence[Path | LiveInput]) -> str:
-    """Return what the files of a source are called: a file's stem, an address's host and path, the
+    """Return the name of a source's files: a file's stem, an address's host and path, the
     devices."""
     first = inputs[0]
     if isinstance(first, Path):
@@ -170,7 +170,7 @@ def shown_source(job: LiveJob, inputs: Sequence[Path | LiveInput]) -> str:
 
 
 def source_digest(inputs: Sequence[Path | LiveInput]) -> str | None:
-    """Return what tells two addresses apart whose shown part is the same. None where all is shown.
+    """Return a digest that separates addresses with the same shown part, None if all is shown.
 
     It is slow to compute and short, so that no password can be found by it.
     """
@@ -185,7 +185,7 @@ def _open_log(job: LiveJob, inputs: Sequence[Path | LiveInput], stem: str) -> Li
     """Return the log of a run that was killed, or a new one in the place of one that was
     finished."""
     path = job.out / f"{stem}{EVENTS_SUFFIX}"
-    if not job.anew:
+    if not job.restart:
         log = LiveLog(path)
         first = log.first
         own_source = (shown_source(job, inputs), source_digest(inputs))

@@ -20,7 +20,7 @@ import numpy as np
 from stepline.live.events import LiveEvent, LiveLog, LiveOptions, RunFiles
 from stepline.live.shown_steps import ShownSteps
 from stepline.live.source import Gap, LiveSource
-from stepline.live.speech import HeardSentences, LiveTranscriber, Recognise
+from stepline.live.speech import LiveTranscriber, Recognise, RecognisedSentences
 from stepline.live.spoken_steps import SpokenSteps
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.media.frames import Frame
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # What a source brings to the caller's thread. None where it has ended.
-ArrivingItem: TypeAlias = AudioBlock | Gap | Exception | None
+QueuedItem: TypeAlias = AudioBlock | Gap | Exception | None
 
-PASS_SECONDS = 1.0  # of new sound from which it is read again
+MIN_PASS_INTERVAL_SECONDS = 1.0  # of new sound from which it is read again
 MAX_WAITING_BLOCKS = 30  # of sound; then the source waits
 MAX_JOIN_SECONDS = 5.0  # that a thread is waited for which reads from a silent server
 WARM_UP_TEXT = "Now cut the onion and put it in the bowl and stir it."
@@ -65,7 +65,7 @@ class LiveSession:
         settings = self.settings
         options = self.options
         emit = self.emit_event
-        self._items: queue.Queue[ArrivingItem] = queue.Queue(MAX_WAITING_BLOCKS)
+        self._items: queue.Queue[QueuedItem] = queue.Queue(MAX_WAITING_BLOCKS)
         self._read_to = 0.0  # s of sound that was read
         recognise = self.recognise or RecogniserSwitch(settings.asr).read
         self._speech = LiveTranscriber(recognise, settings.asr)
@@ -93,23 +93,24 @@ class LiveSession:
         return max((source.end for source in self.sources), default=0.0)
 
     def run(self, sources: Sequence[LiveSource]) -> str:
-        """Follow the sources until all have ended or `stop` is set. Return why the last one ended.
+        """Run until all sources have ended or `stop` is set. Return why the last one ended.
 
         Raises what a source raises, MediaError where it cannot be opened.
         """
         self.sources = sources
         threads = [
-            threading.Thread(target=self._pump, args=[source], daemon=True) for source in sources
+            threading.Thread(target=self._queue_source_items, args=[source], daemon=True)
+            for source in sources
         ]
         for thread in threads:
             thread.start()
         self.announce_lines()
         try:
             # An empty list comes now and then, so that pictures are looked at without sound too.
-            for items in self._arriving(len(threads)):
+            for items in self._queued_items(len(threads)):
                 self.advance(items)
         finally:
-            self._join(threads)
+            self._join_threads(threads)
         return self.finish()
 
     def announce_lines(self) -> None:
@@ -119,9 +120,9 @@ class LiveSession:
             self.shown.update_speech()
 
     def finish(self) -> str:
-        """Emit what is known at the end. Return why the sources ended."""
+        """Emit the final steps. Return why the sources ended."""
         # Words first, since the last steps may rest on them. Then the pictures.
-        self._take(self._speech.finish())
+        self._emit_sentences(self._speech.finish())
         self.shown.update_pictures()
         self.shown.finish(self._end)
         reasons = dict.fromkeys(source.reason for source in self.sources if source.reason)
@@ -130,7 +131,7 @@ class LiveSession:
         return reason
 
     def warm_up(self) -> None:
-        """Load every network before the first second comes, which would wait for it."""
+        """Load every network in advance, so that the first second does not wait for it."""
         if not self.options.texts:
             check_writer(self.settings.writing)
         # Half a second that claims to be voice, so that the recogniser really runs.
@@ -147,26 +148,26 @@ class LiveSession:
             self.backbone.encode_texts([WARM_UP_TEXT])
 
     def advance(self, items: Sequence[AudioBlock | Gap]) -> None:
-        """Take what has come, read it, look at what the pictures show by now, and emit what is
+        """Process the queued sound and pictures, ground the steps, and emit what is
         new."""
         for item in items:
             if isinstance(item, AudioBlock):
-                self._take(self._speech.add(item))
+                self._emit_sentences(self._speech.add(item))
             else:
                 self.emit_event("gap", at=item.at, seconds=item.seconds, reason=item.reason)
         # One pass for all that has come, not one per block.
-        if self._speech.end >= self._read_to + PASS_SECONDS:
-            self._take(self._speech.advance())
+        if self._speech.end >= self._read_to + MIN_PASS_INTERVAL_SECONDS:
+            self._emit_sentences(self._speech.advance())
             self._read_to = self._speech.end
         self.shown.update_pictures()
 
     def look(self, frame: Frame) -> None:
-        """Take a picture."""
+        """Add a frame to the visual features."""
         if self.shown.vision is not None:
             self.shown.vision.add(frame)
 
-    def _take(self, speech: HeardSentences) -> None:
-        """Emit sentences and what they say."""
+    def _emit_sentences(self, speech: RecognisedSentences) -> None:
+        """Emit sentences and the steps that they state."""
         for rejected in speech.dropped:
             log.info("left out: %r (%s)", rejected.text, rejected.reason)
         for sentence in speech.sentences:
@@ -184,25 +185,25 @@ class LiveSession:
 
     # ---------------------------------------------------------------- threads
 
-    def _pump(self, source: LiveSource) -> None:
-        """Take what a source brings: look at its pictures, pass its sound on."""
+    def _queue_source_items(self, source: LiveSource) -> None:
+        """Read a source: process its pictures and queue its sound."""
         try:
             for item in source:
                 if isinstance(item, Frame):
                     self.look(item)
                 else:
                     self._items.put(item)
-        # raised again by `_arriving`, in the caller's thread
+        # raised again by `_queued_items`, in the caller's thread
         except Exception as error:  # noqa: BLE001
             self._items.put(error)
         # The end comes behind all that this source brought.
         self._items.put(None)
 
-    def _arriving(self, open_sources: int) -> Iterator[list[AudioBlock | Gap]]:
+    def _queued_items(self, open_sources: int) -> Iterator[list[AudioBlock | Gap]]:
         """Yield what has come, all that waits together, or nothing now and then, until the last
         source has ended."""
         while open_sources:
-            waiting: list[ArrivingItem] = []
+            waiting: list[QueuedItem] = []
             with contextlib.suppress(queue.Empty):
                 # The timeout lets pictures be looked at while no sound comes.
                 waiting.append(self._items.get(timeout=0.2))
@@ -218,7 +219,7 @@ class LiveSession:
                     items.append(item)
             yield items
 
-    def _join(self, threads: Sequence[threading.Thread]) -> None:
+    def _join_threads(self, threads: Sequence[threading.Thread]) -> None:
         """End the threads, at most MAX_JOIN_SECONDS after one another. What they still bring is not
         taken."""
         self.stop.set()

@@ -84,15 +84,15 @@ class ShownSteps:
             self.vision.restore(values, float(begin))
 
     def update_speech(self) -> None:
-        """Give the grounder all that is said by now and not forgotten."""
+        """Update the grounder with the sentences that are not dropped."""
         # what is said, up to where the grounder remembers it
         open_steps = self._spoken.open_steps(self.begin)
         steps = [step.model_copy(update=UNPLACED_FIELDS) for step in open_steps]
         transcript = self._log.transcript
         self.grounded = tuple(steps)
         if self.begin:
-            steps, remembered = cut_steps(steps, self._remembered(), transcript)
-            transcript = remembered or transcript
+            steps, kept_sentences = cut_steps(steps, self._remembered_sentences(), transcript)
+            transcript = kept_sentences or transcript
         if self._backbone is None or not steps:
             self._grounder.update_steps(steps, transcript)
             return
@@ -136,27 +136,27 @@ class ShownSteps:
         # A killed run goes on from the rows on disk.
         if picture.features is not None:
             first = round(self.begin * self._settings.vision.rate)
-            self._files.keep_rows(first, picture.features.values)
+            self._files.append_rows(first, picture.features.values)
         self._ground(picture)
         for step in self._in_source_time(self._grounder.steps):
             self._follow_step(step, picture.until - self._options.lag)
         if self._options.texts:
             # The line whose words ended last, where it is another one than before.
-            ends = {s.id: s.said.end for s in self._grounder.steps if s.said is not None}
-            line = max(ends, key=ends.__getitem__, default=None)
+            end_seconds = {s.id: s.said.end for s in self._grounder.steps if s.said is not None}
+            line = max(end_seconds, key=end_seconds.__getitem__, default=None)
             last = self._log.line
             if line is not None and (last is None or last.step != line):
                 self._emit_event("line", step=line, text=self._log.steps[line].step.text)
         # Grounding looks at a bounded past, so memory and time per second stay bounded.
         if picture.until >= self.begin + self.memory + FORGET_SECONDS:
-            self._forget()
+            self._drop_old_rows()
 
     def _ground(self, picture: LivePicture) -> None:
         self._grounder.update_pictures(
             picture.until - picture.begin, features=picture.features, activity=picture.activity
         )
 
-    def _remembered(self) -> GroundingWindow:
+    def _remembered_sentences(self) -> GroundingWindow:
         steps = tuple(range(len(self.grounded)))
         return GroundingWindow(Span(float(self.begin), MAX_SECOND), steps, frozenset())
 
@@ -164,11 +164,11 @@ class ShownSteps:
         """Return grounded steps with the times of the source."""
         if not self.begin:
             return steps
-        window = self._remembered()
+        window = self._remembered_sentences()
         return [to_video_time(*pair, window) for pair in zip(steps, self.grounded, strict=True)]
 
-    def _forget(self) -> None:
-        """Let go of what is too far back for grounding to look at. It stays on disk."""
+    def _drop_old_rows(self) -> None:
+        """Drop rows that are too old for grounding. They stay on disk."""
         assert self.vision is not None
         self.begin += FORGET_SECONDS
         self.vision.forget(float(self.begin))

@@ -115,13 +115,15 @@ def _devices(name: str) -> list[Path | LiveInput]:
         kind, _, address = part.partition(":")
         if kind in inputs:
             raise SettingsError(f"{name}: name one camera and one microphone")
-        format, usual = DEVICE_DEFAULTS[kind]
-        inputs[kind] = LiveInput(address or usual, f"{kind} {address or usual}", format=format)
+        format, default_address = DEVICE_DEFAULTS[kind]
+        inputs[kind] = LiveInput(
+            address or default_address, f"{kind} {address or default_address}", format=format
+        )
     return list(inputs.values())
 
 
 class SourceClock:
-    """Where a source is in time, in its own seconds and by the wall's clock.
+    """Position of a source in its own seconds and by the wall clock.
 
     end: the last second that came.
     paced: it comes at the pace at which it is watched, `speed` times that, not as it is made.
@@ -144,13 +146,13 @@ class SourceClock:
         self.begin(paced=paced)
 
     def begin(self, *, paced: bool) -> None:
-        """Count from now on."""
+        """Start the clock."""
         self.paced = paced
         self._begun = self._clock()
         self.arrive()
 
     def arrive(self) -> None:
-        """Note that something came."""
+        """Record that a packet arrived."""
         self._arrived = self._clock()
 
     @property
@@ -226,15 +228,15 @@ class LiveSource:
 
     @property
     def paced(self) -> bool:
-        """Whether it comes at the pace at which it is watched, not as it is made."""
+        """Whether a file is played at real time, instead of as fast as it is written."""
         return self._clock.paced
 
     def __iter__(self) -> SourceItems:
         import av
 
         # One connection after another, with growing pauses while nothing comes.
-        failures = 0
-        pause = self._links.pause
+        failure_count = 0
+        pause_seconds = self._links.pause
         lost = ""  # why the connection before ended
         while not self._stop.is_set():
             before = self.end
@@ -256,16 +258,16 @@ class LiveSource:
                 lost = error.strerror or type(error).__name__
                 if isinstance(self._source, Path):  # a file that grew, and has not for a while
                     break
-            failures += 1
+            failure_count += 1
             # A connection that brought something begins the count again.
             if self.end > before:
-                failures = 1
-                pause = self._links.pause
-            if failures > self._links.attempts:
-                self.reason = f"{failures - 1} tries brought nothing ({lost})"
+                failure_count = 1
+                pause_seconds = self._links.pause
+            if failure_count > self._links.attempts:
+                self.reason = f"{failure_count - 1} tries brought nothing ({lost})"
                 return
-            self._stop.wait(pause)
-            pause = min(2 * pause, MAX_PAUSE_SECONDS)
+            self._stop.wait(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, MAX_PAUSE_SECONDS)
         self.reason = "stopped" if self._stop.is_set() else "the source ended"
 
     @contextmanager
@@ -276,14 +278,14 @@ class LiveSource:
         if isinstance(source, LiveInput):
             opened = self._open_address(replace(source, silence=self._links.seconds))
         elif time.time() - source.stat().st_mtime < GROWING_SECONDS:
-            growing = LiveInput(
+            growing_input = LiveInput(
                 f"file:{source}",
                 str(source),
                 "file",
                 options=(("follow", "1"),),
                 silence=GROWING_SECONDS,
             )
-            opened = open_live(growing, self._media)
+            opened = open_live(growing_input, self._media)
         else:
             opened = open_media(source, self._media)
         with opened as media:
@@ -302,8 +304,10 @@ class LiveSource:
         # FFmpeg follows redirections unasked, the proxy looks where they lead
         with ForwardProxy(self._named, self._links) as proxy:
             try:
-                through = replace(live, options=(*live.options, ("http_proxy", proxy.address)))
-                with open_live(through, self._media) as media:
+                proxied_address = replace(
+                    live, options=(*live.options, ("http_proxy", proxy.address))
+                )
+                with open_live(proxied_address, self._media) as media:
                     yield media
             except (MediaError, av.error.FFmpegError) as error:
                 if not proxy.refused:
@@ -325,14 +329,14 @@ class LiveSource:
             stamp = _time_stamp(packet)
             if stamp is not None:
                 # Time stamps that leap ahead begin a new piece, as a break does.
-                leapt = not recorded and stamp - media.start > latest + JUMP_SECONDS
-                if not tracks or leapt:
+                has_jumped = not recorded and stamp - media.start > latest + JUMP_SECONDS
+                if not tracks or has_jumped:
                     yield from self._finish(tracks)
                     if not recorded:
                         self._set_origin(media, stamp)
                     if lost or tracks:
-                        hole = round(max(0.0, stamp - media.start - self.end), 3)
-                        yield Gap(self.end, hole, lost or "the time stamps leapt")
+                        gap_seconds = round(max(0.0, stamp - media.start - self.end), 3)
+                        yield Gap(self.end, gap_seconds, lost or "the time stamps leapt")
                     lost = ""
                     self._opened = True
                     # at a row's beginning
@@ -372,11 +376,11 @@ class LiveSource:
         import av
 
         streams = [stream for stream in (media.picture, media.sound) if stream is not None]
-        failures = 0
-        while failures < MAX_CORRUPT_PACKETS and not self._stop.is_set():
+        failure_count = 0
+        while failure_count < MAX_CORRUPT_PACKETS and not self._stop.is_set():
             try:
                 for packet in media.container.demux(streams):
-                    failures = 0
+                    failure_count = 0
                     if packet.is_corrupt:
                         media.damage.packets += 1
                     else:
@@ -388,7 +392,7 @@ class LiveSource:
                 return
             except av.error.InvalidDataError:
                 # Damage is counted, and only much of it in a row ends the connection.
-                failures += 1
+                failure_count += 1
                 media.damage.packets += 1
 
     def _tracks(self, media: OpenMedia) -> Tracks:

@@ -37,7 +37,7 @@ from stepline.speech.hallucinations import SpeechEvidence, hallucination_reasons
 from stepline.speech.second_reading import fit_to_voice
 from stepline.speech.sentences import ends_sentence, join_pieces, split_sentences
 from stepline.speech.settings import AsrSettings
-from stepline.speech.vad import FRAME_SAMPLES, voice_probability
+from stepline.speech.vad import FRAME_SAMPLES, VOICE_PROBABILITY, voice_probability
 
 Recognise: TypeAlias = Callable[[AudioWindow], WindowTranscript]
 
@@ -46,7 +46,7 @@ SILENCE_SECONDS = 0.6
 # of voice behind a pass's last word from which the next one begins there: it would not go on
 UNREAD_SECONDS = 1.5
 # of sound behind a word from which the newest pass is believed, agreed or not
-SURE_SECONDS = 4.0
+COMMIT_DELAY_SECONDS = 4.0
 # of sound from which the committed sentences at its start are left behind
 MIN_LEAVE_SECONDS = 8.0
 # of sound that a pass reads at most. Then committed words are left behind, or what none could read
@@ -60,8 +60,8 @@ FRAME_SECONDS = FRAME_SAMPLES / SAMPLE_RATE
 
 
 @dataclass(frozen=True)
-class HeardSentences:
-    """What a pass brought: words committed by it, sentences that it closed, and those that were not
+class RecognisedSentences:
+    """Result of a pass: words that it committed, sentences that it closed, and those that were not
     believed."""
 
     words: tuple[Word, ...] = ()
@@ -89,13 +89,13 @@ class LiveTranscriber:
     _open: int = 0  # how many of the last of them belong to no closed sentence
     _expected: list[Word] = field(default_factory=list)  # of the pass before, not committed
     _likely: float | None = None  # mean log-probability of the last pass
-    _read_to: float = -1.0  # s, where the voice ended in a pass that was believed; -1: in none
+    _read_until: float = -1.0  # s, where the voice ended in a pass that was believed; -1: in none
     _stop: bool = False  # the pass before heard a full stop behind the committed words
 
-    def add(self, block: AudioBlock) -> HeardSentences:
-        """Take the next block of sound. Where a hole is before it, return what the sound before the
+    def add(self, block: AudioBlock) -> RecognisedSentences:
+        """Add the next block of sound. After a gap, return what the sound before the
         hole says."""
-        sentences = HeardSentences()
+        sentences = RecognisedSentences()
         gap = block.start - self.end
         # A long hole ends all sentences. A short one is filled with silence.
         if not len(self._samples) or gap > MAX_FILLED_SECONDS:
@@ -129,15 +129,15 @@ class LiveTranscriber:
         them again."""
         self._committed = list(words)
 
-    def advance(self) -> HeardSentences:
-        """Read the sound that has come, once, and return what is certain now."""
+    def advance(self) -> RecognisedSentences:
+        """Recognise the sound so far, once, and return what is certain now."""
         # the words near the end wait for the next pass
         return self._pass(last=False)
 
-    def finish(self) -> HeardSentences:
+    def finish(self) -> RecognisedSentences:
         """Return what remains when no sound follows, or none without a hole."""
         if not len(self._samples):
-            return HeardSentences()
+            return RecognisedSentences()
         sentences = self._pass(last=True)
         # No word goes on behind a hole, so nothing from before it counts.
         self._samples = NO_SOUND
@@ -148,9 +148,9 @@ class LiveTranscriber:
         self._stop = False
         return sentences
 
-    def _pass(self, *, last: bool) -> HeardSentences:
+    def _pass(self, *, last: bool) -> RecognisedSentences:
         if not len(self._samples):
-            return HeardSentences()
+            return RecognisedSentences()
         settings = self.settings
 
         # where the voice is
@@ -158,14 +158,14 @@ class LiveTranscriber:
         context_frames = len(self._context) // FRAME_SAMPLES
         voice = voice_probability(sound)[context_frames:]
         window = AudioWindow(self._start, self._samples, voice, last)
-        voiced = np.flatnonzero(voice >= settings.voice)
+        voiced = np.flatnonzero(voice >= VOICE_PROBABILITY)
         silent_frames = len(voice)
         if len(voiced):
             last_voiced = voiced[-1]
             silent_frames = len(voice) - 1 - last_voiced
         elif not self._expected and not self._open:
-            self._leave_behind(window, window.end - MARGIN_SECONDS)
-            return HeardSentences()
+            self._drop_sound_before(window, window.end - MARGIN_SECONDS)
+            return RecognisedSentences()
         silence = silent_frames * FRAME_SAMPLES / SAMPLE_RATE
         voice_end = window.start + (len(voice) * FRAME_SAMPLES / SAMPLE_RATE - silence)
         is_quiet = last or silence >= SILENCE_SECONDS
@@ -174,11 +174,11 @@ class LiveTranscriber:
         committed: tuple[Word, ...] = ()
         steady = False
         unread = False
-        if not is_quiet or abs(voice_end - self._read_to) > FRAME_SECONDS:
-            words = self._words(window)
+        if not is_quiet or abs(voice_end - self._read_until) > FRAME_SECONDS:
+            words = self._recognise_window(window)
             committed, steady = self._agree(words, window, is_quiet=is_quiet)
             unread = self._is_unread(words, window)
-        self._read_to = voice_end if is_quiet else -1.0
+        self._read_until = voice_end if is_quiet else -1.0
 
         # which sentences are closed and believed, and which sound is read for good
         at_stop = steady or unread
@@ -186,29 +186,29 @@ class LiveTranscriber:
         evidence = [self._evidence(sentence, window) for sentence in sentences]
         reasons = hallucination_reasons(sentences, evidence, settings)
         if unread and self._committed:
-            self._leave_behind(window, self._committed_end or window.start)
+            self._drop_sound_before(window, self._committed_end or window.start)
         else:
             closed = sentences[-1].span.end if sentences else None
             silent_from = voice_end if is_quiet and not self._open else None
-            self._forget(window, closed, silent_from=silent_from)
-        believed = []
+            self._drop_read_sound(window, closed, silent_from=silent_from)
+        accepted_sentences = []
         dropped = []
         for sentence, reason in zip(sentences, reasons, strict=True):
             if reason is None:
-                believed.append(sentence)
+                accepted_sentences.append(sentence)
             else:
                 dropped.append(Rejected(what="sentence", text=sentence.text, reason=reason))
-        return HeardSentences(committed, tuple(believed), tuple(dropped))
+        return RecognisedSentences(committed, tuple(accepted_sentences), tuple(dropped))
 
     def _is_unread(self, words: Sequence[Word], window: AudioWindow) -> bool:
         """Whether the voice goes on behind the words of a pass, for longer than a recogniser
         leaves out by chance."""
         words_end = words[-1].span.end if words and words[-1].span else window.end
         voice = window.voiced(words_end, window.end)
-        seconds = float((voice >= self.settings.voice).sum()) * FRAME_SAMPLES / SAMPLE_RATE
+        seconds = float((voice >= VOICE_PROBABILITY).sum()) * FRAME_SAMPLES / SAMPLE_RATE
         return seconds > UNREAD_SECONDS and not self._expected
 
-    def _words(self, window: AudioWindow) -> list[Word]:
+    def _recognise_window(self, window: AudioWindow) -> list[Word]:
         """Return the words that the recogniser hears in the window, timed, at the edges of the
         voice."""
         transcript = self.recognise(window)
@@ -216,7 +216,7 @@ class LiveTranscriber:
         self.language = transcript.language or self.language
         self._likely = transcript.log_probability
         pieces = [piece for piece in transcript.words if piece.text.strip() and piece.span]
-        return fit_to_voice(window, join_pieces(pieces), self.settings)
+        return fit_to_voice(window, join_pieces(pieces))
 
     def _agree(
         self, words: Sequence[Word], window: AudioWindow, *, is_quiet: bool
@@ -225,21 +225,23 @@ class LiveTranscriber:
         behind the last."""
         # What was committed before is found again at the start of the pass, and left out.
         repeated = count_repeated(words, self._context_words())
-        self._renew_surface(words[:repeated])
-        coming = words[repeated:]
+        self._update_open_words(words[:repeated])
+        next_words = words[repeated:]
 
         # how many words are certain
-        count = len(coming)
+        count = len(next_words)
         if not is_quiet:
-            sure = window.end - SURE_SECONDS
-            old = sum(word.span is not None and word.span.end <= sure for word in coming)
+            certain_until = window.end - COMMIT_DELAY_SECONDS
+            old = sum(
+                word.span is not None and word.span.end <= certain_until for word in next_words
+            )
             # or as many first words as the pass before has too
-            pairs = zip(map(plain, coming), map(plain, self._expected), strict=False)
+            pairs = zip(map(plain, next_words), map(plain, self._expected), strict=False)
             agreed = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
             count = max(old, len(list(agreed)))
         before = self._expected
-        self._expected = list(coming[count:])
-        committed = self._commit(coming[:count])
+        self._expected = list(next_words[count:])
+        committed = self._commit(next_words[:count])
 
         # whether this pass and the one before set a full stop behind them
         following = self._expected[0].text if self._expected else None
@@ -254,20 +256,20 @@ class LiveTranscriber:
         start = self._start - OVERLAP_SECONDS
         return [word for word in self._committed if word.span and word.span.end > start]
 
-    def _renew_surface(self, words: Sequence[Word]) -> None:
+    def _update_open_words(self, words: Sequence[Word]) -> None:
         """Give the words of the open sentence the case and full stops of the newest pass, as far
         back as it agrees."""
         # From the last word backwards, as long as both passes agree.
         most = min(self._open, len(words))
-        for back in range(1, most + 1):
-            word = words[-back]
-            committed = self._committed[-back]
+        for words_back in range(1, most + 1):
+            word = words[-words_back]
+            committed = self._committed[-words_back]
             if plain(word) != plain(committed):
                 return
-            self._committed[-back] = committed.model_copy(update={"text": word.text})
+            self._committed[-words_back] = committed.model_copy(update={"text": word.text})
 
     def _commit(self, words: Sequence[Word]) -> tuple[Word, ...]:
-        """Keep words for good. Their times never run backwards."""
+        """Commit words. Their times never decrease."""
         first = len(self._committed)
         for word in words:
             start = 0.0
@@ -296,15 +298,15 @@ class LiveTranscriber:
         ended = last or at_stop
         # Silence behind the last word closes its sentence, sooner where that ends with a full stop.
         if words and not self._expected:
-            enough = min(SILENCE_SECONDS, pause) if ends_sentence(words[-1].text) else pause
-            ended |= silence >= enough
+            min_silence = min(SILENCE_SECONDS, pause) if ends_sentence(words[-1].text) else pause
+            ended |= silence >= min_silence
         if not ended:
             sentences = sentences[:-1]
         for sentence in sentences:
             self._open -= len(sentence.words)
         return sentences
 
-    def _forget(
+    def _drop_read_sound(
         self, window: AudioWindow, closed: float | None, *, silent_from: float | None
     ) -> None:
         """Leave sound behind that was read for good, and in any case what is more than
@@ -315,14 +317,14 @@ class LiveTranscriber:
         """
         # Silence goes, except for a margin before the next voice.
         if silent_from is not None:
-            self._leave_behind(window, max(silent_from, window.end - MARGIN_SECONDS))
+            self._drop_sound_before(window, max(silent_from, window.end - MARGIN_SECONDS))
         # Closed sentences go from long sound, since each pass costs its whole length.
         if closed is not None and window.end - self._start > MIN_LEAVE_SECONDS:
-            self._leave_behind(window, self._middle_of_pause(closed))
+            self._drop_sound_before(window, self._middle_of_pause(closed))
         # No pass is longer than the limit, whatever was committed.
         if window.end - self._start > MAX_PASS_SECONDS:
             begin = max(self._committed_end, window.end - MAX_PASS_SECONDS / 2)
-            self._leave_behind(window, begin)
+            self._drop_sound_before(window, begin)
         # Committed words stay while they may be heard again.
         if not self._open:
             self._committed = self._context_words()
@@ -344,7 +346,7 @@ class LiveTranscriber:
         voice_probability = float(voice.mean()) if len(voice) else 0.0
         return SpeechEvidence(voice_probability, self._likely)
 
-    def _leave_behind(self, window: AudioWindow, second: float) -> None:
+    def _drop_sound_before(self, window: AudioWindow, second: float) -> None:
         """Let the sound begin at `second`. Whole frames go, so that the detector's stay aligned."""
         frames = int((second - self._start) * SAMPLE_RATE / FRAME_SAMPLES)
         count = max(0, frames) * FRAME_SAMPLES
@@ -352,8 +354,8 @@ class LiveTranscriber:
         sound = np.concatenate([self._context, window.samples[:count]])
         self._context = detector_context(sound)
         self._samples = self._samples[count:]
-        gone = min(count, len(window.samples))
-        self._start += gone / SAMPLE_RATE
+        dropped_frames = min(count, len(window.samples))
+        self._start += dropped_frames / SAMPLE_RATE
 
 
 def plain(word: Word) -> str:
@@ -386,8 +388,8 @@ def count_repeated(words: Sequence[Word], committed: Sequence[Word]) -> int:
         own = plain(word)
         begin, _ = word_seconds(word)
         for column, text in enumerate(texts, start=1):
-            apart = abs(times[column - 1, 0] - begin)
-            other = (text != own) + EDITS_PER_SECOND * apart
+            distance_seconds = abs(times[column - 1, 0] - begin)
+            other = (text != own) + EDITS_PER_SECOND * distance_seconds
             # A word in another's place, one that the pass left out, or one that it added.
             distance[column] = min(
                 before[column - 1] + other, before[column] + 1, distance[column - 1] + 1

@@ -20,7 +20,7 @@ CONTEXT_SENTENCES = 24
 
 
 class SpokenSteps:
-    """Emits the steps that the sentences of the log say. texts: a recipe's lines to find instead.
+    """Emits the steps that the log's sentences state. texts: a recipe's lines to find instead.
     graph: of other videos of the task, whose lines the texts are."""
 
     def __init__(
@@ -50,10 +50,10 @@ class SpokenSteps:
         if self._lines:
             return list(self._lines)
         steps = []
-        for present in self._log.present_steps:
-            span = present.step.said
-            if self._texts or not (present.ended and span is not None and span.end < begin):
-                steps.append(present.step)
+        for live_step in self._log.present_steps:
+            span = live_step.step.said
+            if self._texts or not (live_step.ended and span is not None and span.end < begin):
+                steps.append(live_step.step)
         return steps
 
     def announce_lines(self) -> None:
@@ -87,9 +87,9 @@ class SpokenSteps:
             if sources and max(sources) >= fresh:
                 written.append(new.model_copy(update={"sources": sources}))
         emitted = [
-            present
-            for present in self._log.present_steps
-            if max(present.step.sources, default=-1) >= fresh
+            live_step
+            for live_step in self._log.present_steps
+            if max(live_step.step.sources, default=-1) >= fresh
         ]
 
         # what is new, other, or gone
@@ -108,7 +108,7 @@ class SpokenSteps:
                 self._emit_said(earlier.step.id, step, reason="the speaker went on")
 
     def _emit_said(self, id: str, step: Step, reason: str | None = None) -> None:
-        """Emit a step that is said. reason: why it is revised. None: it is new."""
+        """Emit a spoken step. reason: why it is revised, None for a new step."""
         name = "step_said" if reason is None else "revised"
         self._emit_event(
             name,
@@ -180,24 +180,24 @@ class SpokenSteps:
 def match_steps(
     written: Sequence[Step], emitted: Sequence[LiveStep]
 ) -> list[tuple[Step | None, LiveStep | None]]:
-    """Return which written step is which one of the log: of the same text, else, in order, of a
+    """Match written steps with steps of the log: by the same text, else, in order, by a
     common sentence.
 
     (step, None): new. (None, step): not written any more.
     """
     unmatched = list(emitted)
-    twins: dict[int, LiveStep] = {}
+    written_with_same_text: dict[int, LiveStep] = {}
     # The same text first, so that a step that stays is not taken for another.
     for same_text in (True, False):
         for index, step in enumerate(written):
-            if index in twins:
+            if index in written_with_same_text:
                 continue
             for candidate in unmatched:
                 is_same = candidate.step.text == step.text or not same_text
                 if is_same and not set(candidate.step.sources).isdisjoint(step.sources):
-                    twins[index] = candidate
+                    written_with_same_text[index] = candidate
                     unmatched.remove(candidate)
                     break
     # All that is written, then what is not written any more.
-    pairs = [(step, twins.get(index)) for index, step in enumerate(written)]
+    pairs = [(step, written_with_same_text.get(index)) for index, step in enumerate(written)]
     return [*pairs, *((None, candidate) for candidate in unmatched)]

@@ -121,9 +121,7 @@ class AnswerLimits(TransferLimits):
 
     def __init__(self, until: float) -> None:
         seconds = max(0.01, until - time.monotonic())
-        super().__init__(
-            most_bytes=MAX_ANSWER_BYTES, seconds=seconds, silence=seconds, private=True
-        )
+        super().__init__(max_bytes=MAX_ANSWER_BYTES, seconds=seconds, silence=seconds, private=True)
 
     def fault(self, reason: str) -> Exception:
         """Return the error for an answer that is not accepted."""

@@ -1,4 +1,4 @@
-"""Decoded sound resampled to blocks of a second in which every sample is at its true time."""
+"""Resamples decoded sound to blocks of one second in which every sample is at its true time."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,11 +32,10 @@ class AudioBlock:
 
 
 class AudioTimeline:
-    """Resamples a stream into blocks of one second (channels, N) at `rate`. Holes become silence,
-    repeats are left out.
+    """Resamples a stream into blocks of one second (channels, N) at `rate`. Gaps become silence.
 
-    Every block comes with the time of its first sample. Mono is the mean of two channels, or half
-    their difference where the mean vanishes, for one of them is inverted.
+    Each block has the time of its first sample. Repeated sound is left out. Mono is the mean of two
+    channels, or half their difference where one of them is inverted and the mean vanishes.
     """
 
     def __init__(self, *, rate: int = SAMPLE_RATE, channels: int = 1) -> None:
@@ -54,7 +53,7 @@ class AudioTimeline:
         self._is_inverted = False
 
     def take(self, time: float, frame: Any) -> Iterator[tuple[float, Samples]]:
-        """Yield the blocks that are full once a decoded frame that starts at `time` s has come."""
+        """Yield the blocks completed by a decoded frame that starts at `time` seconds."""
         length = frame.samples / frame.sample_rate
         if time + length <= 0:
             return  # lies before the start of the video
@@ -78,7 +77,7 @@ class AudioTimeline:
         self._expected += length
 
     def finish(self) -> Iterator[tuple[float, Samples]]:
-        """Yield what is left when no frame follows."""
+        """Yield the remaining block after the last frame."""
         yield from self._drain()
         if self._waiting:
             yield self._block(self._waiting)
@@ -118,7 +117,7 @@ class AudioTimeline:
         joined = np.concatenate(self._pieces, axis=1)
         if self._stereo:
             if joined.max() < QUIET_PEAK and _is_cancelled(self._stereo, self._is_inverted):
-                joined = self._mixed_otherwise(joined)
+                joined = self._switch_mono_mix(joined)
             del self._stereo[:-2]  # whose end the next block may hold
         start = (self._origin or 0.0) + self._yielded / self._rate
         self._pieces = [joined[:, count:]]
@@ -127,9 +126,8 @@ class AudioTimeline:
         clean = np.nan_to_num(joined[:, :count], nan=0.0, posinf=1.0, neginf=-1.0)
         return start, np.clip(clean, -1.0, 1.0)
 
-    def _mixed_otherwise(self, joined: Samples) -> Samples:
-        """Return the samples from the difference of the channels in place of their mean, or back,
-        as what follows is made."""
+    def _switch_mono_mix(self, joined: Samples) -> Samples:
+        """Switch between mean and difference as the mono mix. Return the samples mixed that way."""
         self._is_inverted = not self._is_inverted
         self._start_resampler()
         pieces = [np.zeros_like(joined)]
@@ -153,7 +151,7 @@ def _channels_of(frame: Any, step: int = 1) -> Samples:
 
 
 def _inverted(frame: Any) -> Any:
-    """Return a frame whose second channel is turned upside down."""
+    """Return a frame with the second channel negated."""
     from av import AudioFrame
 
     samples = np.ascontiguousarray(_channels_of(frame) * CHANNEL_SIGNS)
@@ -163,8 +161,7 @@ def _inverted(frame: Any) -> Any:
 
 
 def _is_cancelled(frames: Sequence[Any], is_inverted: bool) -> bool:
-    """Whether both channels cancel each other in their mean, or in their difference where that is
-    taken."""
+    """Return whether the two channels cancel each other in the mono mix."""
     sum_energy = 0.0
     difference_energy = 0.0
     count = 0
@@ -178,10 +175,10 @@ def _is_cancelled(frames: Sequence[Any], is_inverted: bool) -> bool:
         sum_energy += float(total @ total)
         difference_energy += float(difference @ difference)
         count += len(total)
-    mixed = sum_energy
-    other = difference_energy
+    mixed_energy = sum_energy
+    other_energy = difference_energy
     if is_inverted:
-        mixed = difference_energy
-        other = sum_energy
-    least = count * (2 * MIN_LOUDNESS) ** 2
-    return other > least and mixed < MAX_CANCELLED_FRACTION * other
+        mixed_energy = difference_energy
+        other_energy = sum_energy
+    min_energy = count * (2 * MIN_LOUDNESS) ** 2
+    return other_energy > min_energy and mixed_energy < MAX_CANCELLED_FRACTION * other_energy

@@ -1,5 +1,4 @@
-"""Clips cut out of a video, exact to the frame and to the sample, and joined to one file. Copies
-with chapters."""
+"""Cuts clips out of a video, exact to the frame and sample, joins them, and copies with chapters."""
 
 import heapq
 import io
@@ -15,7 +14,7 @@ from stepline.files.atomic_files import atomic_path
 from stepline.media.audio import AudioTimeline
 from stepline.media.container import OpenMedia, open_media, picture_rate
 from stepline.media.frames import Image, display_size, quarter_turns
-from stepline.media.hdr import copy_colours, is_high_range, turned_high_range
+from stepline.media.hdr import copy_colours, is_high_range, rotate_high_range
 from stepline.media.reader import seek_before
 from stepline.media.settings import MediaSettings
 from stepline.records import Span
@@ -33,8 +32,14 @@ COPIED_STREAM_TYPES = ("video", "audio", "subtitle")
 def cut_clip(
     path: Path | str, span: Span, out: Path, settings: MediaSettings | None = None
 ) -> None:
-    """Write the seconds of `span` as an mp4 (H.264, AAC), picture and sound in step. Whole or not
-    at all.
+    """Write the seconds of `span` as an mp4 (H.264, AAC) with synchronous picture and sound,
+    atomically.
+
+    Args:
+        path: of the video.
+        span: seconds to cut out.
+        out: the mp4 file to write.
+        settings: limits of the video.
 
     Raises MediaError where the video has nothing in that span, StoreError where `out` cannot be
     written.
@@ -50,9 +55,15 @@ def join_clips(
     *,
     comment: str | None = None,
 ) -> None:
-    """Write several spans, one after the other in the order given, as one mp4 as `cut_clip` does.
+    """Write several spans of a video, in the given order, as one mp4.
 
-    comment: for the metadata of the file, where `probe` finds it.
+    Args:
+        path: of the video.
+        spans: seconds to cut out.
+        out: the mp4 file to write.
+        settings: limits of the video.
+        comment: for the metadata of the file, where `probe` finds it.
+
     Raises MediaError where the video has nothing in any of them, SettingsError without a span.
     """
     import av
@@ -88,8 +99,7 @@ def join_clips(
 
 
 def encode_clip(images: Sequence[Image], rate: float) -> bytes:
-    """Return pictures (H, W, 3) of one size as an mp4 (H.264) without sound that shows `rate` of
-    them a second."""
+    """Return an mp4 (H.264) without sound of equal-sized pictures (H, W, 3) at `rate` frames/s."""
     import av
 
     height, width = images[0].shape[:2]
@@ -120,14 +130,20 @@ def _h264_encoder() -> str:
 
 
 def _failure_reason(error: Exception) -> str:
-    """Return what FFmpeg says of an error, without the arguments of the call."""
+    """Return FFmpeg's message of an error, without the arguments of the call."""
     return getattr(error, "strerror", None) or str(error)
 
 
 def join_tracks(
     picture: Path, sound: Path, out: Path, settings: MediaSettings | None = None
 ) -> None:
-    """Copy the picture of one file and the sound of another, as they are, into one mkv.
+    """Remux the picture of one file and the sound of another into one mkv, without encoding.
+
+    Args:
+        picture: file with the picture.
+        sound: file with the sound.
+        out: the mkv file to write.
+        settings: limits of both files.
 
     Raises MediaError where one of them has none or cannot be copied, StoreError where `out` cannot
     be written.
@@ -168,7 +184,7 @@ def join_tracks(
 
 
 def _timed_packets(media: OpenMedia, stream: Any, track: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the packets of a stream that have a time, each with the track that takes them."""
+    """Yield the packets of a stream that have a time, each with its output track."""
     for packet in media.packets():
         if packet.stream.index == stream.index and packet.dts is not None:
             yield packet, track
@@ -185,11 +201,16 @@ def copy_with_chapters(
     out: Path,
     settings: MediaSettings | None = None,
 ) -> None:
-    """Copy picture, sound and subtitles as they are into an mp4 or mkv, by the name of `out`, with
-    these chapters.
+    """Remux a video, with chapters, into an mp4 or mkv by the suffix of `out`.
 
-    Raises MediaError where that kind of file cannot hold them, StoreError where `out` cannot be
-    written.
+    Args:
+        path: of the video.
+        chapters: spans with titles.
+        out: the file to write.
+        settings: limits of the video.
+
+    Raises MediaError where that kind of file cannot hold the streams, StoreError where `out` cannot
+    be written.
     """
     import av
 
@@ -225,7 +246,7 @@ def copy_with_chapters(
 
 
 def _chapter_entries(chapters: Sequence[tuple[Span, str]]) -> list[Any]:
-    """Return chapters as PyAV takes them, in milliseconds."""
+    """Return chapters in PyAV's form, in milliseconds."""
     return [
         {
             "id": number,
@@ -244,7 +265,7 @@ def _encode_span(
     offset: float,
     encoders: "Sequence[_PictureEncoder | _SoundEncoder]",
 ) -> None:
-    """Append a span of the source to a clip. offset: second of the clip where it starts."""
+    """Append a span of the source to a clip. offset: second of the clip where the span starts."""
     seek_before(media, span.start)
     # the encoders of this span, by the index that their streams have in the file
     tracks = {}
@@ -268,8 +289,9 @@ def _encode_span(
 
 
 class _PictureEncoder:
-    """The picture of a clip: every frame that is on screen within a span, upright, for as long as
-    it is."""
+    """Encodes the picture of a clip: every frame on screen within a span, upright, with its
+    duration.
+    """
 
     def __init__(self, media: OpenMedia, clip: Any, first: Any) -> None:
         self._clip = clip
@@ -288,7 +310,7 @@ class _PictureEncoder:
         self.written = False
 
     def begin(self, media: OpenMedia, span: Span, offset: float) -> None:
-        """Take the frames of a span from now on, put `offset` s into the clip."""
+        """Start a span that begins at `offset` seconds of the clip."""
         self._timing = media.timing()
         self._span = span
         self._shift = offset - span.start
@@ -296,28 +318,28 @@ class _PictureEncoder:
         self.done = False
 
     def take(self, frame: Any) -> None:
-        """Take a decoded frame. The one before is shown up to it."""
+        """Take a decoded frame and encode the one before it."""
         time, length = self._timing.time_and_length(frame)
         if time >= self._span.end:
-            self._release(self._span.end)
+            self._encode_pending_frame(self._span.end)
             self.done = True
         if self.done:
             return
         if time > self._span.start:
-            self._release(time)
+            self._encode_pending_frame(time)
         self._shown = (max(time, self._span.start), time + length, frame)
 
     def end(self) -> None:
-        """End the span: its last frame stays as long as it does in the source."""
+        """End the span: its last frame keeps its duration in the source."""
         if self._shown is not None:
-            self._release(min(self._shown[1], self._span.end))
+            self._encode_pending_frame(min(self._shown[1], self._span.end))
 
     def finish(self) -> None:
-        """Write what the encoder holds back."""
+        """Flush the encoder."""
         self._mux(self._stream.encode(None))
 
-    def _release(self, until: float) -> None:
-        """Encode the frame that is held, shown up to `until`."""
+    def _encode_pending_frame(self, until: float) -> None:
+        """Encode the pending frame, shown until `until`."""
         if self._shown is None:
             return
         start, _, frame = self._shown
@@ -345,7 +367,7 @@ class _PictureEncoder:
         format = self._stream.codec_context.pix_fmt
         if not turns or format != "yuv420p":
             scaled = frame.reformat(width=width, height=height, format=format)
-            return turned_high_range(scaled, turns) if turns else scaled
+            return rotate_high_range(scaled, turns) if turns else scaled
 
         # turned as RGB, since the halves of 4:2:0 do not turn
         pixels = frame.reformat(width=width, height=height, format="rgb24").to_ndarray()
@@ -361,8 +383,10 @@ class _PictureEncoder:
 
 
 class _SoundEncoder:
-    """The sound of a clip: exactly the samples within a span. Where the next span follows, silence
-    fills what is missing."""
+    """Encodes the sound of a clip: exactly the samples within a span.
+
+    Silence fills the gap before the next span.
+    """
 
     def __init__(self, media: OpenMedia, clip: Any) -> None:
         self._clip = clip
@@ -373,7 +397,7 @@ class _SoundEncoder:
         self.written = False
 
     def begin(self, media: OpenMedia, span: Span, offset: float) -> None:
-        """Take the sound of a span from now on, put `offset` s into the clip."""
+        """Start a span that begins at `offset` seconds of the clip."""
         self._clock = media.clock()
         self._span = span
         self._timeline = AudioTimeline(rate=CLIP_RATE, channels=self._channels)
@@ -398,7 +422,7 @@ class _SoundEncoder:
         self._write(self._timeline.finish())
 
     def finish(self) -> None:
-        """Write what the encoder holds back."""
+        """Flush the encoder."""
         self._clip.mux(self._stream.encode(None))
 
     def _write(self, blocks: Iterator[tuple[float, Any]]) -> None:

@@ -1,9 +1,8 @@
-"""The clock of a media file: its time stamps as seconds, those that jump or lie corrected.
+"""Time stamps of a media file as seconds, with jumps and wrong stamps corrected.
 
-PacketClock    the packets of a file, of which picture and sound go on together where stamps jump
-StreamClock    the frames of one stream, whose missing stamps follow on from the frame before
-PictureTiming  when a picture appears and how long it lasts
-Damage         what could not be read, counted, a line each
+PacketClock    corrects the stamps of all streams together, so that they stay in step StreamClock
+the frames of one stream, whose missing stamps follow on from the frame before PictureTiming  when a
+picture appears and how long it lasts Damage         counts what could not be read, for warnings
 """
 
 from collections import deque
@@ -20,8 +19,7 @@ MAX_MISSING_SECONDS = 1.0
 
 @dataclass
 class Damage:
-    """What could not be read, counted: packets or frames that a decoder refused, and time stamps
-    that were corrected.
+    """Counts of packets or frames that a decoder refused, and of corrected time stamps.
 
     jumps: places where the stamps of a file jump. leap: s of the longest jump forward.
     """
@@ -33,12 +31,13 @@ class Damage:
 
     @property
     def is_clock_broken(self) -> bool:
-        """Whether time stamps were corrected, so that a file cannot be searched by them."""
+        """Return whether time stamps were corrected. Such a file cannot be searched by time."""
         return self.stamps + self.jumps > 0
 
     def warnings(self, end: float, duration: float | None) -> tuple[str, ...]:
-        """Return one line for each kind of damage. end: s really read. duration: s claimed, None if
-        not known."""
+        """Return one warning per kind of damage. end: s really read. duration: s claimed, None if
+        unknown.
+        """
         lines = []
         if duration is not None and end < duration - MAX_MISSING_SECONDS - 0.02 * duration:
             lines.append(f"only the first {end:.0f} s of {duration:.0f} s can be read")
@@ -60,21 +59,22 @@ def _counted(number: int, noun: str) -> str:
 
 # s by which time may go back before the stamps count as restarted. Rounding stays under it
 JUMP_SECONDS = 1.0
-MARGIN_SECONDS = 60.0  # s past the claimed end from which a stamp is not believed
+MAX_PAST_END_SECONDS = 60.0  # s past the claimed end from which a stamp is not believed
 
 
 class StreamClock:
-    """The time of one stream.
+    """The clock of one stream.
 
-    A missing stamp follows on from the frame before. A stamp far past the end is not believed.
-    Where the stamps start over (joined recordings), the later ones are counted on.
+    A missing stamp follows on from the frame before. A stamp far past the end is ignored. Where the
+    stamps restart (joined recordings), the later ones are shifted.
     """
 
     def __init__(self, *, start: float, duration: float | None, damage: Damage) -> None:
-        """start: second 0 of the video on the stream's own scale. duration: s claimed, None if not
-        known."""
+        """start: second 0 of the video in the stream's own time. duration: s claimed, None if
+        unknown.
+        """
         self._start = start
-        self._latest = float("inf") if duration is None else duration + MARGIN_SECONDS
+        self._latest = float("inf") if duration is None else duration + MAX_PAST_END_SECONDS
         self._damage = damage
         self._time = float("-inf")  # s, of the frame before
         self._expected = 0.0
@@ -98,13 +98,13 @@ class StreamClock:
 
 
 class PictureTiming:
-    """The time and length of the frames of the picture stream."""
+    """Start times and durations of the frames of the picture stream."""
 
     def __init__(self, clock: StreamClock, rate: float, *, by_decoding: bool = False) -> None:
-        """rate: frames/s, for frames that do not say how long they last.
+        """rate: frames/s, for frames without a duration.
 
-        by_decoding: the lengths of frames come in the order of decoding (mp4 with B-frames), so
-        that a long one may be that of another frame.
+        by_decoding: whether durations are stored in decoding order (mp4 with B-frames), so that a
+        long one may belong to another frame.
         """
         self._clock = clock
         self._length = 1 / rate
@@ -112,9 +112,9 @@ class PictureTiming:
         self._by_decoding = by_decoding
 
     def time_and_length(self, frame: Any) -> tuple[float, float]:
-        """Return when a decoded frame appears and how long it lasts, in s.
+        """Return the start time and the duration of a decoded frame, in s.
 
-        It lasts as it says, else as the one before did, else by the frame rate.
+        A frame without a duration lasts as long as the frame before, else as the frame rate says.
         """
         stamp = presentation_stamp(frame)
         length = 0.0
@@ -135,8 +135,8 @@ class PictureTiming:
 
 # s ahead of all streams, or back, from which the next packets are looked at before a stamp is
 # believed
-SUSPECT_SECONDS = 10.0
-BACK_SECONDS = 0.5
+SUSPICIOUS_JUMP_SECONDS = 10.0
+MAX_BACKWARD_SECONDS = 0.5
 # s of a jump forward of all streams that is not a pause of the recording. The first is of streams
 # that are meant to be joined, as FFmpeg has it, the second of other files
 MAX_PAUSE_SECONDS = 10.0
@@ -148,7 +148,7 @@ MIN_PACKETS_AFTER = 3  # at the end of a file, that a jump needs. Less are broke
 
 @dataclass
 class _StreamState:
-    """Where a stream is: times in its ticks, as they come, and the seconds added to them."""
+    """Position of a stream: stamps as stored in the file, in ticks, and the seconds added to them."""
 
     base: float  # s of a tick
     last: int  # of the packet before, in the order of decoding
@@ -156,46 +156,45 @@ class _StreamState:
     shift: float
     end: int  # at which the packets so far end
     # second, as it comes, and shift of a part whose pictures come before their time of decoding
-    coming: tuple[float, float] | None = None
+    next_part_second: tuple[float, float] | None = None
     # of the pictures before, as far as B-frames reach
     stamps: deque[int] = field(default_factory=lambda: deque(maxlen=MAX_REORDERED))
 
     @property
     def raw(self) -> float:
-        """Second of the packet before, as it came."""
+        """Return the second of the previous packet as stored."""
         return self.last * self.base
 
     @property
     def mended_end(self) -> float:
-        """Second at which the packets so far end."""
+        """Return the second at which the packets so far end, corrected."""
         return self.end * self.base + self.shift
 
     def add(self, stamp: int, duration: int) -> None:
-        """Note a packet with its stamp and length, both in ticks."""
+        """Record a packet by its stamp and duration, both in ticks."""
         # mp4 has a packet last until the next one, past any jump
         self.end = max(self.end, stamp + duration if duration < self.limit else stamp)
         self.stamps.append(stamp)
 
     def restart(self, second: float, shift: float) -> None:
-        """Count from `second`, as it comes, with another shift, both in s."""
+        """Continue at `second`, as stored, with another shift, both in s."""
         self.last = self.end = round(second / self.base)
         self.shift = shift
-        self.coming = None
+        self.next_part_second = None
         self.stamps.clear()
 
 
 class PacketClock:
-    """The clock of a file: every packet comes out with stamps that go on where those of the file
-    jump.
+    """The clock of a file: shifts the stamps of packets so that they stay continuous.
 
     Where all streams jump (joined recordings, a broken clock), they get one shift, so that picture
-    and sound stay in step. A packet alone with a far stamp loses it, and a stream alone that jumps
-    goes on from its own end. A gap in all streams of up to `max_pause` s is believed.
+    and sound stay in step. A single packet with a far stamp loses it. A single stream that jumps
+    continues at its own end. A gap in all streams of up to `max_pause` s is kept.
     """
 
     def __init__(self, streams: Iterable[int], *, max_pause: float, damage: Damage) -> None:
-        """streams: the indices of those in use. max_pause: s."""
-        self._used = frozenset(streams)
+        """streams: indices of the streams in use. max_pause: s."""
+        self._used_streams = frozenset(streams)
         self._max_pause = max_pause
         self._damage = damage
         self._streams: dict[int, _StreamState] = {}
@@ -203,7 +202,7 @@ class PacketClock:
         self._start = float("-inf")  # s, as it came, at which that part begins
 
     def mend(self, packets: Iterable[Any]) -> Iterator[Any]:
-        """Yield the packets in their order."""
+        """Yield the packets in their order, with corrected stamps."""
         source = iter(packets)
         ahead: deque[Any] = deque()
         while True:
@@ -232,22 +231,25 @@ class PacketClock:
         self, packet: Any, state: _StreamState | None, source: Iterator[Any], ahead: "deque[Any]"
     ) -> Any:
         stamp = _decoding_stamp(packet)
-        if stamp is None or packet.stream_index not in self._used or not packet.time_base:
+        if stamp is None or packet.stream_index not in self._used_streams or not packet.time_base:
             return packet
         if state is None:
             base = float(packet.time_base)
-            limit = round(SUSPECT_SECONDS / base)
+            limit = round(SUSPICIOUS_JUMP_SECONDS / base)
             state = _StreamState(base, stamp, limit, self._newest, stamp)
             self._streams[packet.stream_index] = state
 
         # a part that was foreseen has begun
         second = stamp * state.base
-        if state.coming is not None and second >= state.coming[0] - SUSPECT_SECONDS:
-            state.restart(second, state.coming[1])
+        if (
+            state.next_part_second is not None
+            and second >= state.next_part_second[0] - SUSPICIOUS_JUMP_SECONDS
+        ):
+            state.restart(second, state.next_part_second[1])
 
         # the clock of the file jumps
-        if not self._goes_on(state, second):
-            self._judge(packet, second, state, source, ahead)
+        if not self._is_continuous(state, second):
+            self._handle_jump(packet, second, state, source, ahead)
             if packet.pts is None and packet.dts is None:
                 return packet
 
@@ -256,8 +258,8 @@ class PacketClock:
         if is_late and self._is_outlier(packet, source, ahead):
             self._damage.stamps += 1
             packet.pts = self._missing_stamp(packet, state, ahead)
-        elif is_late and state.coming is None:
-            self._foresee_part(packet, state, ahead)
+        elif is_late and state.next_part_second is None:
+            self._expect_new_part(packet, state, ahead)
         state.last = stamp
         self._shift_stamps(packet, state, stamp)
         return packet
@@ -267,8 +269,11 @@ class PacketClock:
             stamp = packet.pts
         shift = state.shift
         second = stamp * state.base
-        if state.coming is not None and second >= state.coming[0] - SUSPECT_SECONDS:
-            shift = state.coming[1]
+        if (
+            state.next_part_second is not None
+            and second >= state.next_part_second[0] - SUSPICIOUS_JUMP_SECONDS
+        ):
+            shift = state.next_part_second[1]
         else:
             state.add(stamp, packet.duration or 0)
         if shift and packet.pts is not None:
@@ -278,22 +283,22 @@ class PacketClock:
 
     @property
     def _position(self) -> float:
-        """Second, as it came, that the newest part of the file has come to."""
+        """Return the latest second, as stored, in the newest part of the file."""
         newest = [each.raw for each in self._streams.values() if each.shift == self._newest]
         return max([*newest, self._start])
 
-    def _goes_on(self, state: _StreamState, second: float) -> bool:
+    def _is_continuous(self, state: _StreamState, second: float) -> bool:
         is_newest = state.shift == self._newest
         # once another stream has jumped, this one will
-        back = BACK_SECONDS if is_newest else 0.0
+        back = MAX_BACKWARD_SECONDS if is_newest else 0.0
         if second < state.raw - back:
             return False
-        if second <= state.raw + SUSPECT_SECONDS:
+        if second <= state.raw + SUSPICIOUS_JUMP_SECONDS:
             return True
         # a picture that is held long. The other streams of its part have gone on
-        return is_newest and second <= self._position + SUSPECT_SECONDS
+        return is_newest and second <= self._position + SUSPICIOUS_JUMP_SECONDS
 
-    def _judge(
+    def _handle_jump(
         self,
         packet: Any,
         second: float,
@@ -301,40 +306,39 @@ class PacketClock:
         source: Iterator[Any],
         ahead: "deque[Any]",
     ) -> None:
-        """Set the shift of a stream whose stamps jump, or take the stamps of a packet that alone
-        does."""
+        """Decide on a jump: shift the stream, or remove the stamps of a single wrong packet."""
         index = packet.stream_index
         if (
-            state.shift != self._newest and abs(second - self._position) <= SUSPECT_SECONDS
+            state.shift != self._newest and abs(second - self._position) <= SUSPICIOUS_JUMP_SECONDS
         ):  # another stream has jumped there before
             state.restart(second, self._newest)
             return
         # The next packets show which other streams jump too.
-        others = self._used & self._streams.keys() - {index}
-        jumped: set[int] = set()
-        going: set[int] = set()  # on from where they were
+        others = self._used_streams & self._streams.keys() - {index}
+        has_jumped: set[int] = set()
+        continuing_streams: set[int] = set()  # on from where they were
         after = 1
         for number, item in enumerate(_look_ahead(source, ahead)):
             other = item.stream_index
             raw = decoding_second(item)
-            if raw is None or other not in self._used:
+            if raw is None or other not in self._used_streams:
                 continue
             if other == index:
-                if self._goes_on(state, raw) and abs(raw - second) > BACK_SECONDS:
+                if self._is_continuous(state, raw) and abs(raw - second) > MAX_BACKWARD_SECONDS:
                     self._strip(packet)
                     return
                 after += 1
-            elif other in others and self._goes_on(self._streams[other], raw):
-                going.add(other)
+            elif other in others and self._is_continuous(self._streams[other], raw):
+                continuing_streams.add(other)
             elif other in others:
-                jumped.add(other)
-            is_decided = jumped == others and after >= MIN_PACKETS_AFTER
+                has_jumped.add(other)
+            is_decided = has_jumped == others and after >= MIN_PACKETS_AFTER
             if is_decided or number >= MAX_PACKETS_AHEAD:
                 break
         # A stamp alone is broken. Where no other stream goes on, a new part begins.
         if after < MIN_PACKETS_AFTER:
             self._strip(packet)
-        elif not going - jumped:
+        elif not continuing_streams - has_jumped:
             gap = second - max(self._position, state.raw)
             if not 0 <= gap <= self._max_pause:  # no pause of the recording
                 state.restart(second, self._add_part(packet, second, gap, ahead))
@@ -343,15 +347,17 @@ class PacketClock:
             state.restart(second, state.mended_end - second)
 
     def _add_part(self, packet: Any, second: float, gap: float, ahead: Iterable[Any]) -> float:
-        """Return the shift, in s, of a part that begins with a packet at `second`, as it came. With
-        it the part follows all that came before."""
+        """Return the shift, in s, of a new part that begins with a packet at `second`, as stored.
+
+        The shifted part follows all earlier packets.
+        """
         self._damage.jumps += 1
         self._damage.leap = max(self._damage.leap, gap)
 
         # the part before ends where its last stream does
         end = max(each.mended_end for each in self._streams.values())
-        first = _first(packet)
-        begun = {packet.stream_index}
+        first = _packet_start(packet)
+        part_start = {packet.stream_index}
 
         # the new part begins with its first stream, others still end the one before
         for item in ahead:
@@ -360,34 +366,33 @@ class PacketClock:
             if raw is None or other not in self._streams:
                 continue
             state = self._streams[other]
-            is_new = other in begun or not self._goes_on(state, raw)
-            start = _first(item)
-            if is_new and abs(raw - second) <= SUSPECT_SECONDS:
-                begun.add(other)
+            is_new = other in part_start or not self._is_continuous(state, raw)
+            start = _packet_start(item)
+            if is_new and abs(raw - second) <= SUSPICIOUS_JUMP_SECONDS:
+                part_start.add(other)
                 first = min(first, start)
-            elif not is_new and start - raw <= SUSPECT_SECONDS:
-                end = max(end, _end(item) + state.shift)
+            elif not is_new and start - raw <= SUSPICIOUS_JUMP_SECONDS:
+                end = max(end, _packet_end(item) + state.shift)
         self._newest = end - first
         self._start = second
         return self._newest
 
-    def _foresee_part(self, packet: Any, state: _StreamState, ahead: Iterable[Any]) -> None:
-        """Note that a picture, which is decoded before its time, begins another part: the other
-        streams jump too.
+    def _expect_new_part(self, packet: Any, state: _StreamState, ahead: Iterable[Any]) -> None:
+        """Note that a picture, decoded before it is shown, begins another part.
 
-        Else it is one before which another is held long.
+        The other streams then jump too. Otherwise the frame before it is only held long.
         """
-        second = _first(packet)
-        if abs(second - self._position) <= SUSPECT_SECONDS and state.shift != self._newest:
-            state.coming = second, self._newest
+        second = _packet_start(packet)
+        if abs(second - self._position) <= SUSPICIOUS_JUMP_SECONDS and state.shift != self._newest:
+            state.next_part_second = second, self._newest
             return
         gap = second - max(self._position, state.raw)
-        if gap <= self._max_pause or not self._all_leap(packet.stream_index, ahead):
+        if gap <= self._max_pause or not self._do_all_streams_jump(packet.stream_index, ahead):
             return
-        state.coming = second, self._add_part(packet, second, gap, ahead)
+        state.next_part_second = second, self._add_part(packet, second, gap, ahead)
 
-    def _all_leap(self, index: int, ahead: Iterable[Any]) -> bool:
-        """Whether every stream but one leaps further than a pause among the next packets."""
+    def _do_all_streams_jump(self, index: int, ahead: Iterable[Any]) -> bool:
+        """Return whether every other stream leaps further than a pause among the next packets."""
         last = {other: state.raw for other, state in self._streams.items()}
         last.pop(index, None)
 
@@ -408,8 +413,7 @@ class PacketClock:
         self._damage.stamps += 1
 
     def _is_outlier(self, packet: Any, source: Iterator[Any], ahead: "deque[Any]") -> bool:
-        """Return whether a picture is stamped later than those of any B-frames around it would
-        be."""
+        """Return whether a picture's stamp is later than those of any B-frames around it would be."""
         stamp = packet.pts - round(JUMP_SECONDS / packet.time_base)
         count = 0
         latest = self._position
@@ -426,22 +430,22 @@ class PacketClock:
         return latest < float(stamp * packet.time_base)
 
     def _missing_stamp(self, packet: Any, state: _StreamState, ahead: Iterable[Any]) -> int:
-        """Return the stamp that a picture must have: where those around it leave a hole."""
+        """Return the stamp of a picture that fits the gap between its neighbours."""
         # the stamps before and after the one that is missing
         own = [item for item in ahead if item.stream_index == packet.stream_index]
-        around = {*state.stamps, *(item.pts for item in own if item.pts is not None)}
-        if len(around) < 2:
+        neighbour_stamps = {*state.stamps, *(item.pts for item in own if item.pts is not None)}
+        if len(neighbour_stamps) < 2:
             return int(packet.dts)
-        steps = [(after - before, before) for before, after in pairwise(sorted(around))]
+        steps = [(after - before, before) for before, after in pairwise(sorted(neighbour_stamps))]
         usual = median_low(step for step, _ in steps)
         longest, before = max(steps)
         if 2 * longest < 3 * usual:  # no hole: it comes last
-            before = max(around)
+            before = max(neighbour_stamps)
         return int(before + usual)
 
 
 def _look_ahead(source: Iterator[Any], ahead: "deque[Any]") -> Iterator[Any]:
-    """Yield the packets that come next. All of them are kept in `ahead`."""
+    """Yield the next packets of the source, and keep them in `ahead`."""
     yield from list(ahead)
     for packet in source:
         ahead.append(packet)
@@ -449,7 +453,7 @@ def _look_ahead(source: Iterator[Any], ahead: "deque[Any]") -> Iterator[Any]:
 
 
 def decoding_second(packet: Any) -> float | None:
-    """Return the raw second of a packet in the order of decoding. None where it has no stamp."""
+    """Return the decoding time of a packet in seconds as stored, or None without a stamp."""
     stamp = _decoding_stamp(packet)
     base = packet.time_base
     if stamp is None or not base:
@@ -457,20 +461,22 @@ def decoding_second(packet: Any) -> float | None:
     return float(stamp * base.numerator / base.denominator)
 
 
-def _first(packet: Any) -> float:
+def _packet_start(packet: Any) -> float:
     return float(presentation_stamp(packet) * packet.time_base)
 
 
-def _end(packet: Any) -> float:
+def _packet_end(packet: Any) -> float:
     duration = float((packet.duration or 0) * packet.time_base)
-    return _first(packet) + (duration if duration < SUSPECT_SECONDS else 0.0)
+    return _packet_start(packet) + (duration if duration < SUSPICIOUS_JUMP_SECONDS else 0.0)
 
 
 def presentation_stamp(item: Any) -> Any:
-    """Return when a packet or frame is shown, or else decoded, in ticks. None without either."""
+    """Return the presentation stamp of a packet or frame in ticks, else its decoding stamp, else
+    None.
+    """
     return item.dts if item.pts is None else item.pts
 
 
 def _decoding_stamp(packet: Any) -> Any:
-    """Return when a packet is decoded, or else shown, in ticks. None without either."""
+    """Return the decoding stamp of a packet in ticks, else its presentation stamp, else None."""
     return packet.pts if packet.dts is None else packet.dts

@@ -1,9 +1,9 @@
-"""A media file opened under limits: its packets past the damaged ones, its time stamps as seconds,
-what was damaged.
+"""Opens a media file under limits: packets without the damaged ones, time stamps as seconds,
+damage.
 
 open_media     an untrusted file, or a MediaError. Nothing but the file itself is ever opened
-open_live      an address, a device or a file that still grows, of which packets come as they are made
-FileShape      which of its tracks are read and where it ends, where only reading it tells
+open_live      an address, a device or a growing file, whose packets come as they are made FileShape
+the tracks to read and the true end, for files whose header does not say so
 """
 
 import contextlib
@@ -19,11 +19,11 @@ import numpy as np
 from stepline.errors import MediaError
 from stepline.media.clock import (
     JUMP_SECONDS,
-    MARGIN_SECONDS,
     MAX_FILE_PAUSE_SECONDS,
     MAX_MISSING_SECONDS,
+    MAX_PAST_END_SECONDS,
     MAX_PAUSE_SECONDS,
-    SUSPECT_SECONDS,
+    SUSPICIOUS_JUMP_SECONDS,
     Damage,
     PacketClock,
     PictureTiming,
@@ -43,7 +43,7 @@ GUESSED_FORMATS = frozenset(
 )
 
 # Containers that give the second of their end as their duration, also where they do not start at 0.
-FORMATS_WITH_ENDS = frozenset({"matroska", "nut"})
+FORMATS_WITH_END_STAMP = frozenset({"matroska", "nut"})
 
 # Containers that are made to be joined end to end, so that their clocks may start over.
 JOINED_FORMATS = frozenset({"mpegts", "mpeg"})
@@ -55,22 +55,21 @@ FORMATS_WITH_LATEST_STAMP = frozenset({"matroska", "flv", "nut", "asf"})
 MIN_BYTES_PER_SECOND = 1000
 
 MICROSECONDS_PER_SECOND = 1_000_000  # FFmpeg's unit for the times of a container
-USUAL_RATE = 25.0  # frames/s taken where a video does not say its own
-MOST_RATE = 1000.0  # frames/s. A time base passes for a rate in some files
-MOST_ASPECT = 4  # of a stored pixel. Anamorphic video stays under 2, more is a broken header
-MOST_FAILURES = 100  # read errors in a row after which the rest of a file is given up
+DEFAULT_FRAME_RATE = 25.0  # frames/s taken where a video does not say its own
+MAX_FRAME_RATE = 1000.0  # frames/s. A time base passes for a rate in some files
+MAX_PIXEL_ASPECT = 4  # of a stored pixel. Anamorphic video stays under 2, more is a broken header
+MAX_READ_FAILURES = 100  # read errors in a row after which the rest of a file is given up
 
 # packets of a file among which a film has a second picture. About ten seconds of it
 MAX_PACKETS_TO_COUNT = 1000
 # packets of each sound track among which something is heard. Two minutes of AAC
-MAX_PACKETS_TO_HEAR = 6000
-MIN_PEAK = 0.003  # of full scale, -50 dB. Noise of an open microphone is below
+MAX_AUDIBILITY_PACKETS = 6000
+MIN_AUDIBLE_PEAK = 0.003  # of full scale, -50 dB. Noise of an open microphone is below
 
 
 @dataclass
 class OpenMedia:
-    """An open file: PyAV's container and its best picture and sound streams, each None if it is
-    missing.
+    """An open file: PyAV's container and its best picture and sound streams, None when missing.
 
     start: the container's first time stamp in s, second 0 of the video. duration: s, None if not
     known.
@@ -92,7 +91,7 @@ class OpenMedia:
         self.start = (self.container.start_time or 0) / MICROSECONDS_PER_SECOND
 
     def rewind(self) -> None:
-        """Open the file, or the live source, again, at its start."""
+        """Reopen the file, or the live source, at its start."""
         self.container.close()
         if self.live is not None:
             self.container = open_live_container(self.live, self.settings)
@@ -101,8 +100,7 @@ class OpenMedia:
         self.choose_tracks()
 
     def choose_tracks(self) -> None:
-        """Set the picture and the sound track to read up for decoding. Raises MediaError without
-        any."""
+        """Select and configure the picture and sound tracks. Raises MediaError when there are none."""
         pictures = picture_tracks(self.container)
         sounds = sound_tracks(self.container)
         if not pictures and not sounds:
@@ -119,30 +117,31 @@ class OpenMedia:
         return StreamClock(start=self.start, duration=duration, damage=self.damage)
 
     def timing(self) -> PictureTiming:
-        """Return a clock for the picture stream, which must exist."""
+        """Return the timing of the picture stream, which must exist."""
         rate = picture_rate(self.picture)
-        return PictureTiming(self.clock(), rate, by_decoding=self._has_lengths_by_decoding)
+        return PictureTiming(self.clock(), rate, by_decoding=self._has_durations_in_decoding_order)
 
     @functools.cached_property
-    def _has_lengths_by_decoding(self) -> bool:
-        """Whether lengths of pictures come in the order of decoding: mp4 with B-frames."""
+    def _has_durations_in_decoding_order(self) -> bool:
+        """Return whether durations of pictures are in decoding order: mp4 with B-frames."""
         if self.picture is None or "mov" not in self.container.format.name:
             return False
         return bool(self.picture.codec_context.has_b_frames)
 
     @property
     def aspect(self) -> float:
-        """Width over height of a stored pixel, 1 unless the file says otherwise."""
+        """Return width over height of a stored pixel, 1 unless the file declares another."""
         if self.picture is None:
             return 1.0
         aspect = self.picture.sample_aspect_ratio
-        return float(aspect) if aspect and MOST_ASPECT >= aspect >= 1 / MOST_ASPECT else 1.0
+        return (
+            float(aspect) if aspect and MAX_PIXEL_ASPECT >= aspect >= 1 / MAX_PIXEL_ASPECT else 1.0
+        )
 
     def packets(self) -> Iterator[Any]:
-        """Yield every packet of the picture and sound streams. What cannot be read is counted and
-        passed over.
+        """Yield the packets of the picture and sound streams with continuous time stamps.
 
-        Their time stamps go on where those of the file jump.
+        Unreadable packets are skipped and counted.
         """
         if self.live is not None:
             return self._readable_packets()
@@ -157,7 +156,7 @@ class OpenMedia:
 
         # a damaged place is read past, unless failures come in a row
         failures = 0
-        while failures < MOST_FAILURES:
+        while failures < MAX_READ_FAILURES:
             try:
                 for packet in self.container.demux():
                     failures = 0
@@ -173,7 +172,7 @@ class OpenMedia:
                 self.damage.packets += 1
 
     def decode(self, packet: Any) -> list[Any]:
-        """Return the frames of a packet. Empty, and counted, where the decoder refuses it."""
+        """Return the frames of a packet, empty and counted as damage where decoding fails."""
         import av
 
         try:
@@ -188,21 +187,23 @@ class OpenMedia:
         return whole
 
     def packet_end(self, packet: Any) -> float:
-        """Return the second at which a packet ends, 0 where it has no time stamp that can be."""
+        """Return the second at which a packet ends, 0 without a valid time stamp."""
         stamp = presentation_stamp(packet)
         base = packet.time_base
         if stamp is None or not base:
             return 0.0
         # mp4 has a packet last until the next one of its order, past any jump
-        longest = SUSPECT_SECONDS
-        if self._has_lengths_by_decoding and packet.stream_index == self.picture.index:
+        longest = SUSPICIOUS_JUMP_SECONDS
+        if self._has_durations_in_decoding_order and packet.stream_index == self.picture.index:
             longest = JUMP_SECONDS
         duration = packet.duration or 0
         if duration * base.numerator > longest * base.denominator:
             duration = 0
         # a Fraction, whose own product takes ten times as long
         end = float((stamp + duration) * base.numerator / base.denominator - self.start)
-        is_late = self.exact and self.duration is not None and end > self.duration + MARGIN_SECONDS
+        is_late = (
+            self.exact and self.duration is not None and end > self.duration + MAX_PAST_END_SECONDS
+        )
         return 0.0 if is_late else end
 
 
@@ -210,11 +211,14 @@ class OpenMedia:
 def open_media(
     path: Path | str, settings: MediaSettings, *, on_gpu: bool = False
 ) -> Iterator[OpenMedia]:
-    """Yield the open file. Raises MediaError, with the cure, for what is missing, not media, or
-    past a limit.
+    """Yield the open file.
 
-    on_gpu: a GPU decodes the pictures where the settings say so and it can. To make one ready pays
-    for many alone.
+    Args:
+        path: of the file.
+        settings: limits of the file.
+        on_gpu: decode on a GPU where settings and GPU allow it. Its set-up pays off for many pictures.
+
+    Raises MediaError, with the cure, for a file that is missing, not media, or past a limit.
     """
     path = Path(path)
     check_file(path, settings)
@@ -234,16 +238,16 @@ def open_media(
 
 
 def _formats(container: Any) -> set[str]:
-    """Return the names of a container's format."""
+    """Return FFmpeg's names of the container format."""
     return set(container.format.name.split(","))
 
 
 def _claimed_duration(container: Any, start: float) -> float | None:
-    """Return the length that a container claims, s. start: of its first time stamp, s."""
+    """Return the duration in the header, s. start: of the first time stamp, s."""
     if not container.duration or container.duration < 0:
         return None
     duration = container.duration / MICROSECONDS_PER_SECOND
-    counts_from_zero = FORMATS_WITH_ENDS & _formats(container)
+    counts_from_zero = FORMATS_WITH_END_STAMP & _formats(container)
     if counts_from_zero and duration > start > MAX_MISSING_SECONDS:
         duration -= start
     return float(duration)
@@ -251,7 +255,7 @@ def _claimed_duration(container: Any, start: float) -> float | None:
 
 @contextlib.contextmanager
 def open_live(live: LiveInput, settings: MediaSettings) -> Iterator[OpenMedia]:
-    """Yield a live source, opened. Raises MediaError, with the cure, for what cannot be."""
+    """Yield an open live source. Raises MediaError, with the cure, for one that cannot be opened."""
     container = open_live_container(live, settings)
     media = OpenMedia(Path(live.label), container, settings, live=live)
     try:
@@ -265,18 +269,17 @@ def open_live(live: LiveInput, settings: MediaSettings) -> Iterator[OpenMedia]:
 
 
 def _track(tracks: list[Any], index: int | None) -> Any:
-    """Return the track of an index, else the first one."""
+    """Return the track with an index, else the first one."""
     chosen = [track for track in tracks if track.index == index]
     return next(iter(chosen + tracks), None)
 
 
 @dataclass(frozen=True)
 class FileShape:
-    """What only reading a file shows.
+    """Facts about a file that only reading its packets shows.
 
-    picture, sound: the indices of the tracks to read, None for the default ones.
-    end: s really in it, None where its claimed duration is believed, that is, its clock never
-    jumps.
+    picture, sound: indices of the tracks to read, None for the default ones. end: true end in s,
+    None where the claimed duration is right because the clock never jumps.
     """
 
     picture: int | None = None
@@ -285,7 +288,7 @@ class FileShape:
 
 
 def _shape(path: Path, container: Any, settings: MediaSettings) -> FileShape:
-    """Return what is to be known of a file before it is read, of most files nothing."""
+    """Return the facts that must be known before a file is read. Most files need none."""
     check_tracks(path, container, settings)
     pictures = picture_tracks(container)
     sounds = sound_tracks(container)
@@ -296,16 +299,16 @@ def _shape(path: Path, container: Any, settings: MediaSettings) -> FileShape:
     is_long = claimed > settings.max_duration
 
     # what has to be examined
-    questions = {
+    unknown_facts = {
         "films": len(pictures) > 1,
         "sounds": len(sounds) > 1 and settings.audio_track is None,
         "clock": bool(formats & JOINED_FORMATS) or is_sparse or is_long,
         "tail": claimed > 0 and bool(formats & FORMATS_WITH_LATEST_STAMP),
     }
     shape = FileShape()
-    if any(questions.values()):
-        changed = status.st_size, status.st_mtime_ns
-        shape = _examine(path, changed, settings, **questions)
+    if any(unknown_facts.values()):
+        version = status.st_size, status.st_mtime_ns
+        shape = _examine(path, version, settings, **unknown_facts)
     if settings.audio_track is not None and sounds:
         track = numbered_track(path, container, settings.audio_track)
         shape = replace(shape, sound=track.index)
@@ -315,7 +318,7 @@ def _shape(path: Path, container: Any, settings: MediaSettings) -> FileShape:
 @functools.lru_cache(maxsize=256)
 def _examine(
     path: Path,
-    changed: tuple[int, int],
+    version: tuple[int, int],
     settings: MediaSettings,
     *,
     films: bool,
@@ -323,18 +326,18 @@ def _examine(
     clock: bool,
     tail: bool,
 ) -> FileShape:
-    """Return what the packets of a file show: which track is a film, which is heard, where it ends.
+    """Return the facts that the packets of a file show: film track, audible track, end.
 
     Args:
         path: of the file.
-        changed: its size and time, by which it is known.
-        settings: how it is opened.
+        changed: its size and time, as the cache key.
+        settings: limits of the file.
         films: whether to find the track that is a film.
-        sounds: whether to find the track that is heard.
-        clock: whether to find its end where its clock jumps.
-        tail: the same, where the file does not end when it claims.
+        sounds: whether to find the audible track.
+        clock: whether to find the end of a file whose clock may jump.
+        tail: the same, where the file does not end at its claimed duration.
     """
-    log.debug("%s (%d bytes) is examined", path, changed[0])
+    log.debug("%s (%d bytes) is examined", path, version[0])
     shape = FileShape()
     # each answer needs a file of its own, read from its start
     if films:
@@ -349,8 +352,9 @@ def _examine(
 
 
 def _mended_end(path: Path, settings: MediaSettings, shape: FileShape) -> float | None:
-    """Return the second at which a file ends whose time stamps jump, read to its end. None where
-    they do not."""
+    """Return the corrected end, in s, of a file whose time stamps jump, by reading all packets,
+    else None.
+    """
     with contextlib.closing(open_container(path, settings)) as container:
         media = OpenMedia(path, container, settings, shape=shape)
         media.choose_tracks()
@@ -359,7 +363,7 @@ def _mended_end(path: Path, settings: MediaSettings, shape: FileShape) -> float 
 
 
 def _ends_as_claimed(path: Path, settings: MediaSettings) -> bool:
-    """Whether the packets at the end of a file end about when it claims to."""
+    """Return whether the last packets end at about the claimed duration."""
     import av
 
     with contextlib.closing(open_container(path, settings)) as container:
@@ -374,11 +378,11 @@ def _ends_as_claimed(path: Path, settings: MediaSettings) -> bool:
         except av.error.FFmpegError:
             return False
         claimed = container.duration / MICROSECONDS_PER_SECOND
-        return bool(max(ends.values(), default=0.0) > claimed - SUSPECT_SECONDS)
+        return bool(max(ends.values(), default=0.0) > claimed - SUSPICIOUS_JUMP_SECONDS)
 
 
 def check_duration(path: Path, duration: float, settings: MediaSettings) -> None:
-    """Raise MediaError where a video lasts longer than the limit."""
+    """Raise MediaError where a video is longer than the limit."""
     if duration > settings.max_duration:
         limit = f"media.max_duration = {settings.max_duration:g} s"
         higher = f"--set media.max_duration={duration + 60:.0f}.0"
@@ -387,10 +391,9 @@ def check_duration(path: Path, duration: float, settings: MediaSettings) -> None
 
 
 def picture_rate(stream: Any) -> float:
-    """Return the frames/s that a picture stream claims, a usual rate where it claims none that can
-    be."""
+    """Return the frames/s that a picture stream claims, a usual rate where the claim is impossible."""
     rate = stream.average_rate or stream.guessed_rate
-    return float(rate) if rate and 0 < rate <= MOST_RATE else USUAL_RATE
+    return float(rate) if rate and 0 < rate <= MAX_FRAME_RATE else DEFAULT_FRAME_RATE
 
 
 # ---------------------------------------------------------------- tracks
@@ -407,8 +410,7 @@ def check_tracks(path: Path, container: Any, settings: MediaSettings) -> None:
 
 
 def picture_tracks(container: Any) -> list[Any]:
-    """Return the tracks of pictures that can be decoded, without flagged covers, the default ones
-    first."""
+    """Return the decodable video tracks without cover pictures, the default ones first."""
     from av.stream import Disposition
 
     # a cover picture is not a picture stream
@@ -417,7 +419,7 @@ def picture_tracks(container: Any) -> list[Any]:
 
 
 def sound_tracks(container: Any) -> list[Any]:
-    """Return the tracks of sound that can be decoded, the default ones first."""
+    """Return the decodable sound tracks, the default ones first."""
     return _usable(container.streams.audio)
 
 
@@ -429,9 +431,9 @@ def _usable(streams: Iterable[Any]) -> list[Any]:
 
 
 def film_index(container: Any, tracks: Sequence[Any]) -> int:
-    """Return the index of the first track that holds more than one picture, else of the first one.
+    """Return the index of the first track with more than one picture, else of the first one.
 
-    Reads the container, which is to be opened again. A cover may lack its flag, and comes first.
+    Reads the container, which must be reopened. A cover picture without its flag may come first.
     """
     counts = {stream.index: 0 for stream in tracks}
     for number, packet in enumerate(container.demux(tracks)):
@@ -445,8 +447,10 @@ def film_index(container: Any, tracks: Sequence[Any]) -> int:
 
 
 def numbered_track(path: Path, container: Any, number: int) -> Any:
-    """Return the sound track of a number, from 1 on in the order of the file. Raise MediaError
-    where that track is missing or cannot be decoded."""
+    """Return the sound track with a number, from 1 on in the order of the file.
+
+    Raises MediaError where that track is missing or cannot be decoded.
+    """
     tracks = list(container.streams.audio)
     if number > len(tracks) or tracks[number - 1].codec_context is None:
         raise MediaError(
@@ -457,27 +461,27 @@ def numbered_track(path: Path, container: Any, number: int) -> Any:
 
 
 def audible_index(container: Any, tracks: Sequence[Any]) -> int:
-    """Return the index of the first track in which something is heard, else of the first one.
+    """Return the index of the first track with audible sound, else of the first one.
 
-    Reads the container, which is to be opened again. Recorders write a track for each of their
-    inputs, and many of these are silent.
+    Reads the container, which must be reopened. Recorders write one track per input, and many of
+    these are silent.
     """
     import av
 
-    loud: set[int] = set()
+    audible: set[int] = set()
     for number, packet in enumerate(container.demux(tracks)):
-        if number >= MAX_PACKETS_TO_HEAR * len(tracks):
+        if number >= MAX_AUDIBILITY_PACKETS * len(tracks):
             break
         try:
             frames = packet.decode()
         except av.error.FFmpegError:
             continue
         if any(_is_audible(frame) for frame in frames):
-            loud.add(packet.stream.index)
+            audible.add(packet.stream.index)
             if packet.stream.index == tracks[0].index:
                 break
-    heard = [track for track in tracks if track.index in loud]
-    return int((heard or tracks)[0].index)
+    is_audible = [track for track in tracks if track.index in audible]
+    return int((is_audible or tracks)[0].index)
 
 
 def _is_audible(frame: Any) -> bool:
@@ -487,12 +491,11 @@ def _is_audible(frame: Any) -> bool:
     # Unsigned samples are silent in the middle of their range.
     middle = highest / 2 if kind == "u" else 0.0
     peak = np.abs(samples.astype(np.float32) - middle).max(initial=0.0)
-    return bool(peak > MIN_PEAK * highest)
+    return bool(peak > MIN_AUDIBLE_PEAK * highest)
 
 
 def set_up_picture(path: Path, picture: Any, settings: MediaSettings) -> None:
-    """Make a track of pictures ready for decoding. Raise MediaError where they are larger than the
-    limit."""
+    """Configure the decoder of a video track. Raises MediaError where pictures exceed the limit."""
     context = picture.codec_context
     if context.width * context.height > settings.max_pixels:
         raise MediaError(

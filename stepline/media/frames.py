@@ -1,4 +1,4 @@
-"""Pictures: which frame is on screen at a second, upright and at the wanted size."""
+"""Frames of a video: selection by time, rotation, scaling and JPEG encoding."""
 
 import io
 import math
@@ -20,16 +20,16 @@ MAX_SIDE_RATIO = 16
 JPEG_QUALITIES = (82, 70, 55, 40)  # of JPEG, the first that is small enough
 # of a key frame: 30 of them, as text, leave a page under 1 MB
 MAX_KEYFRAME_BYTES = 18_000
-MOST_BYTES = 1 << 25  # of thumbnails in memory, about half an hour of them
+MAX_THUMBNAIL_BYTES = 1 << 25  # of thumbnails in memory, about half an hour of them
 ROUNDING_SECONDS = 1e-6  # s, of rounding
 
 
 @dataclass(frozen=True)
 class Frame:
-    """What is on screen at `time` seconds from the start of the video: image (H, W, 3) uint8 RGB,
-    upright.
+    """The picture on screen at `time` seconds from the start of the video.
 
-    Two frames may share one array where the picture stays still: do not write into it.
+    image: (H, W, 3) uint8 RGB, upright. Frames of a still picture may share one array: do not write
+    into it.
     """
 
     time: float
@@ -37,11 +37,13 @@ class Frame:
 
 
 class FrameScaler:
-    """Turns decoded frames into upright RGB arrays, all of one size.
+    """Scales decoded frames to upright RGB arrays of one size, which the first frame decides.
 
-    shorter: pixels of the shorter side. width: pixels across instead. longer: of the longer side,
-    never more than the video has. None of them: full size. aspect: width over height of a stored
-    pixel. The first frame decides the size.
+    Args:
+        shorter: pixels of the shorter side.
+        width: pixels across, instead of `shorter`.
+        longer: pixels of the longer side, never more than the video has.
+        aspect: width over height of a stored pixel.
     """
 
     def __init__(
@@ -96,23 +98,23 @@ class FrameScaler:
 
 
 def quarter_turns(frame: Any) -> int:
-    """Return how many quarter turns counter-clockwise set the frame upright, from its display
-    matrix."""
+    """Return the counter-clockwise quarter turns that set the frame upright, by its display matrix."""
     turns: int = round(frame.rotation / 90) % 4
     return turns
 
 
 def display_size(frame: Any, aspect: float) -> tuple[int, int]:
-    """Return width and height of the upright picture in square pixels. A stored pixel is `aspect`
-    times as wide."""
+    """Return width and height of the upright picture in square pixels.
+
+    aspect: width over height of a stored pixel.
+    """
     width = max(1, round(frame.width * aspect))
     height = frame.height
     return (height, width) if quarter_turns(frame) % 2 else (width, height)
 
 
 def encode_jpeg(image: Image, max_bytes: int | None = None) -> bytes:
-    """Return a picture (H, W, 3) as JPEG, at the quality of the key frames on pages. The quality is
-    lower where it would have more than `max_bytes`, though never below the least."""
+    """Return a picture (H, W, 3) as JPEG. A picture over `max_bytes` gets a lower quality."""
     from PIL import Image as Pillow
 
     picture = Pillow.fromarray(image)
@@ -125,11 +127,10 @@ def encode_jpeg(image: Image, max_bytes: int | None = None) -> bytes:
 
 
 class Thumbnails:
-    """JPEGs of what is on screen at the middle of each second, kept while a video is read for
-    something else.
+    """JPEGs of the frames at the middle of each second, collected while a video is read.
 
-    Memory holds MOST_BYTES of them, so of a long video the first. side: pixels of the longer side,
-    never more than the video has.
+    Memory holds MAX_THUMBNAIL_BYTES, so only the start of a long video. side: pixels of the longer
+    side, never more than the video has.
     """
 
     def __init__(self, side: int) -> None:
@@ -141,10 +142,9 @@ class Thumbnails:
         self._last: tuple[Any, bytes] | None = None
 
     def add(self, time: float, frame: Any, aspect: float) -> None:
-        """Take what is on screen at `time`, a decoded frame, where that is the middle of a
-        second."""
+        """Add the decoded frame on screen at `time` if that is the middle of a second."""
         second = math.floor(time) + 0.5
-        if abs(time - second) > ROUNDING_SECONDS or self._bytes >= MOST_BYTES:
+        if abs(time - second) > ROUNDING_SECONDS or self._bytes >= MAX_THUMBNAIL_BYTES:
             return
         if self._last is None or self._last[0] is not frame:
             if self._scaler is None:
@@ -156,8 +156,7 @@ class Thumbnails:
         _, self._pictures[second] = self._last
 
     def at(self, second: float, side: int) -> bytes | None:
-        """Return the picture of a second of what was read, k + 0.5. None where none is kept. side:
-        pixels of its longer side, at most as kept."""
+        """Return the thumbnail at second k + 0.5, or None. side: maximal pixels of the longer side."""
         from PIL import Image as Pillow
 
         jpeg = self._pictures.get(round(second, 3))
@@ -172,12 +171,11 @@ class Thumbnails:
 
 
 class FrameSampler:
-    """Chooses the frame on screen at the middle of every 1/rate seconds, whatever the frame rate of
-    the video.
+    """Selects the frame on screen at the middle of every 1/rate seconds, at any frame rate of the
+    video.
 
-    Before the first frame that is the first one. After the last one ends the answer is None. A
-    video shorter than half of 1/rate gives its last frame.
-    thumbnails: what keeps larger pictures of some.
+    Before the first frame it is the first one, after the last one None. A video shorter than half
+    of 1/rate gives its last frame. thumbnails: collects larger pictures.
     """
 
     def __init__(
@@ -192,8 +190,7 @@ class FrameSampler:
         self._end = 0.0
 
     def take(self, time: float, frame: Any, length: float) -> Iterator[Frame]:
-        """Yield the frames that are certain once one that starts at `time` and lasts `length` s has
-        come."""
+        """Yield the selected frames up to the end of a frame at `time` that lasts `length` s."""
         if self._shown is not None:
             yield from self._until(time)
         self._shown = frame
@@ -201,7 +198,7 @@ class FrameSampler:
         self._end = time + length
 
     def finish(self) -> Iterator[Frame]:
-        """Yield what is left when no frame follows."""
+        """Yield the remaining frames after the last one."""
         if self._shown is None:
             return
         yield from self._until(self._end)

@@ -1,10 +1,11 @@
-"""Pictures of high dynamic range (PQ, HLG) as those of standard range, to look at and for pages.
+"""Converts pictures of high dynamic range (PQ, HLG) to standard range, for models and pages.
 
-Equation                                                       Source                   Here
-signal to display light, in nits                               BT.2100, tables 4 and 5  light_of_signal
-compression of the light that a screen of 100 nits cannot show BT.2390, section 5.4.1   compressed_light
-BT.2020 primaries to BT.709                                    BT.2087                  TO_BT709
-display light to signal                                        BT.1886                  standard_picture
+Equation                                                       Source                   Here signal
+to display light, in nits                               BT.2100, tables 4 and 5  light_of_signal
+compression of the light that a screen of 100 nits cannot show BT.2390, section 5.4.1
+compressed_light BT.2020 primaries to BT.709                                    BT.2087
+TO_BT709 display light to signal                                        BT.1886
+standard_picture
 """
 
 import functools
@@ -54,14 +55,14 @@ HLG_C = 0.55991073
 
 
 def is_high_range(frame: Any) -> bool:
-    """Whether a decoded frame is of high dynamic range."""
+    """Return whether a decoded frame has high dynamic range."""
     return frame.color_trc in (PQ_TRANSFER, HLG_TRANSFER)
 
 
 def standard_picture(frame: Any, pixels: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint8]:
-    """Return a picture of high range as one of standard range, (H, W, 3) uint8.
+    """Return a high-range frame in standard range, (H, W, 3) uint8.
 
-    pixels: those of the frame, (H, W, 3) uint16, RGB by the primaries of BT.2020.
+    pixels: of the frame, (H, W, 3) uint16, RGB with BT.2020 primaries.
     """
     peak = peak_nits(frame)
     transfer = frame.color_trc
@@ -73,15 +74,15 @@ def standard_picture(frame: Any, pixels: npt.NDArray[np.uint16]) -> npt.NDArray[
         gain = np.power(luminance, np.float32(HLG_GAMMA - 1))
         light *= gain[..., None]
     light = light @ TO_BT709.T
-    fraction = np.clip(light / np.float32(peak), 0.0, 1.0)
+    display_fraction = np.clip(light / np.float32(peak), 0.0, 1.0)
     # the square root has about as many levels in the dark as the eye
-    levels = np.sqrt(fraction) * (LIGHT_LEVELS - 1)
+    levels = np.sqrt(display_fraction) * (LIGHT_LEVELS - 1)
     picture = _picture_table(peak)[levels.astype(np.uint16)]
     return np.asarray(picture)
 
 
 def peak_nits(frame: Any) -> float:
-    """Return the brightest light of a video by its metadata, at least that of a standard screen."""
+    """Return the peak luminance in a video's metadata, at least that of a standard screen."""
     peak = USUAL_PEAK_NITS
     for data in frame.side_data:
         name = data.type.name
@@ -100,13 +101,12 @@ def peak_nits(frame: Any) -> float:
 
 
 def _within_pq(nits: float) -> float:
-    """Return light in nits, from that of a standard screen to the brightest of PQ."""
+    """Return luminance clipped to the range from a standard screen to the PQ maximum, in nits."""
     return float(np.clip(nits, SCREEN_NITS, PQ_NITS))
 
 
 def copy_colours(frame: Any, context: Any) -> None:
-    """Make an encoder keep the colours of a frame of high range: 10 bits per sample, and its
-    tags."""
+    """Make an encoder keep the colours of a high-range frame: 10 bits per sample, and colour tags."""
     context.pix_fmt = "yuv420p10le"
     context.color_primaries = frame.color_primaries
     context.color_trc = frame.color_trc
@@ -114,10 +114,10 @@ def copy_colours(frame: Any, context: Any) -> None:
     context.color_range = frame.color_range
 
 
-def turned_high_range(frame: Any, turns: int) -> Any:
-    """Return a frame of yuv420p10le turned counter-clockwise by quarters, with its tags.
+def rotate_high_range(frame: Any, turns: int) -> Any:
+    """Return a yuv420p10le frame rotated counter-clockwise by quarter turns, with its colour tags.
 
-    Its planes are turned, for RGB of 8 bits would not hold its colours.
+    The planes are rotated directly, since 8-bit RGB would not hold the colours.
     """
     import av
 
@@ -144,30 +144,30 @@ def turned_high_range(frame: Any, turns: int) -> Any:
 
 
 def light_of_signal(signal: Pixels, transfer: int) -> Pixels:
-    """Return the light of a signal in [0, 1]: of PQ on the screen in nits, of HLG of the scene,
-    times 1000."""
+    """Return the light of a signal in [0, 1]: display light in nits (PQ), scene light times 1000
+    (HLG).
+    """
     if transfer == HLG_TRANSFER:
-        low = signal**2 / 3
+        linear_part = signal**2 / 3
         exponent = (signal - HLG_C) / HLG_A
-        high = (np.exp(exponent) + HLG_B) / 12
-        return np.asarray(HLG_NITS * np.where(signal <= 0.5, low, high), np.float32)
+        curved_part = (np.exp(exponent) + HLG_B) / 12
+        return np.asarray(HLG_NITS * np.where(signal <= 0.5, linear_part, curved_part), np.float32)
     root = np.power(signal, 1 / PQ_M2)
     light = np.power(np.maximum(root - PQ_C1, 0.0) / (PQ_C2 - PQ_C3 * root), 1 / PQ_M1)
     return np.asarray(PQ_NITS * light, np.float32)
 
 
 def pq_signal(nits: Pixels | float) -> Pixels:
-    """Return the PQ signal of light in nits."""
+    """Return the PQ signal of a luminance in nits."""
     root = np.power(np.asarray(nits, np.float64) / PQ_NITS, PQ_M1)
     signal = np.power((PQ_C1 + PQ_C2 * root) / (1 + PQ_C3 * root), PQ_M2)
     return np.asarray(signal, np.float32)
 
 
 def compressed_light(nits: Pixels, peak: float) -> Pixels:
-    """Return light of up to `peak` nits as light of up to SCREEN_NITS: as it is in the dark, by a
-    spline above.
+    """Tone-map luminance of up to `peak` nits to at most SCREEN_NITS by a spline.
 
-    Source: BT.2390, section 5.4.1, with black at 0.
+    Dark tones stay as they are. Source: BT.2390, section 5.4.1, with black at 0.
     """
     if peak <= SCREEN_NITS:
         return np.minimum(nits, np.float32(SCREEN_NITS))

@@ -1,12 +1,12 @@
-"""The HTTP client for every server that Stepline asks: of links, webhooks and language models.
+"""HTTP client with limits, for links, webhooks and language models.
 
     limits = LinkLimits(settings)
     with open_url("https://example.org/whisk.mp4", limits) as response:
         response.read(65536)
 
-A response of any status is read under limits: of its status line and headers, of its body as
-received and as unpacked, and of the time for all of it. The same connections serve yt-dlp
-(media/page_videos.py), whose own client is http.client, as here: no other library could serve both.
+The limits bound the headers, the body as received and as decompressed, and the total time. The same
+connections serve yt-dlp (media/page_videos.py), which uses http.client too, so no other library
+fits both.
 """
 
 import http.client
@@ -29,81 +29,82 @@ CHUNK_BYTES = 65536  # bytes per read
 MIB_BYTES = 2**20
 MAX_HEAD_BYTES = 2**17  # of status line, headers and what precedes them. Servers send some 1,000
 MAX_WHOLE_BYTES = 64 * MIB_BYTES  # of an answer that is read into memory whole, a page say
-# times `most_bytes` that may come over the line: chunks have lengths of their own
-MAX_LINE_FACTOR = 2
+# times `max_bytes` that may come over the line: chunks have lengths of their own
+MAX_RECEIVED_FACTOR = 2
 GZIP_OR_ZLIB = zlib.MAX_WBITS | 32  # which of them it is, zlib finds out
 ZLIB_METHOD = 8  # low half of the first byte of a zlib stream. Deflate without one has any
 
 
 class TransferLimits:
-    """Limits that all requests for one thing share, from when this is made.
+    """Limits on bytes and time that all requests for one transfer share.
 
     Args:
-        most_bytes: of all bodies, unpacked.
-        seconds: in all.
+        max_bytes: of all bodies, decompressed.
+        seconds: in all, from now on.
         silence: seconds without a byte after which a request fails.
-        private: whether the server may be at an address that is not public.
+        private: whether the server may have a private address.
     """
 
     def __init__(
-        self, *, most_bytes: int, seconds: float, silence: float, private: bool = False
+        self, *, max_bytes: int, seconds: float, silence: float, private: bool = False
     ) -> None:
         self.silence = silence
         self.private = private
-        self._body_bytes = most_bytes
-        self._line_bytes = MAX_LINE_FACTOR * most_bytes + MAX_HEAD_BYTES
+        self._body_bytes = max_bytes
+        self._received_bytes = MAX_RECEIVED_FACTOR * max_bytes + MAX_HEAD_BYTES
         self._end = time.monotonic() + seconds
 
     def fault(self, reason: str) -> Exception:
-        """Return the error of a response that is refused."""
+        """Return the error for a refused response."""
         return MediaError(reason)
 
     def too_late(self) -> Exception:
-        """Return the error of an answer that takes too long."""
+        """Return the error for a response that takes too long."""
         return self.fault("the answer takes too long")
 
     def too_large(self) -> Exception:
-        """Return the error of an answer that is too large."""
+        """Return the error for a response that is too large."""
         return self.fault("the answer is too large")
 
-    def check(self, coming: int = 0) -> None:
-        """Raise `too_late` where the time is over, `too_large` where `coming` bytes are more than
-        are left."""
+    def check(self, expected_bytes: int = 0) -> None:
+        """Raise `too_late` after the deadline, `too_large` where `coming` bytes exceed the rest."""
         if time.monotonic() > self._end:
             raise self.too_late()
-        if coming > self._body_bytes:
+        if expected_bytes > self._body_bytes:
             raise self.too_large()
 
     def count_body_bytes(self, count: int) -> None:
-        """Count bytes of a body, unpacked. Raises as `check` does."""
+        """Count decompressed bytes of a body. Raises as `check` does."""
         self.check(count)
         self._body_bytes -= count
 
     def count_received_bytes(self, count: int) -> None:
-        """Count bytes as received. Raises as `check` does."""
+        """Count received bytes. Raises as `check` does."""
         self.check()
-        self._line_bytes -= count
-        if self._line_bytes < 0:
+        self._received_bytes -= count
+        if self._received_bytes < 0:
             raise self.too_large()
 
     @property
     def read_timeout(self) -> float:
-        """Seconds to wait for the next bytes."""
+        """Return the seconds to wait for the next bytes."""
         return min(self.silence, max(0.01, self._end - time.monotonic()))
 
     def connect(self, address: tuple[str, int], *_: Any) -> socket.socket:
-        """Return a connection to a host and port. Raises as `check` does, and MediaError for a
-        private address that is not allowed."""
+        """Return a connection to a host and port.
+
+        Raises as `check` does, and MediaError for a forbidden private address.
+        """
         self.check()
         return connect_checked(address, self.read_timeout, private=self.private)
 
 
 class LinkLimits(TransferLimits):
-    """Limits of what a link brings, by the settings of links."""
+    """Limits on the download of a link, by LinkSettings."""
 
     def __init__(self, settings: LinkSettings) -> None:
         super().__init__(
-            most_bytes=settings.largest * MIB_BYTES,
+            max_bytes=settings.largest * MIB_BYTES,
             seconds=settings.longest,
             silence=settings.seconds,
             private=settings.private,
@@ -111,34 +112,33 @@ class LinkLimits(TransferLimits):
         self.settings = settings
 
     def too_late(self) -> Exception:
-        """Return the error of a link that takes too long, with its setting."""
+        """Return the error for a slow link, with the setting to change."""
         limit = f"links.longest = {self.settings.longest:g} s"
         return self.fault(f"takes longer than {limit}; raise that, or leave it")
 
     def too_large(self) -> Exception:
-        """Return the error of a link that is too large, with its setting."""
+        """Return the error for a large link, with the setting to change."""
         limit = f"links.largest = {self.settings.largest} MiB"
         return self.fault(f"larger than {limit}; raise that, or leave it")
 
 
 class _LimitedSocketReader(io.RawIOBase):
-    """The bytes of a connection, counted and timed.
+    """Reads from a connection, and counts bytes and time.
 
-    head_left: bytes that status line and headers may still have. None while a body is read.
+    header_bytes_left: bytes that status line and headers may still have. None while a body is read.
     """
 
     def __init__(self, raw: io.RawIOBase, connection: Any, limits: TransferLimits) -> None:
         self._raw = raw
         self._connection = connection
         self._limits = limits
-        self.head_left: int | None = MAX_HEAD_BYTES
+        self.header_bytes_left: int | None = MAX_HEAD_BYTES
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read what is there. Raises as the limits do, and TimeoutError after silence."""
+        """Read the available bytes. Raises as the limits do, and TimeoutError after silence."""
         self._limits.check()
         self._connection.settimeout(self._limits.read_timeout)
         try:
@@ -149,51 +149,52 @@ class _LimitedSocketReader(io.RawIOBase):
         self._limits.count_received_bytes(count)
 
         # a server could send headers without end
-        if self.head_left is not None:
-            self.head_left -= count
-            if self.head_left < 0:
+        if self.header_bytes_left is not None:
+            self.header_bytes_left -= count
+            if self.header_bytes_left < 0:
                 size = f"{MAX_HEAD_BYTES // 1024} KiB"
                 raise self._limits.fault(f"the server sends more than {size} of headers")
         return count
 
     def close(self) -> None:
-        """Close the connection."""
         self._raw.close()
         super().close()
 
 
 class _LimitedResponse(http.client.HTTPResponse):
-    """A response that is read no longer, and no further, than its limits allow.
+    """A response that stops at the limits.
 
-    is_packed: it came compressed, and is read unpacked.
+    is_compressed: whether the body is compressed. It is read decompressed.
     """
 
     limits: TransferLimits
-    is_packed = False
+    is_compressed = False
 
     def __init__(self, sock: Any, *arguments: Any, **options: Any) -> None:
         super().__init__(sock, *arguments, **options)
         self._reader = _LimitedSocketReader(self.fp.detach(), sock, self.limits)
         self.fp = io.BufferedReader(self._reader)
-        self._unpacker: Any = None
+        self._decompressor: Any = None
 
     def begin(self) -> None:
         super().begin()
-        self._reader.head_left = None
+        self._reader.header_bytes_left = None
         self.limits.check(self.length or 0)
         coding = self.headers.get("Content-Encoding", "identity").strip().lower()
         if coding in ("", "identity"):
             return
         if coding not in ("gzip", "x-gzip", "deflate"):
             raise self.limits.fault(f"the answer's compression {coding[:40]!r} is not supported")
-        self.is_packed = True
+        self.is_compressed = True
         # It is read unpacked, and that length is not known.
         del self.headers["Content-Encoding"]
         del self.headers["Content-Length"]
 
     def read(self, amt: int | None = None) -> bytes:
-        """Return that many bytes, or all. Fewer only at the end. Raises IncompleteRead where the
-        body breaks off. Whatever is raised, the connection is closed."""
+        """Return that many bytes, or all. Fewer only at the end.
+
+        Raises IncompleteRead for a truncated body. Any error closes the connection.
+        """
         try:
             return self._read(amt)
         except BaseException:
@@ -214,7 +215,7 @@ class _LimitedResponse(http.client.HTTPResponse):
                 raise self.limits.fault(f"the server sends more than {size} for one page")
 
         # a body that broke off is not a whole one; what follows a packed one is not part of it
-        is_unpacked = self._unpacker is not None and self._unpacker.eof
+        is_unpacked = self._decompressor is not None and self._decompressor.eof
         is_short = amt is None or len(body) < amt
         if is_short and self.length and not is_unpacked:
             raise http.client.IncompleteRead(bytes(body), self.length)
@@ -223,37 +224,39 @@ class _LimitedResponse(http.client.HTTPResponse):
         return bytes(body)
 
     def read1(self, n: int = -1) -> bytes:
-        """Return what one wait brings, at most n bytes, unpacked. Nothing at the end."""
-        if not self.is_packed:
+        """Return the next available bytes, at most n, decompressed. Empty at the end."""
+        if not self.is_compressed:
             return super().read1(n)
         part = b""
         while not part:
-            packed = b""
-            if self._unpacker is not None:
-                if self._unpacker.eof:
+            compressed = b""
+            if self._decompressor is not None:
+                if self._decompressor.eof:
                     return b""
-                packed = self._unpacker.unconsumed_tail
-            packed = packed or super().read1(CHUNK_BYTES)
-            if not packed and self._unpacker is not None:
+                compressed = self._decompressor.unconsumed_tail
+            compressed = compressed or super().read1(CHUNK_BYTES)
+            if not compressed and self._decompressor is not None:
                 raise http.client.IncompleteRead(b"")
-            if not packed:
+            if not compressed:
                 return b""
-            part = self._unpack(packed, n)
+            part = self._decompress(compressed, n)
         return part
 
-    def _unpack(self, packed: bytes, most: int) -> bytes:
-        if self._unpacker is None:
+    def _decompress(self, compressed: bytes, max_bytes: int) -> bytes:
+        if self._decompressor is None:
             # Some servers send deflate without zlib's header.
-            is_bare = packed[0] & 15 != ZLIB_METHOD and packed[0] != 0x1F
-            self._unpacker = zlib.decompressobj(-zlib.MAX_WBITS if is_bare else GZIP_OR_ZLIB)
+            is_raw_deflate = compressed[0] & 15 != ZLIB_METHOD and compressed[0] != 0x1F
+            self._decompressor = zlib.decompressobj(
+                -zlib.MAX_WBITS if is_raw_deflate else GZIP_OR_ZLIB
+            )
         try:
-            return bytes(self._unpacker.decompress(packed, max(0, most)))
+            return bytes(self._decompressor.decompress(compressed, max(0, max_bytes)))
         except zlib.error as error:
             raise http.client.HTTPException(f"the answer cannot be unpacked ({error})") from error
 
 
 def connection_class(kind: type[http.client.HTTPConnection], limits: TransferLimits) -> Any:
-    """Return `kind`, HTTPConnection or HTTPSConnection, under limits."""
+    """Return a subclass of HTTPConnection or HTTPSConnection that keeps the limits."""
 
     class LimitedConnection(kind):  # type: ignore[valid-type,misc]
         response_class = type("LimitedResponse", (_LimitedResponse,), {"limits": limits})
@@ -266,7 +269,7 @@ def connection_class(kind: type[http.client.HTTPConnection], limits: TransferLim
 
 
 class _Opener(urllib.request.AbstractHTTPHandler):
-    """Opens http and https addresses by connections under limits."""
+    """Opens http and https addresses by limited connections."""
 
     def __init__(self, limits: TransferLimits) -> None:
         super().__init__()
@@ -275,16 +278,14 @@ class _Opener(urllib.request.AbstractHTTPHandler):
     http_request = https_request = urllib.request.AbstractHTTPHandler.do_request_
 
     def http_open(self, request: urllib.request.Request) -> Any:
-        """Return the response."""
         return self.do_open(connection_class(http.client.HTTPConnection, self._limits), request)
 
     def https_open(self, request: urllib.request.Request) -> Any:
-        """Return the response."""
         return self.do_open(connection_class(http.client.HTTPSConnection, self._limits), request)
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects of a GET, but none from https to http and none to another scheme.
+    """Follows redirects of a GET, but not from https to http or to another scheme.
 
     A POST is not redirected: that would drop its body, or send it to another server.
     """
@@ -309,20 +310,17 @@ def open_url(
     *,
     by_proxy: bool = False,
 ) -> Any:
-    """Return the response to a GET, or to the POST of a body: `status`, `headers`, `url` after
-    redirects, `read`.
-
-    No cookie or password is used.
+    """Return the response to a GET, or a POST if there is a body. No cookie or password is used.
 
     Args:
         url: http or https.
-        limits: of the request. They may be shared with others.
+        limits: of the transfer. Several requests may share them.
         headers: of the request.
         body: of a POST. None for a GET.
-        by_proxy: use the proxies that the environment names.
+        by_proxy: use the proxies in the environment.
 
-    Raises what the limits raise (MediaError). Raises OSError (HTTPError for a status of 400 and
-    more, and for the redirect of a POST) and HTTPException for what the network does.
+    Raises what the limits raise (MediaError), HTTPError for a status of 400 and more and for the
+    redirect of a POST, OSError and HTTPException for network errors.
     """
     # nothing but http(s): no files, no ftp, no data
     opener = urllib.request.OpenerDirector()

@@ -1,11 +1,10 @@
-"""Videos by their address: a file over http(s), or what yt-dlp finds on a page. Fetched once,
-resumed, under limits.
+"""Downloads videos by URL: a file over http(s), or yt-dlp's on a page, once, resumed, with limits.
 
     for link in find_links("https://example.org/whisk.mp4", LinkSettings()):
         video = fetch_link(link, Path("downloads"))       # video.path, video.captions, video.origin
 
-Each address has a folder of its own below the one named. `link.json`, written last, says what is in
-it, so that a second run asks no server.
+Each URL has a folder of its own in the given folder. `link.json`, written last, describes its
+content, so that a second run asks no server.
 """
 
 import codecs
@@ -46,7 +45,7 @@ from stepline.records import LinkOrigin
 
 log = logging.getLogger(__name__)
 
-MARK_NAME = "link.json"
+LINK_RECORD_NAME = "link.json"
 DOWNLOAD_BYTES = 16 * CHUNK_BYTES  # per read
 # What a page, or a list of the pieces of a video, says it is. Everything else is taken for the
 # video itself.
@@ -56,7 +55,7 @@ RETRIED_STATUSES = TRANSIENT_STATUSES | {416}
 MAX_REASON_CHARS = 160  # of what urllib or yt-dlp says
 CAUSE_FIELDS = ("__cause__", "__context__", "cause", "reason")  # of an error, with what made it
 # How texts begin that servers send in place of a video, in small letters. No medium begins so.
-TEXT_STARTS = (
+TEXT_KIND_BY_START = (
     (b"<!doctype html", "a web page (HTML)"),
     (b"<html", "a web page (HTML)"),
     (b"<head", "a web page (HTML)"),
@@ -75,10 +74,10 @@ ANY_SIZE = MediaSettings(
 
 @dataclass(frozen=True)
 class Link:
-    """A video by its address. kind: the media type of the answer.
+    """A video by its URL.
 
-    page: to be found by yt-dlp. info: what it said, None where it was not asked yet. fault: why
-    nothing is found there.
+    kind: media type of the response. page: whether yt-dlp must find the video. info: yt-dlp's
+    result, None before it is asked. fault: why no video is there.
     """
 
     url: str
@@ -92,10 +91,15 @@ class Link:
 def find_links(
     url: str, folder: Path, settings: LinkSettings, *, force: bool = False
 ) -> list[Link]:
-    """Return the videos of an address: itself, or those of a playlist. What `folder` holds is not
-    asked for again, unless force.
+    """Return the link of a URL itself, or the links of a playlist.
 
-    Raises MediaError, in one line, where it cannot be reached or holds no video.
+    Args:
+        url: of a file, page or playlist.
+        folder: of earlier downloads, which are not requested again.
+        settings: limits of the download.
+        force: request earlier downloads again.
+
+    Raises MediaError, in one line, where the URL cannot be reached or holds no video.
     """
     check_url(url)
     earlier = None if force else _fetched(url, folder)
@@ -131,111 +135,117 @@ def fetch_link(
     report: Report | None = None,
     force: bool = False,
 ) -> LinkedVideo:
-    """Return the video of a link, as a file below `folder`, fetched now or by an earlier run.
+    """Return the video of a link, downloaded into `folder` now or by an earlier run.
 
-    A download that broke off is resumed.
+    A broken download is resumed.
 
     Args:
         link: from `find_links`.
         folder: of all links.
         captions: fetch those of its page too.
         language: the preferred language of the captions.
-        report: called with the file's name and the bytes that are there.
-        force: fetch it again, also where it is there. What is there stays where that fails.
+        report: called with the file's name and the bytes so far.
+        force: download again. The earlier file stays where that fails.
 
-    Raises MediaError, in one line, for a server that fails or is too slow, and for a file too
-    large. Raises it too for a page without a video, and for a response that is not a medium.
+    Raises MediaError, in one line, for a failing or slow server, a file that is too large, a page
+    without a video, and a response that is not a medium.
     """
     if link.fault is not None:
         raise MediaError(link.fault)
-    own = link_folder(link.url, folder)
-    check_own_folder(own)
+    link_dir = link_folder(link.url, folder)
+    check_own_folder(link_dir)
     earlier = _fetched(link.url, folder)
     if not force and earlier is not None and (earlier.captions is not None or not captions):
         return earlier
     limits = LinkLimits(link.settings)
     is_replaced = force and earlier is not None
-    aside = _set_aside(own) if is_replaced else contextlib.nullcontext()
-    with as_link_error(link.url), _removed_if_empty(own), aside:
-        own.mkdir(parents=True, exist_ok=True)
+    aside = _set_aside(link_dir) if is_replaced else contextlib.nullcontext()
+    with as_link_error(link.url), _removed_if_empty(link_dir), aside:
+        link_dir.mkdir(parents=True, exist_ok=True)
         if link.page:
             info = extract_info(link.url, limits) if link.info is None else link.info
             video = fetch_page_video(
-                link.url, info, own, limits, language=language if captions else None, report=report
+                link.url,
+                info,
+                link_dir,
+                limits,
+                language=language if captions else None,
+                report=report,
             )
         elif captions:
             raise MediaError("a file, with which no captions come; leave --captions out")
         else:
-            path = _fetch_file(link, own, limits, report)
+            path = _fetch_file(link, link_dir, limits, report)
             video = LinkedVideo(path=path, origin=LinkOrigin(url=link.url))
         _check_is_medium(video.path)
 
     # written last: what it names is whole
-    mark = video.model_dump(mode="json")
-    mark["path"] = video.path.name
-    mark["size"] = video.path.stat().st_size
+    record_path = video.model_dump(mode="json")
+    record_path["path"] = video.path.name
+    record_path["size"] = video.path.stat().st_size
     if video.captions is not None:
-        mark["captions"] = video.captions.name
-    write_atomic(own / MARK_NAME, json.dumps(mark, ensure_ascii=False, indent=2) + "\n")
+        record_path["captions"] = video.captions.name
+    write_atomic(
+        link_dir / LINK_RECORD_NAME, json.dumps(record_path, ensure_ascii=False, indent=2) + "\n"
+    )
     return video
 
 
 @contextmanager
-def _set_aside(own: Path) -> Iterator[None]:
-    """Move the folder of a link aside while it is fetched again, and back where that fails."""
-    earlier = own.with_name(f"{own.name}.earlier")
+def _set_aside(link_dir: Path) -> Iterator[None]:
+    """Move the folder of a link away during a new download, and back if that fails."""
+    earlier = link_dir.with_name(f"{link_dir.name}.earlier")
     shutil.rmtree(earlier, ignore_errors=True)
-    own.rename(earlier)
+    link_dir.rename(earlier)
     try:
         yield
     except BaseException:
-        shutil.rmtree(own, ignore_errors=True)
-        earlier.rename(own)
+        shutil.rmtree(link_dir, ignore_errors=True)
+        earlier.rename(link_dir)
         raise
     shutil.rmtree(earlier)
 
 
 def forget_link(url: str, folder: Path) -> None:
-    """Remove what was fetched of a link."""
-    own = link_folder(url, folder)
-    with _removed_if_empty(own):
-        if not own.is_dir():
+    """Remove the downloaded files of a link."""
+    link_dir = link_folder(url, folder)
+    with _removed_if_empty(link_dir):
+        if not link_dir.is_dir():
             return
-        for file in own.iterdir():
+        for file in link_dir.iterdir():
             file.unlink(missing_ok=True)
 
 
 @contextmanager
-def _removed_if_empty(own: Path) -> Iterator[None]:
-    """Remove the folder of a link, and the one of all links, at the end, where nothing is in
-    them."""
+def _removed_if_empty(link_dir: Path) -> Iterator[None]:
+    """Remove, at the end, the folder of a link and the parent folder if they are empty."""
     try:
         yield
     finally:
         with contextlib.suppress(OSError):
-            own.rmdir()
-            own.parent.rmdir()
+            link_dir.rmdir()
+            link_dir.parent.rmdir()
 
 
 def link_folder(url: str, folder: Path) -> Path:
-    """Return the folder of an address below `folder`."""
+    """Return the folder of a URL in `folder`."""
     return folder / hashlib.sha256(url.encode(errors="surrogatepass")).hexdigest()[:12]
 
 
 def _fetched(url: str, folder: Path) -> LinkedVideo | None:
-    """Return what an earlier run fetched, where it is still there, whole."""
-    own = link_folder(url, folder)
+    """Return the video of an earlier download if it is complete."""
+    link_dir = link_folder(url, folder)
     try:
-        mark = parse_json((own / MARK_NAME).read_bytes())
-        size = mark.pop("size")
-        captions = mark["captions"]
+        record = parse_json((link_dir / LINK_RECORD_NAME).read_bytes())
+        size = record.pop("size")
+        captions = record["captions"]
         # What a stranger noted may lead elsewhere.
-        for name in (mark["path"], captions or ""):
+        for name in (record["path"], captions or ""):
             if Path(name).name != name:
                 return None
-        mark["path"] = str(own / mark["path"])
-        mark["captions"] = captions and str(own / captions)
-        video = LinkedVideo.model_validate_json(json.dumps(mark))
+        record["path"] = str(link_dir / record["path"])
+        record["captions"] = captions and str(link_dir / captions)
+        video = LinkedVideo.model_validate_json(json.dumps(record))
         is_whole = video.path.stat().st_size == size and _text_kind(video.path) is None
         return video if is_whole else None
     # missing, damaged or of another version
@@ -244,8 +254,7 @@ def _fetched(url: str, folder: Path) -> LinkedVideo | None:
 
 
 def _fetch_file(link: Link, folder: Path, limits: TransferLimits, report: Report | None) -> Path:
-    """Download a file, by as many requests as it takes. Each resumes where the one before broke
-    off."""
+    """Download a file. Each request resumes at the bytes that are there."""
     path = folder / _file_name(link)
     partial = path.with_name(f".{path.name}.part")
 
@@ -271,8 +280,7 @@ def _fetch_file(link: Link, folder: Path, limits: TransferLimits, report: Report
 
 
 def _file_name(link: Link) -> str:
-    """Return the name of a link's file: the one of its address, with a suffix by its media type
-    where that has none."""
+    """Return the file name in a link's URL, with a suffix by its media type if it has none."""
     name = Path(unquote(urlsplit(link.url).path)).name
     stem, dot, suffix = name.rpartition(".")
     if dot and suffix.isalnum():
@@ -283,16 +291,17 @@ def _file_name(link: Link) -> str:
 
 
 def _request_rest(url: str, partial: Path, limits: TransferLimits) -> tuple[Any, bool]:
-    """Return the response with what a partial file lacks, and whether it is the rest or the whole.
+    """Return the response with the missing bytes, and whether it is partial (206) or the whole
+    file.
 
-    It is the rest where the server says by ETag or date that its file is still the same.
+    It is partial if the server confirms by ETag or date that its file is unchanged.
     """
-    mark = partial.with_suffix(".mark")
-    present_bytes = partial.stat().st_size if partial.exists() and mark.exists() else 0
+    validator = partial.with_suffix(".mark")
+    present_bytes = partial.stat().st_size if partial.exists() and validator.exists() else 0
     headers = {"Accept-Encoding": "identity"}
     if present_bytes:
         headers["Range"] = f"bytes={present_bytes}-"
-        headers["If-Range"] = mark.read_text(encoding="utf-8")
+        headers["If-Range"] = validator.read_text(encoding="utf-8")
     try:
         response = open_url(url, limits, headers)
     except urllib.error.HTTPError as error:
@@ -305,10 +314,10 @@ def _request_rest(url: str, partial: Path, limits: TransferLimits) -> tuple[Any,
         limits.check((response.length or 0) + (present_bytes if is_rest else 0))
         version = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
         # The rest of what comes compressed cannot be asked for by its bytes.
-        if version and not version.startswith("W/") and not response.is_packed:
-            mark.write_text(version, encoding="utf-8")
+        if version and not version.startswith("W/") and not response.is_compressed:
+            validator.write_text(version, encoding="utf-8")
         else:
-            mark.unlink(missing_ok=True)
+            validator.unlink(missing_ok=True)
     except BaseException:
         response.close()
         raise
@@ -316,15 +325,15 @@ def _request_rest(url: str, partial: Path, limits: TransferLimits) -> tuple[Any,
 
 
 def _retried(
-    action: Callable[[], Any], settings: LinkSettings, reached: Callable[[], int] = lambda: 0
+    action: Callable[[], Any], settings: LinkSettings, bytes_so_far: Callable[[], int] = lambda: 0
 ) -> Any:
-    """Return what an action returns, retried after transient failures. Tries after which more
-    bytes are there do not count.
+    """Return the result of an action, retried after transient errors. A retry with progress is
+    free.
 
-    reached: how many bytes are there.
+    reached: returns the bytes so far.
     """
     fruitless_tries = 0  # in a row
-    bytes_before = reached()
+    bytes_before = bytes_so_far()
 
     def pause_after(error: Exception, _: int) -> float:
         nonlocal fruitless_tries, bytes_before
@@ -332,10 +341,10 @@ def _retried(
             raise error
         if isinstance(error, urllib.error.HTTPError) and error.code not in RETRIED_STATUSES:
             raise error
-        if reached() > bytes_before:
+        if bytes_so_far() > bytes_before:
             fruitless_tries = 0
         fruitless_tries += 1
-        bytes_before = reached()
+        bytes_before = bytes_so_far()
         if fruitless_tries >= settings.attempts:
             raise error
         pause = doubled_pause(settings.pause, fruitless_tries)
@@ -347,18 +356,19 @@ def _retried(
 
 
 def _text_kind(path: Path) -> str | None:
-    """Return what kind of text a file begins as. None for one that may be a medium."""
+    """Return the kind of text at the start of a file, or None for a possible medium."""
     with path.open("rb") as file:
         begin = file.read(TEXT_START_BYTES).removeprefix(codecs.BOM_UTF8).lstrip().lower()
-    for start, kind in TEXT_STARTS:
+    for start, kind in TEXT_KIND_BY_START:
         if begin.startswith(start):
             return kind
     return None
 
 
 def _check_is_medium(path: Path) -> None:
-    """Remove a file that is not a medium, and raise MediaError with what it is: servers answer with
-    pages and error texts, too."""
+    """Remove a file that is not a medium and raise MediaError: servers answer with pages and
+    errors, too.
+    """
     kind = _text_kind(path)
     if kind is not None:
         path.unlink()
@@ -375,7 +385,7 @@ def _check_is_medium(path: Path) -> None:
 
 @contextmanager
 def as_link_error(url: str) -> Iterator[None]:
-    """Turn any error of urllib or yt-dlp into one MediaError that names the link and the cure."""
+    """Turn any error of urllib or yt-dlp into a MediaError with the URL and the cure."""
     name = display_url(url)
     try:
         yield
@@ -392,11 +402,11 @@ def as_link_error(url: str) -> Iterator[None]:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what it was made of, also where yt-dlp or urllib keep that in a field."""
-    waiting = [error]
+    """Yield an error and its causes, also those that yt-dlp or urllib keep in attributes."""
+    pending = [error]
     visited_ids = set()
-    while waiting:
-        cause = waiting.pop()
+    while pending:
+        cause = pending.pop()
         if id(cause) in visited_ids:
             continue
         visited_ids.add(id(cause))
@@ -405,11 +415,11 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         values += getattr(cause, "unexpected_errors", ())
         exc_info = getattr(cause, "exc_info", None) or (None, None)
         values += exc_info[1:2]
-        waiting += [value for value in values if isinstance(value, BaseException)]
+        pending += [value for value in values if isinstance(value, BaseException)]
 
 
 def _reason(error: Exception, causes: Sequence[BaseException]) -> str:
-    """Return what went wrong and what to do, from what urllib or yt-dlp raised."""
+    """Return the reason of an error of urllib or yt-dlp, and the cure."""
     statuses = (getattr(cause, "status", None) for cause in causes)
     status = next((status for status in statuses if isinstance(status, int)), None)
     if status in (401, 403):

@@ -1,4 +1,4 @@
-"""What FFmpeg may open, and how: one untrusted file by itself, or a live source."""
+"""Opens containers with FFmpeg safely: one untrusted file by itself, or a live source."""
 
 import functools
 import logging
@@ -23,10 +23,10 @@ ALLOWED_FORMATS = (
 
 @dataclass(frozen=True)
 class LiveInput:
-    """What FFmpeg opens of a live source. format: None where the bytes tell. protocols: what it may
-    open, and inside.
+    """FFmpeg input of a live source.
 
-    silence: s without a packet after which reading it ends with an error.
+    format: None where the bytes show it. protocols: allowed for the input and inside it. silence: s
+    without a packet after which reading ends with an error.
     """
 
     url: str
@@ -38,13 +38,14 @@ class LiveInput:
 
     @property
     def is_address(self) -> bool:
-        """Whether it is reached over the network."""
+        """Return whether the source is on the network."""
         return self.format is None and "://" in self.url
 
 
 def open_live_container(live: LiveInput, settings: MediaSettings) -> Any:
-    """Return PyAV's container of a live source. Raises MediaError, with the cure, for what cannot
-    be opened."""
+    """Return PyAV's container of a live source. Raises MediaError, with the cure, where opening
+    fails.
+    """
     import av
 
     # What FFmpeg may open of it, and inside it.
@@ -74,7 +75,7 @@ def open_live_container(live: LiveInput, settings: MediaSettings) -> Any:
 
 
 def check_file(path: Path, settings: MediaSettings) -> None:
-    """Raise MediaError, with the cure, for what is not a plain file within the limits."""
+    """Raise MediaError, with the cure, for a file that is not regular or exceeds the limits."""
     try:
         if path.is_dir():
             raise MediaError(f"{path}: a folder, not a video; name a file in it")
@@ -94,8 +95,7 @@ def check_file(path: Path, settings: MediaSettings) -> None:
 
 
 def open_container(path: Path, settings: MediaSettings, *, on_gpu: bool = False) -> Any:
-    """Return PyAV's container of a file. Raises MediaError, with the cure, for what cannot be
-    opened."""
+    """Return PyAV's container of a file. Raises MediaError, with the cure, where opening fails."""
     import av
 
     # what FFmpeg may open from here on
@@ -118,7 +118,7 @@ def open_container(path: Path, settings: MediaSettings, *, on_gpu: bool = False)
         else:
             for stream in container.streams.video:
                 if stream.codec_context is not None and not stream.codec_context.is_hwaccel:
-                    _tell_software(f"it cannot take {stream.codec_context.name}")
+                    _log_software_decoding(f"it cannot take {stream.codec_context.name}")
             return container
     try:
         container = open_file()
@@ -138,13 +138,12 @@ def open_container(path: Path, settings: MediaSettings, *, on_gpu: bool = False)
             f"{path}: cannot be opened ({reason}); check the file, or convert it to mp4"
         ) from error
     if refusal:
-        _tell_software(refusal)
+        _log_software_decoding(refusal)
     return container
 
 
 def _nvidia_decoder(device: Device) -> Any:
-    """Return the decoder (NVDEC) of a GPU, as PyAV takes it. Raises ModelError for a device that
-    has none."""
+    """Return PyAV's NVDEC decoder of a GPU. Raises ModelError for a device without it."""
     from av.codec.hwaccel import HWAccel
 
     if device.kind != "cuda":
@@ -153,5 +152,5 @@ def _nvidia_decoder(device: Device) -> Any:
 
 
 @functools.cache  # once each reason
-def _tell_software(reason: str) -> None:
+def _log_software_decoding(reason: str) -> None:
     log.warning("media.decoder=cuda: pictures are decoded by software (%s)", reason)

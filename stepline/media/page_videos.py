@@ -1,11 +1,10 @@
-"""Videos that yt-dlp finds on a page, with the page's captions.
+"""Downloads the video and captions of a web page by yt-dlp.
 
     info = extract_info("https://example.org/page", limits)
     video = fetch_page_video("https://example.org/page", info, folder, limits)
 
-yt-dlp runs under limits: its connections are those of media/http.py. It has no plugins, cookies,
-passwords, proxies or cache. It starts no other program of this machine, but for the interpreter of
-a page's script that some of its extractors need.
+yt-dlp uses the limited connections of media/http.py, and no plugins, cookies, passwords, proxies or
+cache. It starts no other program, except the script interpreter that some extractors need.
 """
 
 import functools
@@ -19,7 +18,7 @@ from typing import Any, TypeAlias
 from stepline.errors import MediaError, missing_extra
 from stepline.media.clips import join_tracks
 from stepline.media.http import LinkLimits, connection_class
-from stepline.media.probe import read_day
+from stepline.media.probe import parse_date
 from stepline.media.settings import LinkSettings
 from stepline.records import FrozenModel, LinkChapter, LinkOrigin
 
@@ -35,13 +34,15 @@ PROTOCOL_FILTER = f"[protocol~='^({'|'.join(sorted(VIDEO_PROTOCOLS))})$']"
 MAX_PROTOCOL_CHARS = 40  # in a message
 MAX_NAME_CHARS = 60  # of a file's name
 PLAYLIST_TYPES = ("playlist", "multi_video")
-CAPTION_FORMS = ("vtt", "srt", "json3")  # forms that are read, best first
+CAPTION_FORMATS = ("vtt", "srt", "json3")  # forms that are read, best first
 MAX_CAPTION_BYTES = 64 * 2**20
 
 
 class LinkedVideo(FrozenModel):
-    """A video that was fetched. page: by yt-dlp. captions: of its page, None where they were not
-    asked for."""
+    """A downloaded video.
+
+    page: facts from yt-dlp. captions: file of its page, None where they were not requested.
+    """
 
     path: Path
     origin: LinkOrigin
@@ -51,7 +52,7 @@ class LinkedVideo(FrozenModel):
 
 @contextmanager
 def limited_youtube_dl(limits: LinkLimits, options: Info) -> Iterator[Any]:
-    """Yield a YoutubeDL whose connections are under limits, with further options.
+    """Yield a YoutubeDL with limited connections and further options.
 
     Raises MediaError where yt-dlp is not installed.
     """
@@ -73,7 +74,7 @@ def limited_youtube_dl(limits: LinkLimits, options: Info) -> Iterator[Any]:
 
 
 def _limited_class(youtube_dl: Any, limits: LinkLimits) -> Any:
-    """Return the class of a YoutubeDL under limits."""
+    """Return a subclass of YoutubeDL with limited connections."""
     from yt_dlp.networking._urllib import HTTPHandler, UrllibRH
     from yt_dlp.utils import determine_protocol
 
@@ -98,11 +99,13 @@ def _limited_class(youtube_dl: Any, limits: LinkLimits) -> Any:
             return self.build_request_director([LimitedRH])
 
         def dl(self, name: str, info: Info, *arguments: Any, **options: Any) -> Any:
-            """Fetch a file, unless another program would."""
+            """Download a file, unless yt-dlp would start another program for it."""
             protocol = str(determine_protocol(info))
             if not VIDEO_PROTOCOLS.issuperset(protocol.split("+")):
-                way = repr(protocol[:MAX_PROTOCOL_CHARS])
-                raise MediaError(f"the video comes by {way}, which is not fetched; give another")
+                downloader_name = repr(protocol[:MAX_PROTOCOL_CHARS])
+                raise MediaError(
+                    f"the video comes by {downloader_name}, which is not fetched; give another"
+                )
             return super().dl(name, info, *arguments, **options)
 
     return LimitedYoutubeDL
@@ -136,18 +139,17 @@ def _options(settings: LinkSettings) -> Info:
 
 
 class _YtDlpLog:
-    """Logs what yt-dlp says, for --verbose."""
+    """Forwards yt-dlp's messages to our log, for --verbose."""
 
     def debug(self, text: str) -> None:
-        """Log a line. An error comes as an exception too."""
+        """Log a line. An error also comes as an exception."""
         log.info("%s", text)
 
     info = warning = error = debug
 
 
 def extract_info(url: str, limits: LinkLimits) -> Info:
-    """Return what yt-dlp finds on a page: a video, or a playlist with the addresses of its
-    videos."""
+    """Return yt-dlp's info of a page: a video, or a playlist with the URLs of its videos."""
     with limited_youtube_dl(limits, {}) as downloader:
         info: Info | None = downloader.extract_info(url, download=False)
     if info is None:
@@ -168,11 +170,11 @@ def fetch_page_video(
 
     Args:
         url: of the page.
-        info: what `extract_info` found there.
-        folder: where its files go.
-        limits: of all that is fetched.
-        language: of the captions to fetch. None for none.
-        report: called with the file's name and the bytes that are there.
+        info: from `extract_info`.
+        folder: for the files.
+        limits: of the whole download.
+        language: of the captions to fetch. None for no captions.
+        report: called with the file's name and the bytes so far.
     """
     if info.get("_type") in PLAYLIST_TYPES:
         raise MediaError("a playlist within a playlist; give its own address")
@@ -211,7 +213,7 @@ def fetch_page_video(
 
 
 def _page_origin(url: str, result: Info) -> LinkOrigin:
-    """Return what a page says of its video."""
+    """Return title, author, date and chapters of a page's video."""
     chapters = []
     for chapter in result.get("chapters") or ():
         if chapter.get("title"):
@@ -225,25 +227,28 @@ def _page_origin(url: str, result: Info) -> LinkOrigin:
         uploader=facts.get("uploader"),
         licence=facts.get("license"),
         chapters=tuple(chapters),
-        upload_date=read_day(str(result.get("upload_date") or "")),
+        upload_date=parse_date(str(result.get("upload_date") or "")),
     )
 
 
 def _has_separate_tracks(info: Info) -> bool:
-    """Return whether a page gives picture and sound only as files of their own."""
-    forms = [form for form in info.get("formats") or () if form.get("vcodec") != "none"]
-    return bool(forms) and all(form.get("acodec") == "none" for form in forms)
+    """Return whether a page offers picture and sound only as separate files."""
+    formats = [
+        format_info
+        for format_info in info.get("formats") or ()
+        if format_info.get("vcodec") != "none"
+    ]
+    return bool(formats) and all(format_info.get("acodec") == "none" for format_info in formats)
 
 
 def _fetch_captions(downloader: Any, info: Info, stem: Path, language: str) -> Path:
-    """Return a file of the page's captions: a person's before a machine's, in the language before
-    in another."""
+    """Return a caption file of the page: human before automatic, the preferred language first."""
     for kind in ("subtitles", "automatic_captions"):
         tracks: dict[str, list[Info]] = info.get(kind) or {}
         for code in sorted(tracks, key=lambda code: (code.partition("-")[0] != language, code)):
             if kind == "automatic_captions" and code.partition("-")[0] != language:
                 continue  # the site translates its own into every language
-            for form in CAPTION_FORMS:
+            for form in CAPTION_FORMATS:
                 track = next((each for each in tracks[code] if each.get("ext") == form), None)
                 if track is None:
                     continue
@@ -253,11 +258,11 @@ def _fetch_captions(downloader: Any, info: Info, stem: Path, language: str) -> P
                 path.write_bytes(data)
                 return path
     raise MediaError(
-        f"its page has no captions in {', '.join(CAPTION_FORMS)}; leave --captions out"
+        f"its page has no captions in {', '.join(CAPTION_FORMATS)}; leave --captions out"
     )
 
 
 def safe_name(name: str) -> str:
-    """Return a name, without its suffix, that every file system takes."""
+    """Return a file name without suffix that is valid on every file system."""
     safe = re.sub(r"[^\w.-]+", "-", name).strip("-.")
     return safe[:MAX_NAME_CHARS].strip("-.") or "video"

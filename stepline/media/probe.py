@@ -1,4 +1,4 @@
-"""What a video file holds, by reading its header and decoding its first picture and sound."""
+"""Probes a video file by its header and its first decoded picture and sound."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,9 @@ from stepline.media.container import OpenMedia, check_duration, open_media, pict
 from stepline.media.frames import display_size, quarter_turns
 from stepline.media.settings import MediaSettings
 
-MOST_PACKETS = 2000  # read in search of the first picture and sound. About half a minute of video
+MAX_PROBED_PACKETS = (
+    2000  # read in search of the first picture and sound. About half a minute of video
+)
 MAX_METADATA_CHARS = 1000  # of one entry, more than any title has
 
 DAY_PATTERN = re.compile(r"\d{4}-?\d{2}-?\d{2}")
@@ -19,16 +21,14 @@ DAY_PATTERN = re.compile(r"\d{4}-?\d{2}-?\d{2}")
 
 @dataclass(frozen=True)
 class MediaInfo:
-    """What a file holds. duration: s. width, height: pixels of the upright picture, 0 without one.
+    """Properties of a media file.
 
-    rotation: degrees clockwise that set the stored picture upright (0, 90, 180, 270). frame_rate:
-    frames/s on average.
-    warnings: streams that are there and cannot be decoded.
-    title, author, comment: what the file's metadata says, on one line.
-    publication_date: as YYYY-MM-DD. Each is None where it says nothing.
-    sound_languages: the mark of each sound track, empty where it has none.
-    default_sound_track: the number, from 1 on, of the one that the file gives itself, 0 without
-    one.
+    duration: s. width, height: pixels of the upright picture, 0 without one. rotation: degrees
+    clockwise that set the stored picture upright (0, 90, 180, 270). frame_rate: average frames/s.
+    warnings: streams that cannot be decoded. title, author, comment: one line of the file's
+    metadata, or None. publication_date: as YYYY-MM-DD, or None. sound_languages: the language tag
+    of each sound track, empty where it has none. default_sound_track: number, from 1 on, of the
+    file's default track, 0 without one.
     """
 
     path: Path
@@ -49,8 +49,7 @@ class MediaInfo:
 
 
 def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
-    """Return what the file holds. Raises MediaError where there is nothing in it that can be
-    decoded."""
+    """Return the properties of a file. Raises MediaError where nothing in it can be decoded."""
     settings = settings or MediaSettings()
     with open_media(path, settings) as media:
         # what can be decoded
@@ -92,22 +91,22 @@ def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
             warnings=tuple(warnings),
             title=_metadata_line(media, "title"),
             author=_metadata_line(media, "artist"),
-            publication_date=read_day(_metadata_line(media, "date") or ""),
+            publication_date=parse_date(_metadata_line(media, "date") or ""),
             sound_languages=tuple(languages),
-            default_sound_track=_number_of(media.sound, media),
+            default_sound_track=_track_number(media.sound, media),
             comment=_metadata_line(media, "comment"),
         )
 
 
 def _metadata_line(media: OpenMedia, key: str) -> str | None:
-    """Return a text among the metadata of the container, which anyone may have written."""
+    """Return a text of the container's metadata, which is untrusted, as one line."""
     for name, text in media.container.metadata.items():
         if name.lower() == key:  # Matroska has ARTIST, MP4 artist
             return " ".join(str(text).split())[:MAX_METADATA_CHARS] or None
     return None
 
 
-def _number_of(sound: Any, media: OpenMedia) -> int:
+def _track_number(sound: Any, media: OpenMedia) -> int:
     if sound is None:
         return 0
     tracks = [track.index for track in media.container.streams.audio]
@@ -116,7 +115,8 @@ def _number_of(sound: Any, media: OpenMedia) -> int:
 
 def _first_frames(media: OpenMedia) -> tuple[dict[str, Any], bool]:
     """Return the first decoded frame of each kind, and whether the file ended before all were
-    found."""
+    found.
+    """
     kinds: dict[int, str] = {}
     for stream in (media.picture, media.sound):
         if stream is not None:
@@ -127,16 +127,15 @@ def _first_frames(media: OpenMedia) -> tuple[dict[str, Any], bool]:
         if kind is not None:
             for frame in media.decode(packet):
                 first.setdefault(kind, frame)
-        if len(first) == len(kinds) or count > MOST_PACKETS:
+        if len(first) == len(kinds) or count > MAX_PROBED_PACKETS:
             return first, False
     return first, True
 
 
 def _duration(media: OpenMedia, settings: MediaSettings) -> float:
-    """Return the claimed duration, or where none is claimed the end of the last packet (read, not
-    decoded).
+    """Return the claimed duration, else the end of the last packet, which is read and not decoded.
 
-    Where the packets bear no times either, their number at the claimed frame rate.
+    Without any time stamps, the number of packets at the claimed frame rate.
     """
     if media.duration is not None:
         return media.duration
@@ -152,9 +151,11 @@ def _duration(media: OpenMedia, settings: MediaSettings) -> float:
     return end
 
 
-def read_day(text: str) -> str | None:
-    """Return the day that "20240506", "2024-05-06" or "2024-05-06T12:00:00Z" names, as YYYY-MM-DD.
-    None for anything else, such as a year alone."""
+def parse_date(text: str) -> str | None:
+    """Return the date in "20240506", "2024-05-06" or "2024-05-06T12:00:00Z" as YYYY-MM-DD.
+
+    None for anything else, such as a year alone.
+    """
     day = text.partition("T")[0]
     if not DAY_PATTERN.fullmatch(day):
         return None

@@ -1,5 +1,4 @@
-"""Reading a video: frames at a rate and sound in one pass, or single frames at given seconds, found
-by seeking."""
+"""Reads a video: frames at a rate and sound in one pass, or single frames by seeking."""
 
 import math
 from collections.abc import Generator, Iterator, Sequence
@@ -29,16 +28,17 @@ TimedPicture: TypeAlias = tuple[float, float, Any]
 class MediaReader:
     """Yields the frames and the sound of a video in the order of the file, each decoded once.
 
-    frame_rate: frames/s, or None for no frames. Frame k is what is on screen at (k + 0.5) /
-    frame_rate, and has that time.
-    frame_size: pixels of the shorter side, None for full size.
-    sound: whether blocks of sound are yielded.
-    part: the seconds to read alone. Its first second is time 0. What is before them is leapt over
-    where the file can be searched.
-    thumbnails: what keeps JPEGs of the frames.
-    What the file does not hold is not yielded. After the iteration, `warnings` says what was wrong
-    with the file and `end` is the last second really read. Raises MediaError for a file that cannot
-    be read at all.
+    Args:
+        path: of the video.
+        frame_rate: frames/s, None for no frames. Frame k is on screen at (k + 0.5) / frame_rate s.
+        frame_size: pixels of the shorter side, None for full size.
+        sound: whether blocks of sound are yielded.
+        settings: limits of the video.
+        part: the seconds to read. Its first second becomes time 0.
+        thumbnails: collects JPEGs of the frames.
+
+    Missing picture or sound is not yielded. After the iteration, `warnings` lists the damage of the
+    file and `end` is the last second read. Raises MediaError for a file that cannot be read at all.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class MediaReader:
             self.warnings = media.damage.warnings(self._first + self.end, claimed)
 
     def _tracks(self, media: OpenMedia) -> "dict[int, PictureTrack | SoundTrack]":
-        """Return what takes the frames of each wanted stream, by the stream's index."""
+        """Return the track object of each wanted stream, by stream index."""
         tracks: dict[int, PictureTrack | SoundTrack] = {}
         if self._rate is not None and media.picture is not None:
             scaler = FrameScaler(shorter=self._size, aspect=media.aspect)
@@ -120,8 +120,7 @@ class MediaReader:
 
 
 class PictureTrack:
-    """The picture stream on its way through clock and picker. first, length: the part that is read,
-    seconds."""
+    """Decoded picture stream of the part to read. first, length: start and duration of the part, s."""
 
     def __init__(
         self, media: OpenMedia, sampler: FrameSampler, first: float, length: float
@@ -136,7 +135,7 @@ class PictureTrack:
         self.past = False  # the part has ended
 
     def take(self, frame: Any) -> Iterator[Frame]:
-        """Yield the pictures that are certain once a decoded frame has come."""
+        """Yield the frames completed by a decoded frame."""
         time, length = self._timing.time_and_length(frame)
         check_duration(self._media.path, time, self._media.settings)
         time -= self._first
@@ -152,8 +151,7 @@ class PictureTrack:
 
 
 class SoundTrack:
-    """The sound stream on its way through clock and resampler. first, length: the part that is
-    read, seconds."""
+    """Decoded sound stream of the part to read. first, length: start and duration of the part, s."""
 
     def __init__(self, media: OpenMedia, first: float, length: float) -> None:
         self._media = media
@@ -165,7 +163,7 @@ class SoundTrack:
         self.past = False  # the part has ended
 
     def take(self, frame: Any) -> Iterator[AudioBlock]:
-        """Yield the blocks that are full once a decoded frame has come."""
+        """Yield the blocks completed by a decoded frame."""
         length = frame.samples / frame.sample_rate
         time = self._clock.time_of(frame.pts, frame.time_base, length)
         check_duration(self._media.path, time, self._media.settings)
@@ -178,13 +176,13 @@ class SoundTrack:
             yield AudioBlock(start, samples[0])
 
     def finish(self) -> Iterator[AudioBlock]:
-        """Yield what is left when no frame follows."""
+        """Yield the remaining block after the last frame."""
         for start, samples in self._timeline.finish():
             yield AudioBlock(start, samples[0])
 
 
 def read_sound(path: Path | str, settings: MediaSettings | None = None) -> Iterator[AudioBlock]:
-    """Yield the sound of a video in blocks of about a second. None where it has no sound."""
+    """Yield the sound of a video in blocks of about a second, or nothing without sound."""
     for item in MediaReader(path, frame_rate=None, sound=True, settings=settings):
         if isinstance(item, AudioBlock):
             yield item
@@ -193,24 +191,26 @@ def read_sound(path: Path | str, settings: MediaSettings | None = None) -> Itera
 def read_frames(
     path: Path | str, rate: float, size: int | None = None, settings: MediaSettings | None = None
 ) -> Iterator[Frame]:
-    """Yield the frame on screen at (k + 0.5) / rate s for each k. size: pixels of the shorter side,
-    None for full."""
+    """Yield the frame on screen at (k + 0.5) / rate s for each k.
+
+    size: pixels of the shorter side, None for full size.
+    """
     for item in MediaReader(path, frame_rate=rate, frame_size=size, sound=False, settings=settings):
         if isinstance(item, Frame):
             yield item
 
 
 # s before the wanted second tried first, so that its sound is complete. Then four times as far
-STEP_BACK = 1.0
+SEEK_BACK_SECONDS = 1.0
 
 
 def seek_before(media: OpenMedia, second: float) -> Any:
-    """Move the file to where decoding gives all that is on screen and heard at `second`. Return
-    that first picture.
+    """Seek to where decoding yields everything on screen and audible at `second`.
 
-    None where no picture can be decoded. A file that cannot be searched is taken back to its start.
+    Return the first picture, or None where no picture can be decoded. A file without seeking is
+    reopened at its start.
     """
-    back = STEP_BACK
+    back = SEEK_BACK_SECONDS
     while True:
         begin = max(0.0, second - back)
         seek_key_frame(media, begin)
@@ -224,8 +224,7 @@ def seek_before(media: OpenMedia, second: float) -> Any:
 
 
 def seek_key_frame(media: OpenMedia, second: float) -> None:
-    """Move the file to the last key frame at or before `second`, or to its start where it cannot be
-    searched."""
+    """Seek to the last key frame at or before `second`, or to the start in a file without seeking."""
     import av
 
     # a key frame that comes late would take the sound before it along
@@ -241,7 +240,7 @@ def seek_key_frame(media: OpenMedia, second: float) -> None:
 
 
 def decode_pictures(media: OpenMedia) -> Iterator[TimedPicture]:
-    """Yield time, length (s) and the decoded frame of every picture from where the file is read."""
+    """Yield time, duration (s) and decoded frame of every picture from the current position."""
     if media.picture is None:
         return
     timing = media.timing()
@@ -266,10 +265,15 @@ def frames_at(
     width: int | None = None,
     settings: MediaSettings | None = None,
 ) -> list[Frame | None]:
-    """Return the frame on screen at each of the times, in their order. None where the video has no
-    picture then.
+    """Return the frame on screen at each of the times, None where there is no picture.
 
-    width: pixels across, None for full size. Before the first frame that is the first one.
+    Before the first frame it is the first one.
+
+    Args:
+        path: of the video.
+        times: seconds, in any order.
+        width: pixels across, None for full size.
+        settings: limits of the video.
     """
     frames = read_frames_at(path, times, width, settings)
     frame_of_time = {frame.time: frame for frame in frames}
@@ -285,12 +289,17 @@ def read_frames_at(
     shorter: int | None = None,
     longer: int | None = None,
 ) -> Iterator[Frame]:
-    """Yield the frames of `frames_at` one by one, sorted by time, each time once. Times without a
-    picture are left out.
+    """Yield the frames of `frames_at` sorted by time, without duplicates and missing pictures.
 
-    For many pictures of a long video: memory holds one.
-    shorter: pixels of the shorter side, instead of `width`.
-    longer: of the longer side, never more than the video has.
+    Memory holds one picture.
+
+    Args:
+        path: of the video.
+        times: seconds, in any order.
+        width: pixels across, None for full size.
+        settings: limits of the video.
+        shorter: pixels of the shorter side, instead of `width`.
+        longer: pixels of the longer side, never more than the video has.
     """
     with open_media(path, settings or MediaSettings()) as media:
         cursor = _PictureCursor(media)
@@ -303,29 +312,28 @@ def read_frames_at(
 
 
 class _PictureCursor:
-    """Goes forward through the pictures of a file, by decoding or by a leap."""
+    """Moves forward through the pictures of a file, by decoding or by seeking."""
 
     def __init__(self, media: OpenMedia) -> None:
         self._media = media
-        self._coming: Iterator[TimedPicture] = iter(())
+        self._pictures: Iterator[TimedPicture] = iter(())
         self._next: TimedPicture | None = None
         self._shown: TimedPicture | None = None
 
     def at(self, second: float) -> Any:
-        """Return the decoded frame on screen at `second`, which must not lie before the one asked
-        for last."""
+        """Return the decoded frame on screen at `second`. Seconds must not decrease between calls."""
         if self._media.picture is None:
             return None
         # Far ahead, a leap is cheaper than decoding on.
-        far = self._next is not None and second > self._next[0] + MAX_GAP_SECONDS
-        if self._shown is None or (far and self._media.exact):
+        needs_seek = self._next is not None and second > self._next[0] + MAX_GAP_SECONDS
+        if self._shown is None or (needs_seek and self._media.exact):
             seek_before(self._media, second)
-            self._coming = decode_pictures(self._media)
-            self._shown = next(self._coming, None)
-            self._next = next(self._coming, None)
+            self._pictures = decode_pictures(self._media)
+            self._shown = next(self._pictures, None)
+            self._next = next(self._pictures, None)
         while self._next is not None and self._next[0] <= second:
             self._shown = self._next
-            self._next = next(self._coming, None)
+            self._next = next(self._pictures, None)
         if self._shown is None:
             return None
         time, length, frame = self._shown

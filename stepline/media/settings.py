@@ -1,4 +1,4 @@
-"""Settings of media: how large a file may be, and how hard the decoder works."""
+"""Settings of media: limits of files and downloads, and the decoder."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -21,8 +21,7 @@ TrackNumber: TypeAlias = Annotated[
 
 
 class MediaSettings(Settings):
-    """Limits that keep a hostile or broken file from taking the machine, and what decoding may
-    leave out."""
+    """Limits against hostile or broken files, and options of the decoder."""
 
     max_bytes: Bytes = Field(32 * 2**30, description="bytes; a day of 720p is about 20 GiB")
     max_duration: Annotated[float, Field(gt=0.0, le=MAX_SECOND)] = Field(
@@ -49,8 +48,7 @@ class MediaSettings(Settings):
 
 
 class LinkSettings(Settings):
-    """How a video that is named by an address is fetched. Nothing here decides what its steps
-    are."""
+    """Settings of downloads by URL. They do not affect the steps of a video."""
 
     attempts: Count = Field(
         6, description="tries in a row that bring nothing, until a download is given up"

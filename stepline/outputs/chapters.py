@@ -89,14 +89,14 @@ def plan_chapters(record: Record) -> ChapterPlan:
     if end < needed_seconds:
         need = f"{MIN_CHAPTERS} chapters of {MIN_CHAPTER_SECONDS} s need {needed_seconds} s"
         return ChapterPlan((), f"{end} s of video; {need}")
-    joined = _join(titles, end)
+    joined = _join_close_chapters(titles, end)
     if len(joined) < MIN_CHAPTERS:
-        lack = f"only {len(joined)} chapters of at least {MIN_CHAPTER_SECONDS} s"
-        return ChapterPlan((), f"{lack}; {MIN_CHAPTERS} are needed")
+        reason = f"only {len(joined)} chapters of at least {MIN_CHAPTER_SECONDS} s"
+        return ChapterPlan((), f"{reason}; {MIN_CHAPTERS} are needed")
     return ChapterPlan(tuple(joined))
 
 
-def _join(titles: list[tuple[int, str]], end: int) -> list[Chapter]:
+def _join_close_chapters(titles: list[tuple[int, str]], end: int) -> list[Chapter]:
     """Walk the steps in time, opening a chapter where the rules allow one. The earliest start first
     gives the most."""
     joined: list[Chapter] = []

@@ -60,12 +60,12 @@ def sound_track_settings(record: Record) -> "MediaSettings | None":
 def clip_spans(record: Record, folder: Path) -> dict[Path, Span]:
     """Return the path of each shown step's clip, whether it is cut or not, and the seconds it
     shows."""
-    home = _home(record, folder)
+    clips_folder = _clips_folder(record, folder)
     spans = {}
     for number, step in enumerate(record.steps, start=1):
         span = shown_span(step)
         if span is not None:
-            spans[home / step_file_name(number, step, ".mp4")] = span
+            spans[clips_folder / step_file_name(number, step, ".mp4")] = span
     return spans
 
 
@@ -73,11 +73,11 @@ def remove_clips(record: Record, folder: Path, files: FileSet) -> None:
     """Remove the clips that an earlier run cut with the change: their seconds are those of other
     spans."""
     # Only names that `step_file_name` gives.
-    for clip in _home(record, folder).glob("[0-9][0-9]*-*.mp4"):
+    for clip in _clips_folder(record, folder).glob("[0-9][0-9]*-*.mp4"):
         files.remove(clip)
 
 
-def _home(record: Record, folder: Path) -> Path:
+def _clips_folder(record: Record, folder: Path) -> Path:
     return folder / f"{safe_stem(record.id)}{CLIPS_SUFFIX}"
 
 

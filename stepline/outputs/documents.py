@@ -29,8 +29,8 @@ def markdown(record: Record, pictures: Mapping[str, str], media: str | None = No
     video's.
     """
     blocks = [f"# {_escape(title(record))}"]
-    for heading, things in needed_things(record):
-        lines = [f"- {_escape(material_text(thing))} ({_moment(thing, media)})" for thing in things]
+    for heading, items in needed_things(record):
+        lines = [f"- {_escape(material_text(item))} ({_moment(item, media)})" for item in items]
         blocks += [f"## {heading}", "\n".join(lines)]
     if record.steps:
         blocks.append(_escape(_summary(record)))
@@ -47,12 +47,12 @@ def markdown(record: Record, pictures: Mapping[str, str], media: str | None = No
     return "\n\n".join(blocks) + "\n"
 
 
-def _moment(thing: Material, media: str | None) -> str:
-    """Return when a thing is named, as a link where there is a video."""
-    when = clock(thing.at)
+def _moment(item: Material, media: str | None) -> str:
+    """Return the time at which an item is named, as a link if there is a video."""
+    when = clock(item.at)
     if media is None:
         return when
-    return f"[{when}]({media_link(media)}#t={thing.at:g})"
+    return f"[{when}]({media_link(media)}#t={item.at:g})"
 
 
 def docx(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
@@ -88,10 +88,10 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
 
     # what the work needs
     document.add_heading(name, 0)
-    for heading, things in needed_things(record):
+    for heading, items in needed_things(record):
         document.add_heading(heading, 2)
-        for thing in things:
-            text = _xml(material_text(thing))
+        for item in items:
+            text = _xml(material_text(item))
             document.add_paragraph(text, style="List Bullet")
 
     # the steps
@@ -106,7 +106,7 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
             document.add_picture(picture, width=Mm(PICTURE_WIDTH))
     buffer = io.BytesIO()
     document.save(buffer)
-    return _dated(buffer.getvalue())
+    return _with_fixed_dates(buffer.getvalue())
 
 
 def _summary(record: Record) -> str:
@@ -130,7 +130,7 @@ def _xml(text: str) -> str:
     return "".join(letters)
 
 
-def _dated(archive: bytes) -> bytes:
+def _with_fixed_dates(archive: bytes) -> bytes:
     """Return a zip archive whose members all carry one date."""
     buffer = io.BytesIO()
     with (

@@ -45,7 +45,7 @@ def file_chapters(record: Record) -> list[tuple[Span, str]]:
     """
     starts: list[float] = []
     texts: list[str] = []
-    for span, step in sorted(_shown(record), key=lambda row: row[0].start):
+    for span, step in sorted(_shown_steps(record), key=lambda row: row[0].start):
         text = step_line(step)
         if starts and span.start - starts[-1] < MIN_CHAPTER_SECONDS:
             texts[-1] = f"{texts[-1]}; {text}"
@@ -62,7 +62,7 @@ def file_chapters(record: Record) -> list[tuple[Span, str]]:
     elif starts[0] > 0.0:
         starts[0] = 0.0
 
-    last_end = max(span.end for span, _ in _shown(record))
+    last_end = max(span.end for span, _ in _shown_steps(record))
     end = max(last_end, record.video.duration or 0.0)
     ends = [*starts[1:], end]
     spans = [Span(*limits) for limits in zip(starts, ends, strict=True)]
@@ -75,10 +75,10 @@ def opentimelineio(record: Record, media: str | None = None) -> str:
     # A marker per step that is shown, and where the timeline ends.
     markers: list[JsonValue] = []
     end = max(record.video.duration or 0.0, 1 / TIME_BASE)
-    for span, step in _shown(record):
+    for span, step in _shown_steps(record):
         markers.append(_marker(span, step))
         end = max(end, span.end)
-    whole = _range(Span(0.0, end))
+    whole = _time_range(Span(0.0, end))
     reference: dict[str, JsonValue] = {
         "OTIO_SCHEMA": "MissingReference.1",
         "available_range": whole,
@@ -150,7 +150,7 @@ def _region(id: str, step: Step, span: Span, *, is_best: bool) -> list[JsonValue
     last_frame = max(first_frame, round(span.end * LABEL_STUDIO_RATE))
     ranges: list[JsonValue] = [{"start": first_frame, "end": last_frame}]
     base: dict[str, JsonValue] = {"id": id, "to_name": "video", "origin": "prediction"}
-    labelled: dict[str, JsonValue] = {
+    label_result: dict[str, JsonValue] = {
         **base,
         "from_name": "status",
         "type": "timelinelabels",
@@ -158,15 +158,15 @@ def _region(id: str, step: Step, span: Span, *, is_best: bool) -> list[JsonValue
     }
     if step.kind == "avoid":
         # the text itself is read back as it is
-        labelled["meta"] = {"text": [WARNING_MARK.strip()]}
+        label_result["meta"] = {"text": [WARNING_MARK.strip()]}
     text = sentence_case(one_line(step.text))
-    worded: dict[str, JsonValue] = {
+    text_result: dict[str, JsonValue] = {
         **base,
         "from_name": "text",
         "type": "textarea",
         "value": {"ranges": ranges, "text": [text]},
     }
-    return [labelled, worded]
+    return [label_result, text_result]
 
 
 def _marker(span: Span, step: Step) -> dict[str, JsonValue]:
@@ -179,12 +179,12 @@ def _marker(span: Span, step: Step) -> dict[str, JsonValue]:
         "OTIO_SCHEMA": "Marker.2",
         "name": step_line(step),
         "color": MARKER_COLOURS[step_verdict(step)],
-        "marked_range": _range(span),
+        "marked_range": _time_range(span),
         "metadata": {"stepline": metadata},
     }
 
 
-def _shown(record: Record) -> list[tuple[Span, Step]]:
+def _shown_steps(record: Record) -> list[tuple[Span, Step]]:
     shown_steps = []
     for step in record.steps:
         span = shown_span(step)
@@ -198,7 +198,7 @@ def _json(tree: JsonValue) -> str:
     return printable(text) + "\n"
 
 
-def _range(span: Span) -> dict[str, JsonValue]:
+def _time_range(span: Span) -> dict[str, JsonValue]:
     return {
         "OTIO_SCHEMA": "TimeRange.1",
         "start_time": _rational_time(span.start),

@@ -46,8 +46,7 @@ def missing_outputs(
 
 
 def foreign_outputs(id: str, folder: Path, formats: Sequence[str]) -> list[Path]:
-    """Return what is in the place of an id's outputs and is not a file of an earlier run, or was
-    changed since."""
+    """Return the output paths taken by files that no run wrote, or that were changed since."""
     manifest = OutputManifest(id, folder)
     places = []
     for name in OUTPUTS:
@@ -60,7 +59,7 @@ def foreign_outputs(id: str, folder: Path, formats: Sequence[str]) -> list[Path]
 
 
 class OutputManifest:
-    """What earlier runs left of one id in a folder, by its outputs, its record and a hidden note.
+    """Outputs of earlier runs for one id in a folder, from its record and a hidden note.
 
     The note, `.ID.outputs.json`, has a line of digests for each output that cannot be recognised
     without it. The digests are the sha256 of the file, one over all its files, the record and the
@@ -194,7 +193,7 @@ class OutputManifest:
         return f"{digests.get(path, 'none')} {whole}"
 
     def _marks(self, path: Path) -> list[str]:
-        """Return what each note says of a file, "" where it says nothing."""
+        """Return the entry of each note for a file, "" without one."""
         return [note.get(path.name, "") for note in self.notes]
 
     def _is_noted(self, path: Path) -> bool:

@@ -46,8 +46,8 @@ from stepline.networks.device import (
 )
 from stepline.numeric import one_blas_thread
 from stepline.pipeline.networks import Networks, fingerprint, load_networks, shared_recognisers
-from stepline.pipeline.output_files import KEYFRAME_SIDE, OutputOptions, write_files
-from stepline.pipeline.part import in_whole_video, part_info
+from stepline.pipeline.output_files import KEYFRAME_PIXELS, OutputOptions, write_files
+from stepline.pipeline.part import part_info, to_whole_video_times
 from stepline.pipeline.request import Request, SourceOptions, StepsSettings
 from stepline.pipeline.sources import (
     VideoSource,
@@ -55,7 +55,7 @@ from stepline.pipeline.sources import (
     is_taken,
     open_only_source,
     read_media_info,
-    refuse_odd_name,
+    require_utf8_name,
 )
 from stepline.pipeline.speech import recognise_speech
 from stepline.pipeline.understand import understand
@@ -78,7 +78,7 @@ PROVISIONAL_MARK = "provisional"
 
 @dataclass(frozen=True)
 class VideoResult:
-    """A finished video: its record, the files written, and whether an earlier run had made them."""
+    """The record and files of a video, and whether an earlier run wrote them."""
 
     record: Record
     files: tuple[Path, ...]
@@ -124,7 +124,7 @@ def steps(
         networks = load_networks(settings, several=True)  # another call may follow
         if folder is None:
             record = understand(request, settings, networks=networks, progress=progress).record
-            return _advised(request, record, settings)
+            return _with_advice(request, record, settings)
         from stepline.outputs import USUAL
 
         outputs = OutputOptions(folder, USUAL)
@@ -132,7 +132,7 @@ def steps(
 
 
 class VideoScores(NamedTuple):
-    """How a user's texts fit a video.
+    """Scores of a user's texts per second of a video.
 
     values: (K, T) float32, P(text k is being shown then), row = text.
     times: (T,), the second at which each column begins.
@@ -188,7 +188,7 @@ def _source_options(
     part: Span | None = None,
     title: str | None = None,
 ) -> SourceOptions:
-    """Return what a caller gives with a video. Of one text, its lines that are not empty."""
+    """Return the request options. A single text is split into its lines that are not empty."""
     from stepline.grounding.task_graph import TaskGraph
 
     options: SourceOptions = {"part": part, "title": title}
@@ -301,7 +301,7 @@ def transcribe(
         warnings=(*info.warnings, *speech.warnings),
     )
     if part is not None:
-        record, _ = in_whole_video(record, None, part.start)
+        record, _ = to_whole_video_times(record, None, part.start)
     return record
 
 
@@ -322,7 +322,7 @@ def run_video(
     from stepline.media import Thumbnails
     from stepline.outputs import CLIPS_SUFFIX, safe_stem
 
-    refuse_odd_name(request.path)
+    require_utf8_name(request.path)
     # what an earlier run has made is taken
     stem = safe_stem(request.id)
     refuse_overwriting(request, options)
@@ -346,11 +346,11 @@ def run_video(
             remove_partial_files(folder)
 
         # the work
-        thumbnails = Thumbnails(KEYFRAME_SIDE) if options.pictured else None
+        thumbnails = Thumbnails(KEYFRAME_PIXELS) if options.pictured else None
         result = understand(
             request, settings, networks=networks, progress=progress, thumbnails=thumbnails
         )
-        result = replace(result, record=_advised(request, result.record, settings))
+        result = replace(result, record=_with_advice(request, result.record, settings))
         files = write_files(request, result, options, thumbnails)
         return VideoResult(result.record, files, earlier=False)
 
@@ -416,7 +416,7 @@ def refuse_overwriting(request: Request, options: OutputOptions) -> None:
         raise SettingsError(f"{foreign}: {reason}; {cure}")
 
 
-def _advised(request: Request, record: Record, settings: StepsSettings) -> Record:
+def _with_advice(request: Request, record: Record, settings: StepsSettings) -> Record:
     """Return the record, with a warning that says what would help where nothing in the video could
     become a step.
 
@@ -473,7 +473,9 @@ def read_texts(path: Path) -> tuple[str, ...]:
     return texts
 
 
-WORKER_BYTES = 2**30  # bytes of a process; 731 MB at most were measured with the default settings
+MIN_WORKER_BYTES = (
+    2**30
+)  # bytes of a process; 731 MB at most were measured with the default settings
 MODEL_COPIES = 2  # times the size of a recogniser's file that it takes in memory, at most
 POLL_SECONDS = 0.5  # s between two looks while no worker has news
 END_SECONDS = 10.0  # s that workers have to clean up after an interrupt
@@ -483,7 +485,7 @@ LOGGER_NAMES = ("", "faster_whisper")  # whose levels a worker has from the proc
 
 @dataclass(frozen=True)
 class VideoWorkerSetup:
-    """What the main job does with every video.
+    """Settings that each worker process gets.
 
     Args:
         request_parts: arguments of `VideoSource.open`.
@@ -509,7 +511,7 @@ class VideoOutcome:
     error: Exception | None = None
 
 
-def machine_jobs(settings: StepsSettings) -> int:
+def max_parallel_videos(settings: StepsSettings) -> int:
     """Return how many videos this machine carries at the same time: each takes a core and memory.
 
     OMP_NUM_THREADS: cores that each takes instead. One where they would share a GPU, or a local
@@ -531,12 +533,12 @@ def video_bytes(settings: StepsSettings) -> int:
     A recogniser that the settings name is fetched here where it is missing, once for all processes.
     """
     if settings.asr.model is None or settings.asr.recogniser != "whisper":
-        return WORKER_BYTES
+        return MIN_WORKER_BYTES
     from stepline.speech.whisper import find_model
 
-    # WORKER_BYTES was measured with the default model. A named one may be far larger.
+    # MIN_WORKER_BYTES was measured with the default model. A named one may be far larger.
     files = find_model(settings.asr.model).glob("*.bin")
-    return WORKER_BYTES + MODEL_COPIES * sum(file.stat().st_size for file in files)
+    return MIN_WORKER_BYTES + MODEL_COPIES * sum(file.stat().st_size for file in files)
 
 
 def available_bytes(cgroup: Path = CGROUP_FOLDER) -> int:
@@ -567,8 +569,7 @@ class VideoPool(WorkerPool[WorkerProcess]):
         super().__init__(start, size, END_SECONDS)
 
     def run(self, sources: Sequence[VideoSource]) -> Iterator[VideoOutcome | None]:
-        """Yield the outcome of each video, in the order in which they end. None now and then while
-        there is no news.
+        """Yield the outcome of each video as it ends, and None while waiting.
 
         Raises SteplineError where no worker can start.
         """
@@ -588,7 +589,7 @@ class VideoPool(WorkerPool[WorkerProcess]):
             yield None
 
     def _outcome(self, worker: WorkerProcess, message: object) -> VideoOutcome | None:
-        """Return the outcome of a worker's video, where that is the message. Log what it logs."""
+        """Return the outcome in a worker's message, or log the log record in it."""
         source: VideoSource | None = worker.task if worker.is_busy else None
         if isinstance(message, Reply):
             outcome: VideoOutcome = message.value
@@ -623,7 +624,7 @@ class MessageHandler(QueueHandler):
 
 
 def start_worker(setup: VideoWorkerSetup, send: Send) -> Callable[[VideoSource], VideoOutcome]:
-    """Load the networks in a worker process, and return what does the main job on a video."""
+    """Return a function that processes one video, after loading the networks in this process."""
     faulthandler.enable()
     logging.basicConfig(handlers=[MessageHandler(send)])
     for name, level in zip(LOGGER_NAMES, setup.log_levels, strict=True):

@@ -31,13 +31,14 @@ if TYPE_CHECKING:
     from stepline.vision import ScreenText
 
 FROM_PICTURES = "speech gives no step; a trained network describes the steps from the pictures"
-DESCRIBED_BY_VLM = "no one speaks; a vision-language model describes the steps from the pictures"
+STEPS_DESCRIBED_BY_VLM = (
+    "no one speaks; a vision-language model describes the steps from the pictures"
+)
 
 
 @dataclass(frozen=True)
 class Descriptions:
-    """What a network describes. steps: those of the record. captions: next to steps that speech
-    names.
+    """Steps that a network describes. captions: shown next to steps from speech.
 
     network: its digest and whether it read speech, None where none described anything.
     """
@@ -92,7 +93,7 @@ def describe_pictures(
     )
 
 
-def with_seen_steps(
+def insert_described_steps(
     written: Sequence[Step],
     placed: Sequence[Step],
     alignment: Alignment | None,
@@ -144,11 +145,11 @@ def with_seen_steps(
 
 
 # s from a picture within which a line on screen counts as read in it. Lines are read once per second
-READ_NEAR_SECONDS = 1.0
-UNREAD_REMARK = (
+MAX_TEXT_DISTANCE_SECONDS = 1.0
+AMOUNT_NOT_READ_REMARK = (
     "against: no one says the amount {}, and it is not read in the picture: the model's claim"
 )
-READ_REMARK = "for: the amount {} is on screen: {}"
+AMOUNT_READ_REMARK = "for: the amount {} is on screen: {}"
 
 
 def check_amounts(
@@ -161,7 +162,7 @@ def check_amounts(
     lines: text on screen, by an own reader that misses small letters.
     start: second of the whole video at which the part with the lines begins.
     """
-    from stepline.grounding.vision_language.describe import SEEN_BY_MODEL
+    from stepline.grounding.vision_language.describe import SEEN_BY_VLM
     from stepline.writing.llm.citing import named_seconds
     from stepline.writing.quantities import quantities
 
@@ -170,9 +171,9 @@ def check_amounts(
     # when the model saw it
     spans = []
     for second in seconds:
-        start = max(0.0, second - READ_NEAR_SECONDS)
-        spans.append(Span(start, second + READ_NEAR_SECONDS))
-    if SEEN_BY_MODEL in step.seen:
+        start = max(0.0, second - MAX_TEXT_DISTANCE_SECONDS)
+        spans.append(Span(start, second + MAX_TEXT_DISTANCE_SECONDS))
+    if SEEN_BY_VLM in step.seen:
         spans += step.spans
     if not spans:
         return step
@@ -191,18 +192,17 @@ def check_amounts(
     for amount in quantities(step.text):
         if any(amount.is_same(other) for other in spoken_amounts):
             continue
-        remark = UNREAD_REMARK.format(amount)
+        remark = AMOUNT_NOT_READ_REMARK.format(amount)
         for text in lines_then:
             if any(amount.is_same(other) for other in quantities(text)):
-                remark = READ_REMARK.format(amount, one_line(text))
+                remark = AMOUNT_READ_REMARK.format(amount, one_line(text))
                 break
         remarks.append(remark)
     return step.model_copy(update={"seen": (*step.seen, *dict.fromkeys(remarks))})
 
 
 def describe_features(request: Request, settings: StepsSettings) -> Record:
-    """Return a record with the steps that a file of ready features shows. Captions stand for what
-    is said.
+    """Return a record of the steps in a file of precomputed features, with captions as speech.
 
     Rows are scaled to length 1 only for a network that learned from such. Raises ModelError where
     they are not the network's, StoreError or ShapeError where they cannot be read.

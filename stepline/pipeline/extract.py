@@ -28,7 +28,7 @@ from stepline.files.atomic_files import remove_partial_files
 from stepline.files.digests import file_digest
 from stepline.models.training.run_folder import claim_run_folder, versions, write_omitted
 from stepline.networks.device import current_device
-from stepline.pipeline.pictures import NO_PICTURE, LookOptions, extract_features
+from stepline.pipeline.pictures import NO_PICTURE, VisualOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.sources import find_videos, name_videos
 from stepline.plugins import plugin_identities
@@ -42,14 +42,13 @@ if TYPE_CHECKING:
 ROWS_FOLDER = "rows"  # folder of features whose shard is not written yet
 UNREADABLE_REASON = "it cannot be read"
 # Settings that change no value of a row. Another value of them may go on in the same folder.
-OF_NO_EFFECT = {"path", "dictionary", "texts", "unit", "batch", "tokens", "cut_ratio", "cut_floor"}
-OF_NO_EFFECT |= {"faces", "screen", "screen_text"}  # seen next to the rows
+UNUSED_SETTINGS = {"path", "dictionary", "texts", "unit", "batch", "tokens"}
+UNUSED_SETTINGS |= {"faces", "screen", "screen_text"}  # seen next to the rows
 
 
 @dataclass(frozen=True)
 class ExtractionReport:
-    """What an extraction did. added: ids of this run. rows: of them. already: videos that the store
-    held before."""
+    """Counts of an extraction. added: ids of this run. already: videos stored before it."""
 
     added: tuple[str, ...]
     rows: int
@@ -82,7 +81,7 @@ def extract_to_store(
     if isinstance(backbone, PrecomputedBackbone):
         cure = "`stepline features import` stores ready files"
         raise SettingsError(f"vision.backbone=precomputed sees no video; {cure}")
-    run: dict[str, JsonValue] = {"features": what_decides_features(settings)}
+    run: dict[str, JsonValue] = {"features": feature_settings(settings)}
     facts: dict[str, JsonValue] = {"versions": {**versions()}, "device": current_device().label}
     # The claim comes before any work, so that two different runs never mix in a folder.
     claim_run_folder(folder, run, facts)
@@ -131,7 +130,7 @@ class Extraction:
         self._writer = FeatureWriter(folder, shard_bytes=shard_bytes)
         self._rows = folder / ROWS_FOLDER
         self._settings = settings
-        self._options = LookOptions(backbone=backbone, motion=False, progress=progress)
+        self._options = VisualOptions(backbone=backbone, motion=False, progress=progress)
         self._dim = backbone.dim
         self._unwritten: list[Path] = []  # files of rows whose shard is not written yet
         self.added: dict[str, int] = {}
@@ -139,7 +138,7 @@ class Extraction:
         self.already = 0
 
     def add_video(self, request: Request) -> str:
-        """Add the rows of a video and return what to report. Nothing for one that is there."""
+        """Add the feature rows of a video and return a line to report, "" if it is stored already."""
         if request.id in self._writer:
             self.already += 1
             return ""
@@ -205,11 +204,11 @@ class Extraction:
         return features
 
 
-def what_decides_features(settings: StepsSettings) -> JsonValue:
+def feature_settings(settings: StepsSettings) -> JsonValue:
     """Return the settings that decide a video's rows, with the sha256 of the backbone's weights."""
     vision = settings.vision
     return {
-        "vision": vision.model_dump(mode="json", exclude=OF_NO_EFFECT),
+        "vision": vision.model_dump(mode="json", exclude=UNUSED_SETTINGS),
         # `unit` changes the rows of this backbone alone.
         **({"unit": vision.unit} if vision.backbone == "internvideo" else {}),
         "media": settings.media.model_dump(mode="json"),

@@ -75,7 +75,7 @@ def ground_texts(
         video=Video(id=request.id, path=str(source.absolute()), duration=round(duration, 3)),
         steps=grounding.steps,
         recipe=tuple(texts),
-        warnings=grounding.report.doubts,
+        warnings=grounding.report.warnings,
         settings=fingerprint(request, settings, Networks(aligner=aligner)),
         models={"vision": features.backbone, "grounding": {"aligner": grounding.report.aligner}},
     )

@@ -99,7 +99,7 @@ def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks
 
 
 def check_vlm(vision: VisionSettings) -> None:
-    """Raise what is wrong with the vision-language model that the settings name, if any."""
+    """Raise an error if the vision-language model of the settings cannot be used."""
     if not vision.vlm.named:
         return
     from stepline.llm.servers import open_server
@@ -224,8 +224,7 @@ def fingerprint(
 
 
 def _digest(file: Path | None) -> str | None:
-    """Return the sha256 of a file that the user gave. None where it is not there, which its reader
-    will tell."""
+    """Return the sha256 of a user's file, None if it is missing."""
     if file is None or not file.is_file():
         return None
     try:

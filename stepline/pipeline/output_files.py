@@ -15,7 +15,7 @@ from stepline.errors import MediaError, SettingsError, SteplineError
 from stepline.files.atomic_files import atomic_files, remove_partial_files
 from stepline.models.wys2.settings import SummarySettings
 from stepline.models.wys2.summary import Importance, SummarySegment, summarize
-from stepline.pipeline.pictures import LookOptions, extract_features
+from stepline.pipeline.pictures import VisualOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import StepsResult
 from stepline.progress import Progress
@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KEYFRAME_SIDE = 480  # pixels of the longer side. Sharp on a phone, at most 18 kB per step
-SMALL_SIDE = 320  # pixels. About 9 kB, where a page has very many
+KEYFRAME_PIXELS = 480  # pixels of the longer side. Sharp on a phone, at most 18 kB per step
+SMALL_KEYFRAME_PIXELS = 320  # pixels. About 9 kB, where a page has very many
 MARK_COLOUR = (230, 40, 60)  # of the frame around what is clicked: red, as editors mark it
 MARK_WIDTH, MARK_MARGIN = 3, 3  # pixels of that frame, and around the label
-MANY_STEPS = 60  # from which key frames are small, so that the page of an hour stays a few MB
+MIN_STEPS_FOR_SMALL_KEYFRAMES = (
+    60  # from which key frames are small, so that the page of an hour stays a few MB
+)
 
 SUMMARY_SUFFIX = ".summary.mp4"
 SUMMARY_COMMENT = "summary by Stepline"  # in the file's metadata, by which it is recognised
@@ -40,7 +42,7 @@ SUMMARY_COMMENT = "summary by Stepline"  # in the file's metadata, by which it i
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """What to write for each video. formats: keys of `outputs.OUTPUTS`.
+    """Options of the output files of each video. formats: keys of `outputs.OUTPUTS`.
 
     force: also where an earlier run has.
     overwrite: also in the place of files that no earlier run wrote.
@@ -149,7 +151,9 @@ def keyframes(
             second_of[id] = target.at
 
     # the pictures: those at hand, and those that are read now
-    side = KEYFRAME_SIDE if len(second_of) < MANY_STEPS else SMALL_SIDE
+    side = (
+        KEYFRAME_PIXELS if len(second_of) < MIN_STEPS_FOR_SMALL_KEYFRAMES else SMALL_KEYFRAME_PIXELS
+    )
     pictures: dict[float, bytes] = {}
     for second in second_of.values():
         picture = thumbnails.at(second - start, side) if thumbnails is not None else None
@@ -206,7 +210,7 @@ def mark_target(picture: bytes, target: ScreenTarget) -> bytes:
 
 @dataclass(frozen=True)
 class Summary:
-    """What was kept, and the file that shows it."""
+    """The segments of a summary and its video file."""
 
     segments: tuple[SummarySegment, ...]
     file: Path
@@ -279,10 +283,10 @@ def score_seconds(
 
     # A record holds no feature rows, so the video is looked at again.
     info = probe(request.path, settings.media)
-    visual = extract_features(request, info, settings, LookOptions(progress=progress))
+    visual = extract_features(request, info, settings, VisualOptions(progress=progress))
     if visual.features is None or visual.backbone is None:
-        lack = "this video has none, or none are looked at"
-        raise SettingsError(f"{summarizer.path}: a summarizer needs pictures; {lack}")
+        missing_reason = "this video has none, or none are looked at"
+        raise SettingsError(f"{summarizer.path}: a summarizer needs pictures; {missing_reason}")
 
     # what is said, for a network that reads it
     network = summarizer.network

@@ -4,7 +4,7 @@ the whole video's.
     part_info(info, part)                  what the file holds, as long as the part; part: None where it is all of it
     transcript_within(transcript, part)    captions of the whole video -> those of the part
     features_within(features, part)        ready rows of the whole video -> those of the part
-    in_whole_video(record, ..., start)     times of the part -> times of the whole video
+    to_whole_video_times(record, ..., start)     times of the part -> times of the whole video
 
 `media.MediaReader` reads the part.
 """
@@ -27,7 +27,7 @@ TIME_FIELDS |= {"sentences", "words", "span", "spans", "said", "at", "target"}
 
 
 def part_info(info: "MediaInfo", part: Span | None) -> "MediaInfo":
-    """Return what a file holds, as long as the part of it. Raises SettingsError where that begins
+    """Return the media information of a part of a file. Raises SettingsError where that begins
     behind its end."""
     if part is None:
         return info
@@ -43,7 +43,7 @@ def transcript_within(transcript: Transcript, part: Span | None) -> Transcript:
     if part is None:
         return transcript
     inside = tuple(item for item in transcript.sentences if item.span.start in part)
-    moved: Transcript = _moved(transcript.model_copy(update={"sentences": inside}), -part.start)
+    moved: Transcript = _shifted(transcript.model_copy(update={"sentences": inside}), -part.start)
     return moved
 
 
@@ -57,35 +57,36 @@ def features_within(features: FeatureSequence, part: Span | None) -> FeatureSequ
     return replace(features, values=features.values[first:end])
 
 
-def in_whole_video(
+def to_whole_video_times(
     record: Record, alignment: Alignment | None, start: float
 ) -> tuple[Record, Alignment | None]:
-    """Return what was found in a part with the times of the whole video. start: second at which the
-    part begins."""
+    """Return the record and alignment of a part in times of the whole video.
+
+    start: second at which the part begins."""
     if alignment is not None:
         # nothing is known of the rows before
         before = round(start * alignment.rate)
         scores = np.pad(alignment.scores, ((0, 0), (before, 0)))  # (K, before + T)
         alignment = replace(alignment, scores=scores)
-    return _moved(record, start), alignment
+    return _shifted(record, start), alignment
 
 
-def _moved(value: Any, seconds: float) -> Any:
-    """Return a second, a span, or whatever holds some, that many seconds later."""
+def _shifted(value: Any, seconds: float) -> Any:
+    """Return a value with all its times moved by some seconds."""
     if isinstance(value, Span):
-        return moved_span(value, seconds)
+        return shifted_span(value, seconds)
     if isinstance(value, int | float):
         return round(value + seconds, 6)
     if isinstance(value, tuple):
-        return tuple(_moved(item, seconds) for item in value)
+        return tuple(_shifted(item, seconds) for item in value)
     if not isinstance(value, FrozenModel):
         return value
     names = TIME_FIELDS & type(value).model_fields.keys()
-    update = {name: _moved(getattr(value, name), seconds) for name in names}
+    update = {name: _shifted(getattr(value, name), seconds) for name in names}
     return value.model_copy(update=update)
 
 
-def moved_span(span: Span, seconds: float) -> Span:
+def shifted_span(span: Span, seconds: float) -> Span:
     """Return the span that many seconds later, rounded to the microsecond. What would be before 0
     is cut off."""
     # Rounding hides the error of adding floats. A span never becomes empty.

@@ -16,7 +16,7 @@ from stepline.records import FeatureSequence
 
 if TYPE_CHECKING:
     from stepline.grounding.screens import ScreenReading
-    from stepline.grounding.screens.changes import ScreenLikeness
+    from stepline.grounding.screens.changes import ScreenStatistics
     from stepline.media import Frame, MediaInfo, MediaReader, Thumbnails
     from stepline.vision import Activity, Backbone, PictureCues
     from stepline.vision.settings import VisionSettings
@@ -47,8 +47,8 @@ class VisualFeatures:
 
 
 @dataclass(frozen=True)
-class LookOptions:
-    """How pictures are looked at.
+class VisualOptions:
+    """Options of visual feature extraction.
 
     backbone: that of the settings, where several videos share it.
     motion: whether motion, cuts and cues are measured.
@@ -90,14 +90,12 @@ class MotionMeter:
 
         self._frame_rate = vision.rate * FRAMES_PER_ROW
         self._next_frame = 0  # number, at that rate, of the next frame that is measured
-        self._activity = ActivityMeter(
-            rate=vision.rate, cut_ratio=vision.cut_ratio, cut_floor=vision.cut_floor
-        )
+        self._activity = ActivityMeter(rate=vision.rate)
         self._screen = ScreenMeter()
         self._cues, self.warnings = start_cues(vision)
 
     def add(self, frame: "Frame") -> None:
-        """Take the next frame of the video."""
+        """Add the next frame of the video."""
         # A backbone may ask for more frames than motion needs. The others are skipped here.
         if frame.time * self._frame_rate >= self._next_frame:
             self._activity.add(frame)
@@ -106,16 +104,19 @@ class MotionMeter:
         self._cues.add(frame)
 
     def finish(self) -> "tuple[Activity, PictureCues]":
-        """Return motion and cuts, and what the detectors saw."""
+        """Return motion, cuts and detector cues."""
         return self._activity.finish(), self._cues.finish()
 
-    def screen_likeness(self) -> "ScreenLikeness":
-        """Return how like a screen recording the pictures are."""
+    def screen_statistics(self) -> "ScreenStatistics":
+        """Return the screen statistics of the pictures."""
         return self._screen.finish()
 
 
 def extract_features(
-    request: Request, info: "MediaInfo", settings: StepsSettings, options: LookOptions | None = None
+    request: Request,
+    info: "MediaInfo",
+    settings: StepsSettings,
+    options: VisualOptions | None = None,
 ) -> VisualFeatures:
     """Return the features of a video's picture, row by row, with motion and cuts. Empty without a
     picture or backbone.
@@ -131,7 +132,7 @@ def extract_features(
     from stepline.vision import VideoEncoder, frames_per_row, load_backbone
 
     # what looks at the frames
-    options = options or LookOptions()
+    options = options or VisualOptions()
     backbone = options.backbone or load_backbone(vision)
     ready = _ready_features(backbone, request)
     encoder = VideoEncoder(backbone, rate=vision.rate, batch=current_device().batch(vision.batch))
@@ -171,7 +172,7 @@ def extract_features(
     if options.screens:
         from stepline.pipeline.screen import read_if_screen
 
-        screen = read_if_screen(request, info, settings, motion.screen_likeness())
+        screen = read_if_screen(request, info, settings, motion.screen_statistics())
     return replace(visual, activity=activity, cues=cues, screen=screen, warnings=(*warnings,))
 
 
@@ -186,7 +187,7 @@ def _ready_features(backbone: "Backbone", request: Request) -> FeatureSequence |
 
 @contextlib.contextmanager
 def _frames(
-    reader: "MediaReader", info: "MediaInfo", options: LookOptions
+    reader: "MediaReader", info: "MediaInfo", options: VisualOptions
 ) -> "Iterator[Iterator[Frame]]":
     """Yield the frames of a video, decoded ahead by another thread where that is wanted."""
     from stepline.media import Frame

@@ -24,14 +24,14 @@ from stepline.errors import ModelError, SettingsError
 from stepline.grounding.correspondence import (
     AFTER_SECONDS,
     BEFORE_SECONDS,
-    HARDLY_FIT,
     MAX_TEXT_SECONDS,
+    PICTURES_DO_NOT_FIT,
     is_phrase,
     is_said,
 )
 from stepline.models.wys2.settings import JudgeSettings
 from stepline.outputs.text import one_line, shorten, shown_span
-from stepline.pipeline.describe import DESCRIBED_BY_VLM, Descriptions, with_seen_steps
+from stepline.pipeline.describe import STEPS_DESCRIBED_BY_VLM, Descriptions, insert_described_steps
 from stepline.pipeline.networks import Networks
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.request import Request, StepsSettings
@@ -92,7 +92,7 @@ def place_steps(
     Of a sound without a picture no step is shown. Steps that a writer saw and no one says stay
     where it saw them.
     """
-    from stepline.grounding.fusion import part_neighbours
+    from stepline.grounding.fusion import separate_overlapping_spans
     from stepline.grounding.ground import GroundReport
 
     transcript = inside.transcript
@@ -109,7 +109,7 @@ def place_steps(
             settings,
             networks.aligner,
             written=not request.texts,
-            sentence_probabilities=_inside_probabilities(
+            sentence_probabilities=_probabilities_within_video(
                 sentence_probabilities, spoken, transcript
             ),
             graph=request.graph,
@@ -119,14 +119,14 @@ def place_steps(
             grounding = replace(grounding, steps=answers.steps, alignment=answers.alignment)
         alignment = grounding.alignment
         report = grounding.report
-        unclear = report.unclear if isinstance(report, GroundReport) else HARDLY_FIT
+        unclear = report.unclear if isinstance(report, GroundReport) else PICTURES_DO_NOT_FIT
         steps = with_evidence_remarks(grounding.steps, transcript, visual, unclear=unclear)
     else:
-        steps = tuple(map(_without_picture, spoken))
+        steps = tuple(map(_not_shown, spoken))
 
     # steps that only a model saw
     if len(spoken) < len(inside.steps):
-        steps, alignment = with_seen_steps(
+        steps, alignment = insert_described_steps(
             inside.steps,
             steps,
             alignment,
@@ -134,11 +134,11 @@ def place_steps(
             duration,
             settings.vision.vlm,
         )
-        steps = part_neighbours(steps)
+        steps = separate_overlapping_spans(steps)
     return PlacedSteps(steps, alignment, grounding, answers)
 
 
-def _inside_probabilities(
+def _probabilities_within_video(
     sentence_probabilities: "Array | None", steps: Sequence[Step], transcript: Transcript
 ) -> "Array | None":
     """Return the columns of the sentences inside the video. They are its first."""
@@ -147,7 +147,7 @@ def _inside_probabilities(
     return sentence_probabilities[:, : len(transcript.sentences)]
 
 
-def _without_picture(step: Step) -> Step:
+def _not_shown(step: Step) -> Step:
     """Return a step of a sound without a picture, where nothing is shown."""
     status = "said" if step.said else "not found"
     return step.model_copy(update={"status": status, "score": 0.0})
@@ -245,8 +245,7 @@ def ask_vlm(
     settings: StepsSettings,
     duration: float,
 ) -> "VisualAnswers":
-    """Return what a vision-language model makes of the grounded steps, by pictures of the video
-    itself."""
+    """Return the grounded steps revised by a vision-language model that sees pictures of them."""
     from stepline.grounding.vision_language import GroundedVideo, ask_about_steps
 
     video = GroundedVideo(
@@ -288,7 +287,7 @@ def describe_with_vlm(
         network = network_result.network
     notes = [*network_result.notes, *answer.notes]
     if answer.steps:
-        notes.append(DESCRIBED_BY_VLM)
+        notes.append(STEPS_DESCRIBED_BY_VLM)
     dropped = (*network_result.dropped, *answer.dropped)
     return Descriptions(
         answer.steps,
@@ -309,8 +308,7 @@ def _shots(visual: VisualFeatures, seconds: int) -> list[slice]:
 def _question_pictures(
     request: Request, settings: StepsSettings, duration: float
 ) -> "PictureReader":
-    """Return what reads what a vision-language model is shown of a video, or of its part, by
-    seconds."""
+    """Return a function that reads the pictures or clips for a vision-language model."""
     from stepline.grounding.vision_language.places import question_pictures
 
     return question_pictures(
@@ -342,7 +340,7 @@ def with_evidence_remarks(
     transcript: Transcript,
     visual: VisualFeatures,
     *,
-    unclear: str = HARDLY_FIT,
+    unclear: str = PICTURES_DO_NOT_FIT,
 ) -> tuple[Step, ...]:
     """Return grounded steps with `seen`: what the picture says for and against each.
 
@@ -359,7 +357,7 @@ def describe_evidence(
     transcript: Transcript,
     visual: VisualFeatures,
     *,
-    unclear: str = HARDLY_FIT,
+    unclear: str = PICTURES_DO_NOT_FIT,
     doing: "npt.NDArray[np.float64] | None" = None,
 ) -> Step:
     """Return the step with `seen`: what the picture says for and against it where it is shown, else

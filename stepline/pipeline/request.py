@@ -33,7 +33,7 @@ class StepsSettings(Settings):
 
 
 class RequestOptions(TypedDict, total=False):
-    """What a user may give with a video, as `Request` holds it."""
+    """Optional inputs that come with a video, as in `Request`."""
 
     part: Span | None
     title: str | None
@@ -41,7 +41,7 @@ class RequestOptions(TypedDict, total=False):
 
 
 class SourceOptions(RequestOptions, total=False):
-    """Also what the page of a link may give. texts: None is the titles of its chapters."""
+    """Optional inputs that a link's page can supply. texts=None: the titles of its chapters."""
 
     captions: Path | None
     texts: tuple[str, ...] | None
@@ -73,10 +73,10 @@ class Request:
 
     @property
     def start(self) -> float:
-        """Second of the whole video at which what is heard and looked at begins."""
+        """Second of the whole video at which the part begins."""
         return 0.0 if self.part is None else self.part.start
 
     @property
     def captions_alone(self) -> bool:
-        """Whether there is no video, only what is said in it."""
+        """Whether there are captions and no video."""
         return self.captions == self.path

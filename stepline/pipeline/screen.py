@@ -13,12 +13,12 @@ from pydantic import JsonValue
 from stepline.grounding.screens.captions import typed_captions, without_captions
 from stepline.grounding.screens.clicks import Click, place_clicks
 from stepline.grounding.screens.reading import (
-    TEXT_LOOKS,
+    TEXT_SAMPLES,
     ScreenEvent,
     ScreenReading,
     has_screen_text,
     read_screen,
-    sampled_likeness,
+    sampled_screen_statistics,
 )
 from stepline.networks.weights import weights_fetched
 from stepline.outputs.text import one_line, shorten
@@ -28,7 +28,7 @@ from stepline.records import Alignment, ScreenTarget, Step, Transcript
 from stepline.vision.cues import TEXT_WEIGHTS
 
 if TYPE_CHECKING:
-    from stepline.grounding.screens.changes import ScreenLikeness
+    from stepline.grounding.screens.changes import ScreenStatistics
     from stepline.media import MediaInfo
 
 log = logging.getLogger(__name__)
@@ -40,22 +40,24 @@ SCREEN_NOTE = (
 CAPTIONS_NOTE = "no one speaks; the steps are the captions on the screen"
 CAPTIONS_READER = "captions on the screen"
 MAX_LABEL_CHARS = 60  # letters of a label or line in a remark
-BEFORE_CLICK = 0.3  # s before a change, in which what is clicked is still seen
+SECONDS_BEFORE_CLICK = 0.3  # s before a change, in which what is clicked is still seen
 
 
-def find_silent_screen(
+def read_silent_screen_recording(
     request: Request, info: "MediaInfo", settings: StepsSettings
 ) -> ScreenReading | None:
     """Return what is on the screen of a video in which no one speaks, None where it is not a screen
     recording: pairs of its pictures tell."""
     if not info.has_picture or settings.vision.backbone == "none":
         return None
-    likeness = sampled_likeness(request.path, request.start, info.duration, settings.media)
-    return read_if_screen(request, info, settings, likeness)
+    statistics = sampled_screen_statistics(
+        request.path, request.start, info.duration, settings.media
+    )
+    return read_if_screen(request, info, settings, statistics)
 
 
 def captions_on_screen(reading: ScreenReading, duration: float) -> Transcript | None:
-    """Return what captions on a screen say, None without captions."""
+    """Return a transcript of the captions on a screen, None without captions."""
     sentences = typed_captions(reading, duration)
     if not sentences:
         return None
@@ -72,7 +74,7 @@ def with_clicks(
     placed: PlacedSteps, transcript: Transcript, reading: ScreenReading, duration: float
 ) -> PlacedSteps:
     """Return the steps with those that change the screen placed there, with what is clicked."""
-    from stepline.grounding.fusion import part_neighbours
+    from stepline.grounding.fusion import separate_overlapping_spans
 
     # Captions that change are not a change of the screen.
     reading = without_captions(reading, duration)
@@ -81,14 +83,14 @@ def with_clicks(
     steps = []
     for step in placed.steps:
         click = by_step.get(step.id)
-        steps.append(step if click is None else _clicked(step, click, reading))
+        steps.append(step if click is None else _with_click(step, click, reading))
     alignment = placed.alignment
     if alignment is not None:
         alignment = _with_click_rows(alignment, placed.steps, by_step)
-    return replace(placed, steps=part_neighbours(steps), alignment=alignment)
+    return replace(placed, steps=separate_overlapping_spans(steps), alignment=alignment)
 
 
-def _clicked(step: Step, click: Click, reading: ScreenReading) -> Step:
+def _with_click(step: Step, click: Click, reading: ScreenReading) -> Step:
     """Return a step at its change of the screen."""
     event = click.event
     target = None
@@ -97,7 +99,7 @@ def _clicked(step: Step, click: Click, reading: ScreenReading) -> Step:
         x, y, end_x, end_y = click.label.box
         target = ScreenTarget(
             label=one_line(click.label.text),
-            at=round(max(0.0, event.start - BEFORE_CLICK), 3),
+            at=round(max(0.0, event.start - SECONDS_BEFORE_CLICK), 3),
             box=(
                 x / reading.width,
                 y / reading.height,
@@ -124,7 +126,7 @@ def _probability(click: Click) -> float:
 
 
 def click_remarks(click: Click) -> tuple[str, ...]:
-    """Return what the screen says for a step: where it is clicked, and what happens then."""
+    """Return remarks on a click: its label and the change that follows."""
     remarks = []
     if click.label is not None:
         remarks.append(
@@ -135,7 +137,7 @@ def click_remarks(click: Click) -> tuple[str, ...]:
 
 
 def _result(event: ScreenEvent) -> str:
-    """Return in words what a change does to the screen."""
+    """Return a description of a screen change."""
     if event.appeared:
         kind = "a new screen opens" if event.scene else "then appears"
         return f"{kind}: {_quoted(event.appeared[0].text)}"
@@ -171,22 +173,23 @@ MAX_ASPECT_RATIO = 4.0
 
 
 def read_if_screen(
-    request: Request, info: "MediaInfo", settings: StepsSettings, likeness: "ScreenLikeness"
+    request: Request, info: "MediaInfo", settings: StepsSettings, statistics: "ScreenStatistics"
 ) -> ScreenReading | None:
     """Return what is on the screen of a screen recording, None of any other video.
 
-    likeness: of its pictures. Without the weights that read text nothing is a screen recording.
+    statistics: of its pictures. Without the weights that read text nothing is a screen recording.
     """
     vision = settings.vision
     # "auto" needs the cheap signs first, then text in sampled pictures.
     if vision.screen == "off" or not weights_fetched(TEXT_WEIGHTS):
         return None
     if vision.screen == "auto":
-        if not (vision.screen_text and likeness.is_candidate and _has_screen_shape(info)):
+        if not (vision.screen_text and statistics.is_candidate and _has_screen_shape(info)):
             return None
         # The middles of equal pieces of the video.
         seconds = [
-            request.start + (look + 0.5) * info.duration / TEXT_LOOKS for look in range(TEXT_LOOKS)
+            request.start + (sample + 0.5) * info.duration / TEXT_SAMPLES
+            for sample in range(TEXT_SAMPLES)
         ]
         if not has_screen_text(request.path, seconds):
             return None

@@ -130,7 +130,7 @@ class VideoSource:
 
     @property
     def label(self) -> str:
-        """What messages call it: its path, or its address without password and query."""
+        """The name in messages: its path, or its address without password and query."""
         if isinstance(self.place, Path):
             return str(self.place)
         from stepline.files.remote.addresses import display_url
@@ -150,7 +150,7 @@ class VideoSource:
         force: bool = False,
         **options: Unpack[RequestOptions],
     ) -> Iterator[Request]:
-        """Yield what the main job is asked of it. What a link brings stays in OUT with `keep`.
+        """Yield the request for a video. A link's download stays in OUT with `keep`.
 
         captions: SITE_PATH is those of the link's page.
         texts: None is the titles of the page's chapters.
@@ -158,7 +158,7 @@ class VideoSource:
         Raises MediaError where a link brings no video, or its page lacks what is asked of it.
         """
         if isinstance(self.place, Path):
-            refuse_odd_name(self.place)
+            require_utf8_name(self.place)
             if is_site(captions) or texts is None:
                 cure = "give captions and texts as files"
                 raise MediaError(f"{self.place}: a file, which has no page; {cure}")
@@ -327,12 +327,12 @@ def find_inputs(
         kind = input_kind(path)
         files: dict[Path, InputKind | None] = {path: kind}
         if kind == "folder":
-            below = unshared_files_below(path)
-            wanted = ("video", "captions") if captions else ("video",)
-            kinds = {file: input_kind(file, in_folder=True) for file in below}
-            files = {file: kind for file, kind in kinds.items() if kind in wanted}
+            nested_files = unshared_files_below(path)
+            wanted_kinds = ("video", "captions") if captions else ("video",)
+            kinds = {file: input_kind(file, in_folder=True) for file in nested_files}
+            files = {file: kind for file, kind in kinds.items() if kind in wanted_kinds}
             if needed:
-                _report_left_out(path, below)
+                _report_left_out(path, nested_files)
         if not files and needed:
             suffixes = ", ".join(sorted(VIDEO_SUFFIXES))
             if captions:
@@ -364,23 +364,23 @@ def _without_sidecars(files: Mapping[Path, InputKind]) -> dict[Path, InputKind]:
 
 
 # What someone may take for a video of a folder: sound alone, playlists, animated pictures.
-KIN_ENDINGS = (
+RELATED_ENDINGS = (
     ".m4a .m4b .mka .mp3 .wav .flac .aac .oga .ogg .opus .wma .amr .aiff .aif .caf .ac3 "
     ".m3u8 .mpd .gif .apng .swf .braw .r3d .dav"
 )
-KIN_SUFFIXES = frozenset(KIN_ENDINGS.split())
+RELATED_SUFFIXES = frozenset(RELATED_ENDINGS.split())
 
 
 def _report_left_out(folder: Path, files: Iterable[Path]) -> None:
-    """Say which files of a folder are left out though someone may take them for videos."""
+    """Log which files of a folder are skipped although they may look like videos."""
     suffixes = [file.suffix.lower() for file in files if not file.name.startswith(".")]
-    counts = Counter(suffix for suffix in suffixes if suffix in KIN_SUFFIXES)
+    counts = Counter(suffix for suffix in suffixes if suffix in RELATED_SUFFIXES)
     if counts:
         kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(counts.items()))
         log.warning("%s: left out: %s; name the files to read them", folder, kinds)
 
 
-def refuse_odd_name(path: Path) -> None:
+def require_utf8_name(path: Path) -> None:
     """Raise MediaError where a video's name is not UTF-8."""
     try:
         str(path).encode()

@@ -21,8 +21,7 @@ SECONDS_AHEAD = 30  # of sound, decoded while a window is recognised
 
 
 class Speech(FrozenModel):
-    """What is said, what was left out of it, the last second of sound that could be read, and
-    warnings.
+    """Transcript of a video, dropped sentences, last second of readable sound, and warnings.
 
     audio_track: the number of the sound track that was chosen, None where there is one.
     """
@@ -44,7 +43,7 @@ class SpeechInVideo(FrozenModel):
     warnings: tuple[str, ...] = ()
 
 
-def near_the_video(transcript: Transcript, duration: float) -> Transcript:
+def sentences_near_video(transcript: Transcript, duration: float) -> Transcript:
     """Return the sentences that begin within the length that the file claims, or soon after it.
 
     Captions may go on for hours, as those of another video: no step is written that
@@ -52,10 +51,10 @@ def near_the_video(transcript: Transcript, duration: float) -> Transcript:
     """
     if duration <= 0:
         return transcript
-    return _begun_before(duration + MARGIN_SECONDS, transcript)
+    return _sentences_before(duration + MARGIN_SECONDS, transcript)
 
 
-def _begun_before(second: float, transcript: Transcript) -> Transcript:
+def _sentences_before(second: float, transcript: Transcript) -> Transcript:
     """Return the transcript with the sentences alone that begin before a second. They are its
     first."""
     sentences = [item for item in transcript.sentences if item.span.start < second]
@@ -135,7 +134,7 @@ def recognise_many(
 def _speech_without_recogniser(
     request: Request, info: "MediaInfo", settings: StepsSettings
 ) -> Speech | None:
-    """Return what is said where no one has to listen for it, else None."""
+    """Return the speech from captions or an empty transcript, None if a recogniser is needed."""
     # The cases, from the cheapest: no speech wanted, captions given, no sound at all.
     if settings.procx.when == "alone" and not settings.procx.speech:
         return Speech(transcript=Transcript())
@@ -159,7 +158,7 @@ def drop_speech_past_end(
     keep_all_steps: a step that rests on nothing else stays, as one that is not spoken of (the
     user's own lines).
     """
-    shorter = _begun_before(duration, transcript)
+    shorter = _sentences_before(duration, transcript)
     late = transcript.sentences[len(shorter.sentences) :]  # the others keep their numbers
     if not late:
         return SpeechInVideo(transcript=transcript, steps=tuple(steps))
@@ -194,10 +193,10 @@ def _with_sources_inside(step: Step, transcript: Transcript) -> Step:
     return step.model_copy(update={"sources": sources, "said": span})
 
 
-SECONDS_HEARD = 120.0  # of each track, from the start of the video or its part
+TRACK_SAMPLE_SECONDS = 120.0  # of each track, from the start of the video or its part
 VOICE_PROBABILITY = 0.5
 # of the voiced time of the track with most of it, from which another counts as spoken as much
-AS_VOICED = 0.8
+MIN_VOICED_RATIO = 0.8
 MIN_VOICED_SECONDS = 1.0
 
 
@@ -246,7 +245,7 @@ def _best_track(request: Request, info: "MediaInfo", settings: StepsSettings) ->
     voiced = {number: _voiced_seconds(request, number, settings) for number in tracks}
     most = max(voiced.values())
     if most >= MIN_VOICED_SECONDS:
-        tracks = [number for number in tracks if voiced[number] >= AS_VOICED * most]
+        tracks = [number for number in tracks if voiced[number] >= MIN_VOICED_RATIO * most]
         if len(tracks) < len(voiced):
             reason = "in which someone speaks"
     # Of those, the file's default.
@@ -262,7 +261,7 @@ def _is_language(languages: tuple[str, ...], number: int, language: str) -> bool
 
 
 def _voiced_seconds(request: Request, number: int, settings: StepsSettings) -> float:
-    """Return for how long someone speaks at the beginning of a track."""
+    """Return the seconds of speech at the beginning of a track."""
     from stepline.media import SAMPLE_RATE, AudioBlock, MediaReader
     from stepline.speech.vad import FRAME_SAMPLES, voice_probability
 
@@ -275,7 +274,7 @@ def _voiced_seconds(request: Request, number: int, settings: StepsSettings) -> f
     voiced = 0
     for block in reader:
         if isinstance(block, AudioBlock):
-            if block.start >= SECONDS_HEARD:
+            if block.start >= TRACK_SAMPLE_SECONDS:
                 break
             voiced += int((voice_probability(block.samples) >= VOICE_PROBABILITY).sum())
     return voiced * FRAME_SAMPLES / SAMPLE_RATE

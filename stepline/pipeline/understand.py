@@ -34,17 +34,17 @@ from pydantic import JsonValue
 from stepline.errors import MediaError, ModelError
 from stepline.files.digests import sha256
 from stepline.grounding.evidence import picture_warning
-from stepline.grounding.fusion import part_neighbours
+from stepline.grounding.fusion import separate_overlapping_spans
 from stepline.networks.device import current_device
 from stepline.numeric import one_blas_thread
 from stepline.outputs.text import one_line, sentence_case, shorten
 from stepline.pipeline.describe import check_amounts, describe_pictures
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
-from stepline.pipeline.part import in_whole_video, part_info
+from stepline.pipeline.part import part_info, to_whole_video_times
 from stepline.pipeline.pictures import (
     FRAMES_AHEAD,
-    LookOptions,
     VisualFeatures,
+    VisualOptions,
     extract_features,
     load_text_encoder,
 )
@@ -54,7 +54,7 @@ from stepline.pipeline.screen import (
     CAPTIONS_NOTE,
     SCREEN_NOTE,
     captions_on_screen,
-    find_silent_screen,
+    read_silent_screen_recording,
     screen_report,
     with_clicks,
 )
@@ -63,8 +63,8 @@ from stepline.pipeline.speech import (
     Speech,
     SpeechInVideo,
     drop_speech_past_end,
-    near_the_video,
     recognise_speech,
+    sentences_near_video,
 )
 from stepline.processes import limit_malloc_arenas, trim_memory
 from stepline.progress import Progress, StoppedError
@@ -95,7 +95,7 @@ class StepsResult:
 
 @dataclass(frozen=True)
 class VideoRun:
-    """What every stage reads of one run. info: what the file holds, as long as the part."""
+    """Inputs that every stage of a run reads. info: what the file holds, as long as the part."""
 
     request: Request
     settings: StepsSettings
@@ -105,8 +105,9 @@ class VideoRun:
 
 @dataclass(frozen=True)
 class SoundAndPicture:
-    """What was heard, written and seen of one video. narration: the reading of what is said, None
-    where there is nothing in English to read."""
+    """Speech, written steps and visual features of a video.
+
+    narration: the parsed English speech, None without any."""
 
     speech: Speech
     written: "WrittenSteps"
@@ -168,7 +169,7 @@ def understand(
     result = _find_steps(run, evidence, duration, video, made_from)
     if request.part is None:
         return result
-    return StepsResult(*in_whole_video(result.record, result.alignment, request.start))
+    return StepsResult(*to_whole_video_times(result.record, result.alignment, request.start))
 
 
 def _find_steps(
@@ -246,7 +247,7 @@ def _find_steps(
         id=request.id,
         video=video,
         transcript=transcript,
-        steps=placed.steps or part_neighbours(descriptions.steps),
+        steps=placed.steps or separate_overlapping_spans(descriptions.steps),
         recipe=request.texts,
         captions=descriptions.captions,
         dropped=speech.dropped + written.dropped + inside.dropped + descriptions.dropped,
@@ -260,7 +261,7 @@ def _find_steps(
             judge=judge,
             describer=descriptions.network,
         ),
-        **_work_needs(evidence.narration, transcript, video.title or ""),
+        **_materials_and_tools(evidence.narration, transcript, video.title or ""),
     )
     return StepsResult(record, placed.alignment)
 
@@ -273,8 +274,7 @@ def _with_checked_amounts(
 
 
 def _placing_warnings(placed: PlacedSteps, visual: VisualFeatures, seconds: float) -> list[str]:
-    """Return what the user should know of seconds without a picture, and of how sure the places
-    are."""
+    """Return warnings about missing pictures and uncertain step placement."""
     warnings = []
     if visual.activity is not None and visual.screen is None:  # a screen stays still
         lines = visual.cues.lines if visual.cues is not None else ()
@@ -287,7 +287,7 @@ def _placing_warnings(placed: PlacedSteps, visual: VisualFeatures, seconds: floa
     is_clicked = any(step.target is not None for step in placed.steps)
     is_comparable = (is_placed or not warnings) and not is_clicked
     if placed.grounding is not None and is_comparable:
-        warnings += placed.grounding.report.doubts
+        warnings += placed.grounding.report.warnings
     if placed.answers is not None:
         warnings += placed.answers.notes
     return warnings
@@ -343,7 +343,7 @@ def _read_sound_and_picture(
 
     # the picture, in a thread of its own
     with ThreadPoolExecutor(1, thread_name_prefix="see") as pool:
-        options = LookOptions(
+        options = VisualOptions(
             screens=True, progress=progress, stop=stop, thumbnails=thumbnails, ahead=FRAMES_AHEAD
         )
         look = pool.submit(extract_features, request, info, settings, options)
@@ -366,13 +366,13 @@ def _read_sound_and_picture(
                 stop.set()
                 with contextlib.suppress(StoppedError):
                     look.result()  # raises what went wrong there
-                screen = find_silent_screen(request, info, settings)
+                screen = read_silent_screen_recording(request, info, settings)
                 evidence = SoundAndPicture(speech, WrittenSteps(), VisualFeatures(screen=screen))
                 return _with_typed_captions(run, evidence) or replace(
                     evidence, visual=VisualFeatures()
                 )
             pool.submit(load_text_encoder, look)  # after the look, while steps are written
-            near = near_the_video(speech.transcript, info.duration)
+            near = sentences_near_video(speech.transcript, info.duration)
             narration = _read_narration(request, near, settings)
             written = propose_steps(request, near, settings, info, narration)
             evidence = SoundAndPicture(speech, written, look.result(), narration)
@@ -504,10 +504,10 @@ def place_user_lines(
     return UserLines(placed.steps, sentence_probabilities=placed.sentence_probabilities)
 
 
-def _work_needs(
+def _materials_and_tools(
     narration: "NarrationReading | None", transcript: Transcript, title: str
 ) -> dict[str, Any]:
-    """Return what the speaker says that the work needs, makes and takes, as fields of a record."""
+    """Return the materials, tools, yield and times from the speech, as record fields."""
     from stepline.writing.materials import (
         find_materials,
         find_times,

@@ -74,7 +74,7 @@ class AnswerLog(AppendLog[Answer]):
 
 @dataclass(frozen=True)
 class AgreementRule:
-    """When a clip counts: enough people answered, and enough of them say the same. The defaults are
+    """Rule for consensus on a clip: enough people answered and agree. The defaults are
     WYS2's, section 4."""
 
     annotators: int = 7
@@ -110,11 +110,11 @@ def consensus(
     verdicts: dict[str, bool | None] = {}
 
     # a verdict needs a majority for or against
-    for clip, yes in _positive_votes(answers, rule).items():
+    for clip, shown_votes in _positive_votes(answers, rule).items():
         verdicts[clip] = None
-        if yes >= rule.majority:
+        if shown_votes >= rule.majority:
             verdicts[clip] = True
-        elif rule.annotators - yes >= rule.majority:
+        elif rule.annotators - shown_votes >= rule.majority:
             verdicts[clip] = False
     return verdicts
 
@@ -124,9 +124,9 @@ def agreement(answers: Iterable[Answer], rule: AgreementRule = PAPER_RULE) -> Ag
     answers = list(answers)
     verdicts = list(consensus(answers, rule).values())
     votes = _positive_votes(answers, rule)
-    yes = np.array(list(votes.values()), dtype=np.int_)  # (clips,)
+    shown_votes = np.array(list(votes.values()), dtype=np.int_)  # (clips,)
     # Two columns, so that Fleiss' kappa of two categories can be taken.
-    kappa, same = fleiss_kappa(np.stack([yes, rule.annotators - yes], axis=1))
+    kappa, same = fleiss_kappa(np.stack([shown_votes, rule.annotators - shown_votes], axis=1))
     return Agreement(
         clips=len({answer.item for answer in answers}),
         complete=len(verdicts),
@@ -144,7 +144,11 @@ def _positive_votes(answers: Iterable[Answer], rule: AgreementRule) -> dict[str,
         # In the order of the answers, since the first ones count.
         votes[answer.item].append(answer.shown)
     count = rule.annotators
-    return {clip: sum(said[:count]) for clip, said in votes.items() if len(said) >= count}
+    return {
+        clip: sum(shown_answers[:count])
+        for clip, shown_answers in votes.items()
+        if len(shown_answers) >= count
+    }
 
 
 def fleiss_kappa(counts: Counts) -> tuple[float | None, float | None]:
@@ -158,13 +162,13 @@ def fleiss_kappa(counts: Counts) -> tuple[float | None, float | None]:
     raters = int(counts[0].sum())
 
     # pairs of annotators that agree, of all pairs, per clip
-    equal_pairs = (counts * (counts - 1)).sum(axis=1)  # (items,)
-    pairs = equal_pairs / (raters * (raters - 1))
+    agreeing_pairs = (counts * (counts - 1)).sum(axis=1)  # (items,)
+    pairs = agreeing_pairs / (raters * (raters - 1))
     same = float(pairs.mean())
     # The chance to agree: both take a category by the shares of all answers together.
     proportions = counts.sum(axis=0) / counts.sum()  # (categories,)
     chance = float((proportions**2).sum())
-    return _beyond_chance(same, chance), same
+    return _chance_corrected(same, chance), same
 
 
 def cohen_kappa(first: Counts, second: Counts) -> float | None:
@@ -184,10 +188,10 @@ def cohen_kappa(first: Counts, second: Counts) -> float | None:
         second_share = (second == category).mean()
         chance += first_share * second_share
     same = float((first == second).mean())
-    return _beyond_chance(same, float(chance))
+    return _chance_corrected(same, float(chance))
 
 
-def _beyond_chance(same: float, chance: float) -> float | None:
+def _chance_corrected(same: float, chance: float) -> float | None:
     # All answers are alike, so there is nothing to agree on beyond chance.
     if chance == 1.0:
         return None

@@ -40,7 +40,7 @@ def read_clips(path: Path) -> list[AnnotationClip]:
         clips = _clip_list(path)
     if clips is None:
         records = read_parquet(path) if path.suffix == ".parquet" else [read_record(path)]
-        clips = [clip for record in records for clip in clips_of(record)]
+        clips = [clip for record in records for clip in record_clips(record)]
     if not clips:
         cure = "give records of transcribed videos, or clips"
         raise DatasetError(f"{path}: no sentence with a video to watch; {cure}")
@@ -53,7 +53,7 @@ def read_clips(path: Path) -> list[AnnotationClip]:
     return clips
 
 
-def clips_of(record: Record) -> Iterator[AnnotationClip]:
+def record_clips(record: Record) -> Iterator[AnnotationClip]:
     """Yield a clip per sentence, at least `MIN_CLIP_SECONDS` long and inside the video. None where the record
     has no file."""
     if record.video.path is None:

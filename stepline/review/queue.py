@@ -1,4 +1,4 @@
-"""The order of annotation: who watches what next, and which answers count.
+"""Annotation queue: which clip each annotator watches next, and which answers count.
 
 Qualifying questions come first, then the clips that lack answers (WYS2, section 4 and supplement
 2).
@@ -27,7 +27,7 @@ class AnnotationTask:
 
     stage: Stage
     clip: AnnotationClip | None = None
-    left: int = 0
+    remaining: int = 0
 
 
 class AnnotationQueue:
@@ -91,7 +91,7 @@ class AnnotationQueue:
             return task
         is_qualifying = any(clip.id == again for clip in self._qualifying)
         stage: Stage = "qualify" if is_qualifying else "annotate"
-        return AnnotationTask(stage, self.clips[again], task.left + (task.clip is not None))
+        return AnnotationTask(stage, self.clips[again], task.remaining + (task.clip is not None))
 
     def _next_new(self, annotator: str) -> AnnotationTask:
         # How many answers each clip has, and what this person has said.
@@ -129,7 +129,7 @@ class AnnotationQueue:
             self._begun.setdefault((annotator, clip), self._clock())
 
     def answer(self, answer: Answer) -> None:
-        """Keep an answer to the annotator's own next clip, once the clip can have been watched to
+        """Store an answer to the annotator's next clip, once the clip can have been watched to
         its end.
 
         Raises DatasetError for any other answer.
@@ -143,13 +143,13 @@ class AnnotationQueue:
                 raise DatasetError(
                     f"{answer.item!r} is not the clip that was asked about; load the page again"
                 )
-            begun = self._begun.get((answer.annotator, answer.item))
-            watched = 0.0 if begun is None else self._clock() - begun
-            if begun is None or watched < clip.span.duration - CLOCK_TOLERANCE_SECONDS:
+            start_time = self._begun.get((answer.annotator, answer.item))
+            watched_seconds = 0.0 if start_time is None else self._clock() - start_time
+            if start_time is None or watched_seconds < clip.span.duration - CLOCK_TOLERANCE_SECONDS:
                 raise DatasetError(
                     f"the clip was not watched to its end; it is {clip.span.duration:.1f} s long"
                 )
-            self._answers.add(answer.model_copy(update={"seconds": round(watched, 2)}))
+            self._answers.add(answer.model_copy(update={"seconds": round(watched_seconds, 2)}))
             self._taken_back.pop(answer.annotator, None)
             self._last[answer.annotator] = answer.item
 

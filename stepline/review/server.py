@@ -28,13 +28,13 @@ PAGE_FILES = {
 
 
 class Annotator(FrozenModel):
-    """What the page sends to take the last answer back."""
+    """Request of the page to undo the last answer."""
 
     annotator: AnnotatorName
 
 
 class ClipStart(Annotator):
-    """What the page sends when an annotator starts to watch a clip."""
+    """Request of the page when an annotator starts to watch a clip."""
 
     clip: str
 
@@ -69,7 +69,7 @@ def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> li
         # raises ValidationError for a missing name
         sender = Annotator(annotator=request.query_params.get("annotator", ""))
         task = queue.next(sender.annotator)
-        reply: dict[str, object] = {"stage": task.stage, "left": task.left}
+        reply: dict[str, object] = {"stage": task.stage, "left": task.remaining}
         if task.clip is not None:
             media = f"{at}clip/{numbers[task.clip.id]}.mp4"
             reply |= {"clip": task.clip.id, "text": task.clip.text, "media": media}

@@ -41,46 +41,46 @@ NOT_NEGATIVE = re.compile(
 
 @dataclass(frozen=True)
 class Polarity:
-    """What a text denies. denied, affirmed: stems. negative: whether it denies anything."""
+    """Negation in a text. denied, affirmed: word stems. negative: whether it negates anything."""
 
     denied: frozenset[str]
     affirmed: frozenset[str]
     negative: bool
 
-    def clashes(self, other: "Polarity") -> bool:
+    def contradicts(self, other: "Polarity") -> bool:
         """Return whether one denies what the other affirms, or only one of the two denies
         anything."""
         if self.negative != other.negative:
             return True
-        return self._denies(other) or other._denies(self)
+        return self._contradicts(other) or other._contradicts(self)
 
-    def _denies(self, other: "Polarity") -> bool:
+    def _contradicts(self, other: "Polarity") -> bool:
         """Return whether this one denies what the other affirms, or has "uncover" where that has
         "cover"."""
-        only_other_affirms = other.affirmed - self.affirmed
-        undone = {word[2:] for word in self.affirmed if word.startswith("un")}
-        return bool((self.denied | undone) & only_other_affirms)
+        affirmed_by_other_only = other.affirmed - self.affirmed
+        contradicted = {word[2:] for word in self.affirmed if word.startswith("un")}
+        return bool((self.denied | contradicted) & affirmed_by_other_only)
 
 
 def polarity(text: str) -> Polarity:
-    """Return what a text denies and what it affirms."""
+    """Return the negated and the affirmed word stems of a text."""
     # Set phrases go first: their negative words deny nothing.
     lowered = text.lower().replace("’", "'")
     words = tokens(NOT_NEGATIVE.sub(" ", lowered))
     denied: set[str] = set()
     affirmed: set[str] = set()
-    reach = 0  # words that the last cue still denies
+    denied_words_left = 0  # words that the last cue still denies
     negative = False
     for word in words:
         if word in CLAUSE_ENDS:
-            reach = 0
+            denied_words_left = 0
         elif word in NEGATIVE_WORDS or word.endswith("n't"):
-            reach = MAX_DENIED_WORDS
+            denied_words_left = MAX_DENIED_WORDS
             negative = True
         elif word[0].isalpha() and word not in FUNCTION_WORDS:
-            if reach:
+            if denied_words_left:
                 denied.add(stem(word))
-                reach -= 1
+                denied_words_left -= 1
             else:
                 affirmed.add(stem(word))
     return Polarity(frozenset(denied), frozenset(affirmed), negative)
@@ -106,9 +106,9 @@ def change(narration: str, step: str, *, new_numbers: bool = True) -> str | None
     changed = _changed_amount(spoken, written)
     if changed is not None:
         return changed
-    if not new_numbers and not _are_within(written, spoken):
+    if not new_numbers and not _amounts_are_contained(written, spoken):
         return NEW_NUMBER
-    if polarity(narration).clashes(polarity(step)):
+    if polarity(narration).contradicts(polarity(step)):
         return CHANGED_NEGATION
     return None
 
@@ -120,24 +120,24 @@ def _changed_amount(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> 
         spoken_of_kind = [amount for amount in spoken if amount.kind == kind]
         written_of_kind = [amount for amount in written if amount.kind == kind]
         if spoken_of_kind:
-            if not _agree(spoken_of_kind, written_of_kind):
-                if _same_figures(spoken_of_kind, written_of_kind):
+            if not _all_amounts_agree(spoken_of_kind, written_of_kind):
+                if _have_same_numbers(spoken_of_kind, written_of_kind):
                     return CHANGED_UNIT
                 return CHANGED_NUMBER
         elif kind != COUNT_KIND:
             # None is said, but the same figure with another unit is a change too.
             measures = [amount for amount in spoken if amount.kind != COUNT_KIND]
-            if _same_figures(measures, written_of_kind):
+            if _have_same_numbers(measures, written_of_kind):
                 return CHANGED_UNIT
     return CHANGED_NUMBER if _same_thing_in_other_amounts(spoken, written) else None
 
 
-def _agree(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> bool:
-    """Return whether each amount of one side is in the other."""
-    return _are_within(written, spoken) or _are_within(spoken, written)
+def _all_amounts_agree(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> bool:
+    """Return whether both sides state the same amounts."""
+    return _amounts_are_contained(written, spoken) or _amounts_are_contained(spoken, written)
 
 
-def _are_within(amounts: Sequence[Quantity], others: Sequence[Quantity]) -> bool:
+def _amounts_are_contained(amounts: Sequence[Quantity], others: Sequence[Quantity]) -> bool:
     """Return whether each amount agrees with one of the others of its kind."""
     for amount in amounts:
         same_kind = [other for other in others if other.kind == amount.kind]
@@ -146,7 +146,7 @@ def _are_within(amounts: Sequence[Quantity], others: Sequence[Quantity]) -> bool
     return True
 
 
-def _same_figures(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> bool:
+def _have_same_numbers(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> bool:
     figures = {(amount.low, amount.high) for amount in spoken}
     with_unit = [amount for amount in written if amount.unit]
     return any((amount.low, amount.high) in figures for amount in with_unit)

@@ -43,7 +43,8 @@ UNIT_WORDS = word_set(
     celsius fahrenheit sec second min minute hr hour day
     """
 )
-UNUSED_PARTS = ("parser",)  # of the English model: no sentence structure is asked here
+UNUSED_PIPELINE_PARTS = ("parser",)  # of the English model: no sentence structure is asked here
+BLOCK_DOCUMENTS = 20_000  # whose words are counted together
 BATCH_TEXTS = 256  # texts per call of the tagger
 MAX_TEXT_CHARS = 100_000  # of a text that are read; a transcript of ten minutes has about 9,000
 
@@ -59,7 +60,7 @@ def content_words(texts: Sequence[str], *, numerals: bool = False) -> Iterator[l
 
     language = parser()
     lowered = (text[:MAX_TEXT_CHARS].lower() for text in texts)
-    unused = [part for part in UNUSED_PARTS if part in language.pipe_names]
+    unused = [part for part in UNUSED_PIPELINE_PARTS if part in language.pipe_names]
     for document in language.pipe(lowered, batch_size=BATCH_TEXTS, disable=unused):
         yield [str(token.lemma_) for token in document if _is_counted(token, numerals)]
 
@@ -109,15 +110,14 @@ def document_words(base: TextBase, folder: Path, settings: SieveSwapSettings) ->
     # A file of words per block of documents.
     documents = iter(base.documents())
     numerals = settings.pairing.numerals
-    block_size = settings.run.words
-    while block := list(itertools.islice(documents, block_size)):
+    while block := list(itertools.islice(documents, BLOCK_DOCUMENTS)):
         digest = _digest(block, numerals=numerals)
         digests.update(digest.encode())
         number = len(titles)
         # The name holds the digest, so a file of other documents is never read.
         file = folder / f"{number:05d}-{digest[:DIGEST_DIGITS]}.parquet"
         if not file.is_file():
-            _write(block, file, numerals=numerals)
+            _write_words(block, file, numerals=numerals)
         title, content = read_words(file, vocabulary)
         titles.append(title)
         contents.append(content)
@@ -141,7 +141,7 @@ def _digest(documents: Sequence[Document], *, numerals: bool) -> str:
     return digest.hexdigest()
 
 
-def _write(documents: Sequence[Document], file: Path, *, numerals: bool) -> None:
+def _write_words(documents: Sequence[Document], file: Path, *, numerals: bool) -> None:
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
@@ -164,15 +164,15 @@ def read_words(file: Path, vocabulary: WordVocabulary) -> tuple[WordSets, WordSe
     one."""
     try:
         table = ParquetReader(file).table().combine_chunks()
-        title = _sets(table.column("title").chunk(0), vocabulary)
-        content = _sets(table.column("content").chunk(0), vocabulary)
+        title = _word_sets(table.column("title").chunk(0), vocabulary)
+        content = _word_sets(table.column("content").chunk(0), vocabulary)
     except (ParquetError, KeyError) as error:
         fault = f"not a readable file of words ({first_line(error)})"
         raise StoreError(f"{file}: {fault}; remove it and run again") from error
     return title, content
 
 
-def _sets(column: "ListColumn", vocabulary: WordVocabulary) -> WordSets:
+def _word_sets(column: "ListColumn", vocabulary: WordVocabulary) -> WordSets:
     """Return an Arrow column of word lists as sets of numbers, without a Python object per word."""
     # the number of every word, list after list
     encoded = column.flatten().dictionary_encode()

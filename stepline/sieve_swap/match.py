@@ -22,7 +22,7 @@ from stepline.sieve_swap.text_base.documents import TextStep
 
 @dataclass(frozen=True)
 class NarrationSegment:
-    """Narration as it is looked up. span: seconds. sources: indices of its sentences, ascending."""
+    """A piece of narration to match. span: seconds. sources: indices of its sentences, ascending."""
 
     text: str
     span: Span
@@ -57,7 +57,7 @@ def segments(sentences: Sequence[Sentence], settings: SwapSettings) -> list[Narr
 
 
 def near(first: Span, second: Span, settings: SwapSettings) -> bool:
-    """Return whether two spans are less than `merge_gap` seconds apart. Overlapping ones have no
+    """Return whether two spans are less than `merge_gap` seconds apart. Overlapping spans have no
     gap."""
     return second.start - first.end < settings.merge_gap
 
@@ -75,13 +75,14 @@ def join(parts: Sequence[NarrationSegment]) -> NarrationSegment:
 
 DocumentIds: TypeAlias = npt.NDArray[np.int64]
 
-TOO_FAR = "no step is near enough"
+MAX_ORDERED_DOCUMENTS = 20  # paired with a video, the most likely first, whose order is tried
+NO_SIMILAR_STEP = "no step is near enough"
 NO_DOCUMENT = "the video has no document"
-NOT_TOLD = "it states no step of the document that fits best"
+STEP_NOT_SPOKEN = "it states no step of the document that fits best"
 
 # that a step is stated in this piece of narration, and that it is stated at all. Both are needed to
 # pass the sieve of "line-model".
-MIN_TOLD_PROBABILITY = 0.5
+MIN_SPOKEN_PROBABILITY = 0.5
 
 COSINE_ROUNDING = 1e-6  # of a cosine of float32 vectors, so that equal texts reach a threshold of 1
 
@@ -96,7 +97,7 @@ class Match:
 
 
 @dataclass(frozen=True)
-class KeptAsSaid:
+class KeptNarration:
     """A piece of narration that states a step and keeps its words: no written step is near enough
     and agrees."""
 
@@ -106,13 +107,13 @@ class KeptAsSaid:
 
 @dataclass(frozen=True)
 class SieveRejection:
-    """A piece of narration that is sieved out. reason: one of a few, fit for counting."""
+    """A piece of narration that is sieved out. reason: one of a few constants, for counting."""
 
     segment: NarrationSegment
     reason: str
 
 
-SegmentOutcome: TypeAlias = Match | KeptAsSaid | SieveRejection
+SegmentOutcome: TypeAlias = Match | KeptNarration | SieveRejection
 
 
 def nearest_steps(
@@ -145,42 +146,42 @@ def nearest_steps(
         near_steps = [steps[row] for row in rows[n][is_near[n]].tolist()]
         near_cosines = cosines[n][is_near[n]].tolist()
         candidates = list(zip(near_steps, near_cosines, strict=True))
-        outcomes.append(_first_that_agrees(segment, candidates, settings))
+        outcomes.append(_first_agreeing_step(segment, candidates, settings))
     return outcomes
 
 
-def _first_that_agrees(
+def _first_agreeing_step(
     segment: NarrationSegment, candidates: Sequence[tuple[TextStep, float]], settings: SwapSettings
 ) -> SegmentOutcome:
     if not candidates:
-        return SieveRejection(segment, TOO_FAR)
+        return SieveRejection(segment, NO_SIMILAR_STEP)
     _, best_cosine = candidates[0]
-    reason = TOO_FAR
+    reason = NO_SIMILAR_STEP
     for step, cosine in candidates:
         if cosine < settings.swap_similarity - COSINE_ROUNDING:
             break
-        changed = _change(segment.text, step, settings)
+        changed = _change_reason(segment.text, step, settings)
         if changed is None:
             return Match(segment, step, cosine)
-        if reason == TOO_FAR:
+        if reason == NO_SIMILAR_STEP:
             reason = changed
-    return _unmatched(segment, reason, best_cosine, settings)
+    return _outcome_without_step(segment, reason, best_cosine, settings)
 
 
-def _change(narration: str, step: TextStep, settings: SwapSettings) -> str | None:
-    """Return what a step changes of what was said, None for nothing, or without `check`."""
+def _change_reason(narration: str, step: TextStep, settings: SwapSettings) -> str | None:
+    """Return which fact a step changes, or None if it changes none or `check` is off."""
     if not settings.check:
         return None
     return change(narration, step.text, new_numbers=settings.new_numbers)
 
 
-def _unmatched(
+def _outcome_without_step(
     segment: NarrationSegment, reason: str, cosine: float, settings: SwapSettings
 ) -> SegmentOutcome:
-    """Return what becomes of a segment that passes the sieve and has no step. cosine: of its
+    """Return the outcome of a segment that passes the sieve without a matching step. cosine: of its
     nearest."""
     if settings.unswapped == "own words":
-        return KeptAsSaid(segment, cosine)
+        return KeptNarration(segment, cosine)
     return SieveRejection(segment, reason)
 
 
@@ -203,31 +204,33 @@ def steps_by_line_model(
         return [SieveRejection(segment, NO_DOCUMENT) for segment in narration]
     # the document that explains the narration best
     texts = [segment.text for segment in narration]
-    fits: list[tuple[LinePosterior, list[TextStep], Matrix]] = []
-    for document in documents[: settings.ordered_documents]:
+    document_fits: list[tuple[LinePosterior, list[TextStep], Matrix]] = []
+    for document in documents[:MAX_ORDERED_DOCUMENTS]:
         rows = base.rows_of(int(document))
         steps = base.steps(rows)
         step_vectors = base.vectors(rows)
         posterior = match_lines([step.text for step in steps], texts, step_vectors, vectors)
-        fits.append((posterior, steps, step_vectors))
-    best, steps, step_vectors = max(fits, key=lambda fit: fit[0].log_evidence)
+        document_fits.append((posterior, steps, step_vectors))
+    best, steps, step_vectors = max(document_fits, key=lambda fit: fit[0].log_evidence)
     # The step that each segment states, if it passes the sieve.
-    is_said = best.said_probabilities >= MIN_TOLD_PROBABILITY
-    probabilities = best.posterior * is_said[:, None]  # (K, S)
+    is_spoken = best.said_probabilities >= MIN_SPOKEN_PROBABILITY
+    probabilities = best.posterior * is_spoken[:, None]  # (K, S)
     similarity = vectors @ step_vectors.T  # (S, K)
     outcomes: list[SegmentOutcome] = []
     for row, segment in enumerate(narration):
         column = int(probabilities[:, row].argmax())
-        if probabilities[column, row] < MIN_TOLD_PROBABILITY:
-            outcomes.append(SieveRejection(segment, NOT_TOLD))
+        if probabilities[column, row] < MIN_SPOKEN_PROBABILITY:
+            outcomes.append(SieveRejection(segment, STEP_NOT_SPOKEN))
             continue
         step = steps[column]
         cosine = float(similarity[row, column])
-        changed = _change(segment.text, step, settings)
+        changed = _change_reason(segment.text, step, settings)
         if changed is None and cosine >= settings.swap_similarity - COSINE_ROUNDING:
             outcomes.append(Match(segment, step, cosine))
         else:
-            outcomes.append(_unmatched(segment, changed or TOO_FAR, cosine, settings))
+            outcomes.append(
+                _outcome_without_step(segment, changed or NO_SIMILAR_STEP, cosine, settings)
+            )
     return outcomes
 
 
@@ -248,18 +251,18 @@ def merge_matches(
         if (
             isinstance(last, Match)
             and isinstance(outcome, Match)
-            and _state_one_step(last, outcome, settings)
+            and _match_same_step(last, outcome, settings)
         ):
-            both = join([last.segment, outcome.segment])
-            merged[-1] = Match(both, last.step, max(last.similarity, outcome.similarity))
+            joined_segment = join([last.segment, outcome.segment])
+            merged[-1] = Match(joined_segment, last.step, max(last.similarity, outcome.similarity))
         else:
             merged.append(outcome)
     return merged
 
 
-def _state_one_step(first: Match, second: Match, settings: SwapSettings) -> bool:
+def _match_same_step(first: Match, second: Match, settings: SwapSettings) -> bool:
     if first.step.id != second.step.id:
         return False
     text = f"{first.segment.text} {second.segment.text}"
     is_near = near(first.segment.span, second.segment.span, settings)
-    return is_near and _change(text, first.step, settings) is None
+    return is_near and _change_reason(text, first.step, settings) is None

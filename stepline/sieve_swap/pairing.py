@@ -32,7 +32,7 @@ UNKNOWN_WORD = -1  # number of a word that a closed vocabulary lacks
 
 @dataclass
 class WordVocabulary:
-    """Words and their numbers, in the order in which they came."""
+    """Vocabulary: words numbered in order of first occurrence."""
 
     numbers: dict[str, int] = field(default_factory=dict)
 
@@ -40,11 +40,11 @@ class WordVocabulary:
         return len(self.numbers)
 
     def add(self, words: Iterable[str]) -> list[int]:
-        """Return the numbers of words, giving new ones their own."""
+        """Return the numbers of words, adding new words to the vocabulary."""
         return [self.numbers.setdefault(word, len(self.numbers)) for word in words]
 
     def find(self, words: Iterable[str]) -> list[int]:
-        """Return the numbers of words, UNKNOWN_WORD where a word never came."""
+        """Return the numbers of words, UNKNOWN_WORD for words outside the vocabulary."""
         return [self.numbers.get(word, UNKNOWN_WORD) for word in words]
 
 
@@ -63,9 +63,9 @@ class WordSets:
     def __post_init__(self) -> None:
         last_start = int(self.starts[-1])
         if len(self.starts) != len(self.unknown) + 1 or last_start != len(self.words):
-            need = f"starts (N + 1,) ending at {len(self.words)} and unknown (N,)"
+            requirement = f"starts (N + 1,) ending at {len(self.words)} and unknown (N,)"
             shapes = f"{self.starts.shape} ending at {last_start} and {self.unknown.shape}"
-            raise ShapeError(f"word sets need {need}, not {shapes}")
+            raise ShapeError(f"word sets need {requirement}, not {shapes}")
 
     def __len__(self) -> int:
         return len(self.unknown)
@@ -93,7 +93,7 @@ class WordSets:
 
     @staticmethod
     def join(parts: Sequence["WordSets"]) -> "WordSets":
-        """Return several collections one after another, as one."""
+        """Concatenate several collections."""
         sizes = [np.zeros(1, np.int64)]
         words = [np.empty(0, np.int32)]
         unknown = [np.empty(0, np.int64)]
@@ -137,8 +137,8 @@ class PairFinder:
 
     def __init__(self, titles: WordSets, contents: WordSets, vocabulary: int) -> None:
         self._sizes = contents.sizes
-        self._titles = _incidence(titles, vocabulary)
-        self._contents = _incidence(contents, vocabulary)
+        self._titles = _incidence_matrix(titles, vocabulary)
+        self._contents = _incidence_matrix(contents, vocabulary)
 
     def all_pairs(
         self, titles: WordSets, contents: WordSets, settings: PairingSettings
@@ -155,8 +155,8 @@ class PairFinder:
         for start in range(0, video_count, BATCH_VIDEOS):
             videos = range(start, min(start + BATCH_VIDEOS, video_count))
             # words that each document shares with each video, (documents, videos)
-            title_words = _shared(self._titles, [titles[video] for video in videos])
-            words = _shared(self._contents, [contents[video] for video in videos])
+            title_words = _shared_word_counts(self._titles, [titles[video] for video in videos])
+            words = _shared_word_counts(self._contents, [contents[video] for video in videos])
             is_likely = (title_words > 0) & (words >= least)
             likely_rows = np.ascontiguousarray(is_likely.T)
             for column, video in enumerate(videos):
@@ -165,13 +165,13 @@ class PairFinder:
                 video_size = video_sizes[video]
                 sizes = self._sizes[documents]
                 iou = both / np.maximum(1, video_size + sizes - both)
-                whole = video_size if of_transcript else sizes
-                recall = both / np.maximum(1, whole)
+                denominator = video_size if of_transcript else sizes
+                recall = both / np.maximum(1, denominator)
                 is_pair = (iou >= settings.iou) & (recall >= settings.recall)
                 yield Pairs(documents=documents[is_pair], iou=iou[is_pair], recall=recall[is_pair])
 
 
-def _incidence(sets: WordSets, vocabulary: int) -> sparse.csr_array:
+def _incidence_matrix(sets: WordSets, vocabulary: int) -> sparse.csr_array:
     """Return which set has which word, (N, V), in the least type of number that can count the words
     of a set."""
     largest = int(np.diff(sets.starts).max(initial=1))
@@ -180,7 +180,7 @@ def _incidence(sets: WordSets, vocabulary: int) -> sparse.csr_array:
     return sparse.csr_array(cells, shape=(len(sets), vocabulary))
 
 
-def _shared(
+def _shared_word_counts(
     documents: sparse.csr_array, videos: Sequence[Words]
 ) -> npt.NDArray[np.unsignedinteger]:
     """Return how many words each document shares with each video, (N, videos)."""

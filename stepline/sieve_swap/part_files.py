@@ -30,7 +30,7 @@ DIGEST_DIGITS = 16  # hex digits of a digest in a file's name
 
 @dataclass(frozen=True)
 class PairedVideo:
-    """What pairing says of one video. reason: why it stays out, None where it comes in. Best
+    """Result of pairing one video. reason: why it is excluded, None if it is included. Best
     document first."""
 
     video: str
@@ -43,7 +43,7 @@ class PairedVideo:
 
 
 def digest(*parts: object) -> str:
-    """Return a digest of plain values."""
+    """Return the sha256 of JSON-like values."""
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]
 
@@ -125,7 +125,7 @@ def remove_leftovers(out: Path, words: Path) -> None:
             remove_partial_files(folder)
 
 
-def keep_only(out: Path, files: Iterable[Path]) -> int:
+def remove_stale_files(out: Path, files: Iterable[Path]) -> int:
     """Remove files of earlier runs over other videos or texts, and return how many. Only the run's
     own folders are touched."""
     current = set(files)

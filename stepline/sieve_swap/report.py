@@ -1,4 +1,4 @@
-"""What a finished run writes next to its parts: the statistics, the report and the released form.
+"""Output of a finished run: the statistics, the report and the released JSON format.
 
 The report is one HTML page of tables. It has no script and loads nothing. The released
 form is that of the paper's authors, {id: {duration, timestamps, sentences}} with two texts per
@@ -70,7 +70,7 @@ def page(
         _file("report.html"),
         style=_file("report.css"),
         statistics=statistics,
-        numbers=_numbers(statistics),
+        numbers=_table_numbers(statistics),
         quantile_head=("", *(f"{quantile:.0%}" for quantile in QUANTILES)),
         distributions=_distributions(statistics),
         rising=rising,
@@ -86,7 +86,7 @@ def _file(name: str) -> str:
     return files("stepline.sieve_swap").joinpath(name).read_text(encoding="utf-8")
 
 
-def _numbers(statistics: Statistics) -> list[tuple[str, str]]:
+def _table_numbers(statistics: Statistics) -> list[tuple[str, str]]:
     splits = statistics.videos
     videos = splits.get(TRAIN_SPLIT, 0) + splits.get(VALIDATION_SPLIT, 0)
     steps = sum(statistics.words_a_step.values())
@@ -129,7 +129,7 @@ def _distributions(statistics: Statistics) -> list[tuple[str, ...]]:
 
 
 def _quantile(counts: Mapping[str, int], fraction: float) -> int:
-    """Return the key of the bar that holds a quantile. Keys are whole numbers."""
+    """Return the histogram key at a quantile. Keys are whole numbers."""
     keys = sorted(map(int, counts))
     reached = np.cumsum([counts[str(key)] for key in keys])
     return keys[int(np.searchsorted(reached, fraction * reached[-1]))]
@@ -147,8 +147,8 @@ def _word_changes(statistics: Statistics) -> tuple[list[list[str]], list[list[st
         changes.append((before - after, word, f"{before:.2f} %", f"{after:.2f} %"))
     # Ties go by the word, so that the page is the same each time.
     changes.sort()
-    rising = [row for fall, *row in changes[:MAX_CHANGED_WORDS] if fall < 0]
-    falling = [row for fall, *row in changes[::-1][:MAX_CHANGED_WORDS] if fall > 0]
+    rising = [row for share_change, *row in changes[:MAX_CHANGED_WORDS] if share_change < 0]
+    falling = [row for share_change, *row in changes[::-1][:MAX_CHANGED_WORDS] if share_change > 0]
     return rising, falling
 
 
@@ -258,19 +258,19 @@ def write_released(parts: Iterable[Path], file: Path) -> int:
     segments = 0
     with atomic_path(file) as partial, partial.open("w", encoding="utf-8") as out:
         # before each entry: a brace once, then commas
-        mark = "{"
+        opening = "{"
         for record in _records(sorted(parts)):
             id_text = json.dumps(record.video.id)
             entry = json.dumps(released_entry(record), ensure_ascii=False)
-            out.write(f"{mark}\n{id_text}: {entry}")
+            out.write(f"{opening}\n{id_text}: {entry}")
             segments += len(record.steps)
-            mark = ","
-        out.write("{}\n" if mark == "{" else "\n}\n")
+            opening = ","
+        out.write("{}\n" if opening == "{" else "\n}\n")
     return segments
 
 
 def released_entry(record: Record) -> dict[str, object]:
-    """Return one video in the released form. A step without another wording gives its own text
+    """Return one video in the released JSON. A step without another wording gives its own text
     twice."""
     timestamps = []
     sentences = []

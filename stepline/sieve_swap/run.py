@@ -42,9 +42,9 @@ from stepline.sieve_swap.part_files import (
     PairedVideo,
     digest,
     file_stem,
-    keep_only,
     read_pairs,
     remove_leftovers,
+    remove_stale_files,
     write_pairs,
     write_records,
 )
@@ -106,7 +106,7 @@ def run(job: Job) -> RunResult:
         fault = f"{base_folder}: the text base holds no step"
         raise StoreError(f"{fault}; build it from texts that have some")
     check_writable(job.out)
-    _refuse_other_run(job)
+    _check_same_run(job)
     # documents' words are stored next to the base, for all runs, or in `out` if that is not allowed
     words_folder = job.out / WORDS_FOLDER
     if base_folder.is_dir() and os.access(base_folder, os.W_OK):
@@ -116,17 +116,17 @@ def run(job: Job) -> RunResult:
     job.say(f"{len(words.titles)} documents with {len(words.vocabulary)} different content words")
     # count categories
     video_filter = VideoFilter(job.settings.pairing, job.excluded)
-    video_count = video_filter.count(_videos_with_faults_reported(job))
+    video_count = video_filter.count(_videos_logging_errors(job))
     job.say(f"{video_count} videos to go through")
     category = job.settings.pairing.category
     if category and not video_filter.has_categories:
         cure = f"put {VIDEOS_FILE} next to it, or give --set pairing.category="
         raise DatasetError(f"{job.videos}: no video has a category, {category!r} is asked; {cure}")
-    write_atomic(job.out / IDENTITY_FILE, _identity(job))
+    write_atomic(job.out / IDENTITY_FILE, _run_identity(job))
     # pair, then sieve and swap
-    pairs = _pair(job, words, video_filter)
-    retained = _retained(pairs) if job.settings.match.needs_pairs else None
-    parts, earlier = _swap(job, words, pairs, retained)
+    pairs = _pair_videos(job, words, video_filter)
+    retained = _retained_documents(pairs) if job.settings.match.needs_pairs else None
+    parts, earlier = _swap_records(job, words, pairs, retained)
     # remove the files of other runs, and add up
     records = []
     part_statistics = []
@@ -134,8 +134,10 @@ def run(job: Job) -> RunResult:
         for split in (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT):
             records.append(job.out / split / f"{part.stem}.parquet")
         part_statistics.append(Statistics.model_validate_json(part.read_bytes()))
-    stale = keep_only(job.out, [*pairs, *parts, *records])
-    job.say(f"{len(parts)} parts, {earlier} of them done before, {stale} stale files removed")
+    removed_count = remove_stale_files(job.out, [*pairs, *parts, *records])
+    job.say(
+        f"{len(parts)} parts, {earlier} of them done before, {removed_count} stale files removed"
+    )
     sums = statistics.add(part_statistics)
     return RunResult(sums, tuple(parts), tuple(pairs), earlier)
 
@@ -153,7 +155,7 @@ def check_encoder(base: TextBase, settings: SieveSwapSettings) -> None:
     raise SettingsError(f"{fault}; {cure}, or {alternative}")
 
 
-def _videos_with_faults_reported(job: Job) -> Iterator[VideoOrRejected]:
+def _videos_logging_errors(job: Job) -> Iterator[VideoOrRejected]:
     """Yield every video. Report why the first few are not readable. The records of `left_out` say
     it of each."""
     unreadable = 0
@@ -165,17 +167,17 @@ def _videos_with_faults_reported(job: Job) -> Iterator[VideoOrRejected]:
         yield video
 
 
-def _identity(job: Job) -> str:
-    """Return what decides a run, a line per section."""
-    settings = job.settings.model_dump(mode="json", exclude={"run": {"words"}, "text_base": True})
+def _run_identity(job: Job) -> str:
+    """Return the settings and inputs that identify a run, one line per section."""
+    settings = job.settings.model_dump(mode="json", exclude={"text_base"})
     lines = [f"{section}: {value}\n" for section, value in sorted(settings.items())]
     return f"stepline {__version__}\n{''.join(lines)}"
 
 
-def _refuse_other_run(job: Job) -> None:
+def _check_same_run(job: Job) -> None:
     """Raise SettingsError where `out` holds a run with other settings."""
     note = job.out / IDENTITY_FILE
-    if note.is_file() and note.read_text() != _identity(job):
+    if note.is_file() and note.read_text() != _run_identity(job):
         cure = "give another --out or remove it"
         raise SettingsError(f"{job.out}: holds a run with other settings ({note.name}); {cure}")
 
@@ -183,7 +185,7 @@ def _refuse_other_run(job: Job) -> None:
 # ---------------------------------------------------------------- pairing
 
 
-def _pair(job: Job, words: DocumentWords, video_filter: VideoFilter) -> list[Path]:
+def _pair_videos(job: Job, words: DocumentWords, video_filter: VideoFilter) -> list[Path]:
     """Return the files of pairs, one per part. Those not there yet are made."""
 
     # Made only where a part is left to pair.
@@ -196,7 +198,7 @@ def _pair(job: Job, words: DocumentWords, video_filter: VideoFilter) -> list[Pat
     needs_pairs = job.settings.match.needs_pairs
     for number, part in enumerate(job.parts()):
         reasons = [video_filter.rejection_reason(video) for video in part]
-        videos = digest(*map(_deciding_text, part))
+        videos = digest(*map(_decisive_settings_text, part))
         stem = file_stem(number, videos, words.digest, settings, reasons, needs_pairs)
         file = job.out / PAIRS_FOLDER / f"{stem}.parquet"
         if not file.is_file():
@@ -207,7 +209,7 @@ def _pair(job: Job, words: DocumentWords, video_filter: VideoFilter) -> list[Pat
     return files
 
 
-def _deciding_text(video: VideoOrRejected) -> object:
+def _decisive_settings_text(video: VideoOrRejected) -> object:
     if isinstance(video, Record):
         return video.model_dump_json()
     return (video.location, video.reason)
@@ -263,7 +265,7 @@ def _id(video: VideoOrRejected) -> str:
     return video.id if isinstance(video, Record) else video.location
 
 
-def _retained(files: Sequence[Path]) -> DocumentIds:
+def _retained_documents(files: Sequence[Path]) -> DocumentIds:
     """Return the documents that any video was paired with, ascending."""
     retained = np.empty(0, dtype=np.int64)
     for file in files:
@@ -277,18 +279,18 @@ def _retained(files: Sequence[Path]) -> DocumentIds:
 # ---------------------------------------------------------------- sieving and swapping
 
 
-def _swap(
+def _swap_records(
     job: Job, words: DocumentWords, pairs: Sequence[Path], retained: DocumentIds | None
 ) -> tuple[list[Path], int]:
     """Return the files of counts, one per part, and how many were there. A part's counts are
     written last."""
     match = job.settings.match.model_dump(mode="json")
     searched = None if retained is None else hashlib.sha256(retained.tobytes()).hexdigest()
-    made_with = digest(match, searched, words.digest, job.base.encoder, job.base.step_count)
+    swap_digest = digest(match, searched, words.digest, job.base.encoder, job.base.step_count)
     files = []
     earlier = 0
     for number, (part, pairs_file) in enumerate(zip(job.parts(), pairs, strict=True)):
-        stem = file_stem(number, pairs_file.stem, made_with)
+        stem = file_stem(number, pairs_file.stem, swap_digest)
         file = job.out / PARTS_FOLDER / f"{stem}.json"
         if file.is_file():
             earlier += 1
@@ -314,7 +316,7 @@ def _swap_part(
     record_rows: list[PairedVideo] = []
     for video, row in zip(part, rows, strict=True):
         if row.reason is not None:
-            by_split[LEFT_OUT].append(_left_out(video, row.reason))
+            by_split[LEFT_OUT].append(_excluded_record(video, row.reason))
         elif isinstance(video, Record):
             records.append(video)
             record_rows.append(row)
@@ -329,7 +331,7 @@ def _swap_part(
         embed=job.embed,
     )
     for record, row, split in zip(swapped, record_rows, splits, strict=True):
-        by_split[split].append(_signed(record, row, job))
+        by_split[split].append(_add_provenance(record, row, job))
     for split, split_records in by_split.items():
         if split_records:
             write_records(split_records, split, job.out / split / f"{stem}.parquet")
@@ -344,8 +346,8 @@ def _swap_part(
     return statistics.add([statistics.count(swapped, splits), left_out])
 
 
-def _signed(record: Record, row: PairedVideo, job: Job) -> Record:
-    """Return the record with what made its steps."""
+def _add_provenance(record: Record, row: PairedVideo, job: Job) -> Record:
+    """Return the record with the provenance of its steps."""
     best = None
     if row.documents:
         best = {"iou": row.iou[0], "recall": row.recall[0], "documents": len(row.documents)}
@@ -359,8 +361,8 @@ def _signed(record: Record, row: PairedVideo, job: Job) -> Record:
     return record.model_copy(update=changes)
 
 
-def _left_out(video: VideoOrRejected, reason: str) -> Record:
-    """Return the record of a video that stays out: its id and the reason, without its
+def _excluded_record(video: VideoOrRejected, reason: str) -> Record:
+    """Return the record of an excluded video: its id and the reason, without its
     transcript."""
     identity = _id(video) or "unnamed"
     if isinstance(video, Rejected):

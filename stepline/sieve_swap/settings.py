@@ -16,7 +16,7 @@ FLOOR_COSINES = {"wording": 0.55, "similarity": 0.6}
 
 
 class PairingSettings(Settings):
-    """Which videos and documents belong together (section 4.2, eq. 5)."""
+    """Settings of pairing videos with documents (section 4.2, eq. 5)."""
 
     longest_video: Positive = Field(
         600.0, description="seconds; a longer video is left out (10 minutes in the paper)"
@@ -43,7 +43,7 @@ class PairingSettings(Settings):
 
 
 class SwapSettings(Settings):
-    """Which step a sentence is replaced by, and when it is sieved (section 4.2, eq. 6)."""
+    """Settings of sieving sentences and replacing them with steps (section 4.2, eq. 6)."""
 
     variant: Variant = Field(
         "swap",
@@ -58,14 +58,8 @@ class SwapSettings(Settings):
         description="nearest: each sentence by itself. line-model: in the order of one paired "
         "document, more or less, by what `--texts` uses (MiniLM alone)",
     )
-    ordered_documents: Count = Field(
-        20, description='paired documents, the most likely first, that "line-model" tries'
-    )
     sieve: Literal["wording", "similarity"] = Field(
         "wording", description="wording: a sentence must sound like an instruction, too"
-    )
-    instruction: Fraction = Field(
-        0.5, description='least P(it states a step), by its wording, for sieve "wording"'
     )
     similarity: Fraction | None = Field(
         None,
@@ -112,10 +106,9 @@ class SwapSettings(Settings):
 
 
 class RunSettings(Settings):
-    """How a whole collection is gone through. None of them changes what a video gives."""
+    """Settings of a run over a collection. None of them changes the result of a video."""
 
     shard: Count = Field(256, description="videos held together, and videos per file")
-    words: Count = Field(20_000, description="documents whose words are counted together")
 
 
 class SieveSwapSettings(Settings):

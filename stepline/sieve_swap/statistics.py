@@ -1,4 +1,4 @@
-"""What there is to count in a swapped collection (appendix A.1, figures 4 to 6), part by part, and
+"""Statistics of a swapped collection (appendix A.1, figures 4 to 6), part by part, and
 added up."""
 
 from collections import Counter
@@ -24,7 +24,7 @@ Counts: TypeAlias = dict[str, int]
 
 
 class Statistics(FrozenModel):
-    """Counts that can be added. Keys are numbers in words where they are bars of a histogram."""
+    """Counts that can be added. Histogram keys are the bars' lower ends, as text."""
 
     videos: Counts = Field(default_factory=dict, description="split, or why a video was left out")
     sentences: Counts = Field(
@@ -72,7 +72,7 @@ def _sorted(counts: Counter[str]) -> Counts:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _counted(values: Iterable[object]) -> Counts:
+def _counter_of(values: Iterable[object]) -> Counts:
     return _sorted(Counter(map(str, values)))
 
 
@@ -87,7 +87,7 @@ def count(records: Sequence[Record], splits: Sequence[str]) -> Statistics:
     for record in records:
         steps += record.steps
         sentence_texts += [sentence.text for sentence in record.sentences]
-        fates += _fates(record)
+        fates += _sentence_outcomes(record)
         step_counts.append(len(record.steps))
         video_bars.append(VIDEO_BAR_SECONDS * int(length(record) // VIDEO_BAR_SECONDS))
     # of steps
@@ -105,28 +105,28 @@ def count(records: Sequence[Record], splits: Sequence[str]) -> Statistics:
             # without the number of the step
             documents.append(step.source_text.rpartition("#")[0])
             licences.append(step.licence or "not stated")
-    words_before, density_before = _content(sentence_texts)
-    words_after, density_after = _content([step.text for step in steps])
+    words_before, density_before = _content_word_counts(sentence_texts)
+    words_after, density_after = _content_word_counts([step.text for step in steps])
     return Statistics(
-        videos=_counted(splits),
-        sentences=_counted(fates),
-        steps_a_video=_counted(step_counts),
-        words_a_step=_bars(word_counts),
-        seconds_a_step=_bars(seconds),
-        seconds_a_video=_counted(video_bars),
+        videos=_counter_of(splits),
+        sentences=_counter_of(fates),
+        steps_a_video=_counter_of(step_counts),
+        words_a_step=_histogram_bars(word_counts),
+        seconds_a_step=_histogram_bars(seconds),
+        seconds_a_video=_counter_of(video_bars),
         density_before=density_before,
         density_after=density_after,
         words_before=words_before,
         words_after=words_after,
-        documents=_counted(documents),
-        licences=_counted(licences),
-        checks=_checks(swapped),
+        documents=_counter_of(documents),
+        licences=_counter_of(licences),
+        checks=_changed_swap_counts(swapped),
         seconds=sum(seconds),
     )
 
 
-def _fates(record: Record) -> list[str]:
-    """Return what became of each sentence: why it was sieved, or how it was kept."""
+def _sentence_outcomes(record: Record) -> list[str]:
+    """Return the outcome of each sentence: why it was sieved, or how it was kept."""
     fates = [item.reason for item in record.dropped if item.what == "sentence"]
     # a step without source_text has the words that were said, a swapped one counts before it
     own_words: dict[int, str] = {}
@@ -139,11 +139,11 @@ def _fates(record: Record) -> list[str]:
     return [*fates, *(own_words | swapped).values()]
 
 
-def _bars(values: Sequence[float]) -> Counts:
-    return _counted(min(MAX_BAR, int(value)) for value in values)
+def _histogram_bars(values: Sequence[float]) -> Counts:
+    return _counter_of(min(MAX_BAR, int(value)) for value in values)
 
 
-def _content(texts: Sequence[str]) -> tuple[Counts, Counts]:
+def _content_word_counts(texts: Sequence[str]) -> tuple[Counts, Counts]:
     """Return how often each content word comes, numerals and units too, and texts by their share of
     such words."""
     counts: Counter[str] = Counter()
@@ -153,10 +153,10 @@ def _content(texts: Sequence[str]) -> tuple[Counts, Counts]:
         share = len(words) / max(1, len(text.split()))
         bars.append(min(DENSITY_BARS - 1, int(share * DENSITY_BARS)))
     most_common = Counter(dict(counts.most_common(MAX_WORDS)))
-    return _sorted(most_common), _counted(bars)
+    return _sorted(most_common), _counter_of(bars)
 
 
-def _checks(swapped: Sequence[Step]) -> Counts:
+def _changed_swap_counts(swapped: Sequence[Step]) -> Counts:
     """Count the swaps that change something, read again from what was written: they may change
     nothing but add a number."""
     counts: Counter[str] = Counter()

@@ -55,6 +55,7 @@ from stepline.sieve_swap.text_base.base import TextBase
 from stepline.text.visibility import predict_by_wording
 
 WORDING_ENCODER = "minilm"  # whose vectors the weights are for
+MIN_INSTRUCTION_PROBABILITY = 0.5  # that a text states a step, by its wording
 NO_INSTRUCTION = "it sounds like no instruction"
 
 
@@ -113,14 +114,16 @@ def sieve_and_swap(
     _check_inputs(records, base, settings, paired)
     narration = [segments(record.sentences, settings) for record in records]
     if settings.variant == "raw":
-        return [_raw(record, own) for record, own in zip(records, narration, strict=True)]
+        return [
+            _own_word_steps(record, own) for record, own in zip(records, narration, strict=True)
+        ]
     # The pieces of all narrations, embedded together.
     all_segments = list(itertools.chain.from_iterable(narration))
     texts = [segment.text for segment in all_segments]
     vectors = (embed or base.embed)(texts)
     # the segments of record n are all_segments[cuts[n] : cuts[n + 1]]
-    cuts = np.cumsum([0, *map(len, narration)])
-    bounds = list(itertools.pairwise(cuts))
+    record_bounds = np.cumsum([0, *map(len, narration)])
+    bounds = list(itertools.pairwise(record_bounds))
     all_outcomes: list[SegmentOutcome] = []
     if not settings.is_ordered and settings.scope != "paired":
         # the steps of one set of documents are searched for all records together
@@ -134,12 +137,12 @@ def sieve_and_swap(
     # What does not sound like an instruction is dropped, whatever step is near.
     if settings.sieve == "wording":
         minilm_vectors = vectors if base.encoder == WORDING_ENCODER else None
-        all_outcomes = _only_instructions(all_outcomes, texts, minilm_vectors, settings)
+        all_outcomes = _reject_non_instructions(all_outcomes, texts, minilm_vectors)
     # The records with their new steps.
     swapped_records = []
     for record, (start, end) in zip(records, bounds, strict=True):
         outcomes = merge_matches(all_outcomes[start:end], settings)
-        swapped_records.append(_swapped(record, outcomes, settings))
+        swapped_records.append(_swapped_steps(record, outcomes, settings))
     return swapped_records
 
 
@@ -161,14 +164,11 @@ def _check_inputs(
         raise ModelError(f"{need}, and the base has those of {base.encoder}; {cure}")
 
 
-def _only_instructions(
-    outcomes: Sequence[SegmentOutcome],
-    texts: Sequence[str],
-    vectors: Matrix | None,
-    settings: SwapSettings,
+def _reject_non_instructions(
+    outcomes: Sequence[SegmentOutcome], texts: Sequence[str], vectors: Matrix | None
 ) -> list[SegmentOutcome]:
     """Return the outcomes, those of texts that sound like no instruction as rejections."""
-    is_instruction = are_instructions(texts, settings.instruction, vectors)
+    is_instruction = are_instructions(texts, MIN_INSTRUCTION_PROBABILITY, vectors)
     sieved: list[SegmentOutcome] = []
     for outcome, passes in zip(outcomes, is_instruction, strict=True):
         if passes or isinstance(outcome, SieveRejection):
@@ -178,12 +178,14 @@ def _only_instructions(
     return sieved
 
 
-def _raw(record: Record, narration: Sequence[NarrationSegment]) -> Record:
+def _own_word_steps(record: Record, narration: Sequence[NarrationSegment]) -> Record:
     steps = [_step(number, segment, segment.text) for number, segment in enumerate(narration)]
     return record.model_copy(update={"steps": tuple(steps)})
 
 
-def _swapped(record: Record, outcomes: Sequence[SegmentOutcome], settings: SwapSettings) -> Record:
+def _swapped_steps(
+    record: Record, outcomes: Sequence[SegmentOutcome], settings: SwapSettings
+) -> Record:
     # which texts a match gives
     gives_swapped = settings.variant in ("swap", "mix")
     gives_own_words = settings.variant in ("only-sieve", "mix")
@@ -216,7 +218,7 @@ def _swapped(record: Record, outcomes: Sequence[SegmentOutcome], settings: SwapS
 
 
 def _step(number: int, segment: NarrationSegment, text: str, **more: object) -> Step:
-    """Return a step at the seconds in which it is said."""
+    """Return a step with the span in which it is spoken."""
     fields = {
         "id": str(number),
         "text": text,

@@ -36,7 +36,7 @@ from stepline.files.parquet import read_text_column
 from stepline.limits import MAX_SECOND
 from stepline.records import Record, Rejected
 from stepline.sieve_swap.settings import PairingSettings
-from stepline.sieve_swap.text_base.json_stream import JsonDamage, json_members
+from stepline.sieve_swap.text_base.json_stream import JsonFileError, json_members
 from stepline.speech.caption_formats import parse_csv
 from stepline.speech.text_encodings import read_caption_text
 from stepline.storage import from_json, read_record
@@ -57,7 +57,7 @@ Cells = npt.NDArray[np.bytes_]
 
 
 class CsvTable:
-    """Columns of a csv file, looked up by its first: sorted ids (N,) and each other column (N,), as
+    """Columns of a csv file, indexed by the first: sorted ids (N,) and each other column (N,), as
     bytes. A file that does not exist has no rows."""
 
     def __init__(self, path: Path, columns: Sequence[tuple[str, int]]) -> None:
@@ -109,7 +109,7 @@ class VideoTable:
         self._lengths = CsvTable(folder / LENGTHS_FILE, LENGTHS_COLUMNS)
         self._titles = read_titles(folder / TITLES_FILE)
 
-    def with_table_facts(self, record: Record) -> Record:
+    def add_table_fields(self, record: Record) -> Record:
         """Return a record with its video's task, title and duration, and its category in
         `settings`."""
         id = record.video.id
@@ -124,7 +124,7 @@ class VideoTable:
             if category:
                 settings = settings | {"category": category}
         length_cells = self._lengths.find(id)
-        duration = seconds_of(length_cells[0]) if length_cells is not None else None
+        duration = parse_seconds(length_cells[0]) if length_cells is not None else None
         if duration is not None:
             facts["duration"] = duration
         video = record.video.model_copy(update=facts)
@@ -145,8 +145,8 @@ def read_titles(path: Path) -> dict[str, str]:
     return titles
 
 
-def seconds_of(cell: str) -> float | None:
-    """Return the seconds in a cell, None where it holds no length."""
+def parse_seconds(cell: str) -> float | None:
+    """Return a csv cell as seconds, or None if it holds no duration."""
     try:
         value = float(cell)
     except ValueError:
@@ -174,9 +174,9 @@ def read_videos(path: Path) -> Iterator[VideoOrRejected]:
         if file.suffix == ".parquet":
             yield from _parquet(file)
         elif file.suffix == ".jsonl":
-            yield from _lines(file)
+            yield from _read_lines(file)
         elif file.suffix == ".csv":
-            yield _of_csv(file, table)
+            yield _read_csv_cells(file, table)
         else:
             yield from _json(file, table)
 
@@ -198,11 +198,11 @@ def _files(folder: Path) -> list[Path]:
     return files
 
 
-def _rejected(reason: object, location: str) -> Rejected:
+def _rejected_video(reason: object, location: str) -> Rejected:
     """Return what is said of a video that cannot be read, without the location before the
     reason."""
-    bare_reason = str(reason).removeprefix(f"{location}: ")
-    return Rejected("video", bare_reason, location=location)
+    reason_without_location = str(reason).removeprefix(f"{location}: ")
+    return Rejected("video", reason_without_location, location=location)
 
 
 def _parquet(file: Path) -> Iterator[VideoOrRejected]:
@@ -212,32 +212,32 @@ def _parquet(file: Path) -> Iterator[VideoOrRejected]:
         for row, cell in enumerate(read_text_column(file, "record")):
             yield _record(cell, f"{file}: row {row}")
     except StoreError as error:
-        yield _rejected(error, str(file))
+        yield _rejected_video(error, str(file))
 
 
-def _lines(file: Path) -> Iterator[VideoOrRejected]:
+def _read_lines(file: Path) -> Iterator[VideoOrRejected]:
     try:
         with file.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
                     yield _record(line, f"{file}: line {number}")
     except OSError as error:
-        yield _rejected(f"cannot be read ({error.strerror})", str(file))
+        yield _rejected_video(f"cannot be read ({error.strerror})", str(file))
 
 
 def _record(text: str | bytes, location: str) -> VideoOrRejected:
     try:
         return from_json(text, location)
     except StoreError as error:
-        return _rejected(error, location)
+        return _rejected_video(error, location)
 
 
-def _of_csv(file: Path, table: Callable[[Path], VideoTable]) -> VideoOrRejected:
+def _read_csv_cells(file: Path, table: Callable[[Path], VideoTable]) -> VideoOrRejected:
     try:
         text, _ = read_caption_text(file)
         cues = parse_csv(text, str(file))
     except CaptionError as error:
-        return _rejected(error, str(file))
+        return _rejected_video(error, str(file))
     rows = []
     for cue in cues:
         if cue.start is not None and cue.end is not None:
@@ -259,14 +259,14 @@ def _json(file: Path, table: Callable[[Path], VideoTable]) -> Iterator[VideoOrRe
         yield Rejected("video", str(error), location=str(file))
         return
     for key, value in json_members(file):
-        if isinstance(value, JsonDamage):
+        if isinstance(value, JsonFileError):
             location = f"{file}: {key}".removesuffix(": ")
-            yield _rejected(value.reason, location)
+            yield _rejected_video(value.reason, location)
         else:
-            yield _captioned(key, value, file, tables)
+            yield _caption_record(key, value, file, tables)
 
 
-def _captioned(video: str, value: object, file: Path, table: VideoTable) -> VideoOrRejected:
+def _caption_record(video: str, value: object, file: Path, table: VideoTable) -> VideoOrRejected:
     """Return a video of HowTo100M's captions as a record. Cues that do not fit are left out as the
     readers do."""
     node = Node(value, f"{file}: {video}")
@@ -276,7 +276,7 @@ def _captioned(video: str, value: object, file: Path, table: VideoTable) -> Vide
         texts = list(node["text"].rows())
         if not len(starts) == len(ends) == len(texts):
             counts = f"{len(starts)} starts, {len(ends)} ends and {len(texts)} texts"
-            return _rejected(counts, node.location)
+            return _rejected_video(counts, node.location)
         rows = []
         for start, end, text in zip(starts, ends, texts, strict=True):
             rows.append((text.text(), start.number(), end.number()))
@@ -299,8 +299,8 @@ def _video(
         return Rejected("video", str(error), location=location)
     if entry.record is None:
         reasons = "; ".join(row.reason for row in entry.rejected)
-        return _rejected(reasons or "holds nothing", location)
-    return table.with_table_facts(entry.record)
+        return _rejected_video(reasons or "holds nothing", location)
+    return table.add_table_fields(entry.record)
 
 
 KEY_BYTES = 8  # of an id that was read
@@ -316,14 +316,14 @@ SILENT_VIDEO = "nothing is said in it"
 
 
 def length(record: Record) -> float:
-    """Return a video's seconds: its duration, or where that is not known the end of its speech."""
+    """Return a video's duration in seconds, or the end of its speech if the duration is unknown."""
     ends = [sentence.span.end for sentence in record.sentences]
     return record.video.duration or max(ends, default=0.0)
 
 
 @dataclass
 class VideoFilter:
-    """Why each video stays out, asked in order. tasks: how many videos of each task could come in.
+    """Decides which videos are excluded and why. tasks: number of candidate videos per task.
     has_categories: whether any video that was counted names its category."""
 
     settings: PairingSettings
@@ -351,7 +351,7 @@ class VideoFilter:
         return number
 
     def rejection_reason(self, video: VideoOrRejected) -> str | None:
-        """Return why a video stays out, None where it comes in. Ask once for each video, in
+        """Return why a video is excluded, or None if it is included. Call it once per video, in
         order."""
         if isinstance(video, Rejected):
             return UNREADABLE_VIDEO

@@ -10,12 +10,18 @@ import numpy as np
 from stepline.media.audio import SAMPLE_RATE, AudioBlock, Samples
 from stepline.records import Word
 from stepline.speech.settings import AsrSettings
-from stepline.speech.vad import FRAME_SAMPLES, middle_of_longest_silence, voice_probability
+from stepline.speech.vad import (
+    FRAME_SAMPLES,
+    VOICE_PROBABILITY,
+    middle_of_longest_silence,
+    voice_probability,
+)
 
 # a larger hole in the stream ends the window instead of being filled with silence
 MAX_FILLED_SECONDS = 1.0
 # of sound before a window that the voice detector hears first: it starts cold otherwise
 CONTEXT_SECONDS = 3.0
+CUT_SECONDS = 4.0  # at the end of a window in which it is cut at a silence
 MIN_ADVANCE = 0.25  # fraction of a window that is left behind when the next one starts early
 NO_SOUND: Samples = np.zeros(0, np.float32)
 
@@ -65,7 +71,6 @@ class AudioWindower:
     """Cuts a stream of sound into windows. Memory holds at most one window and its left context."""
 
     def __init__(self, settings: AsrSettings) -> None:
-        self._settings = settings
         self._size = int(settings.window * SAMPLE_RATE)
         self._start = 0.0
         self._length = 0  # samples of the last window
@@ -114,7 +119,6 @@ class AudioWindower:
             yield from self._next_window(last=True)
 
     def _next_window(self, *, last: bool) -> Iterator[AudioWindow]:
-        settings = self._settings
         sample_count = len(self._samples)
         samples = self._samples[: self._size]
         context_frames = len(self._context) // FRAME_SAMPLES
@@ -124,8 +128,8 @@ class AudioWindower:
 
         # up to the middle of the longest silence near its end
         if not last or sample_count > self._size:
-            first = max(1, frames - int(settings.cut_within * SAMPLE_RATE / FRAME_SAMPLES))
-            frames = first + middle_of_longest_silence(voice[first:], settings.voice)
+            first = max(1, frames - int(CUT_SECONDS * SAMPLE_RATE / FRAME_SAMPLES))
+            frames = first + middle_of_longest_silence(voice[first:], VOICE_PROBABILITY)
         self._length = min(sample_count, frames * FRAME_SAMPLES)
         self._passed = self._length
         is_end = last and self._length == sample_count

@@ -54,6 +54,14 @@ STOCK_PHRASES = re.compile(
 )
 # fraction of a window's sentences not believed, from which the rest is doubted too
 MIN_DOUBTED_NEIGHBOURS = 0.5
+# A sentence is not believed below these: mean voice probability, mean word probability, and
+# log-probability plus voice probability. Chosen on real clips.
+MIN_VOICE_PROBABILITY = 0.2
+MIN_WORD_PROBABILITY = 0.45
+MIN_VOICE_AND_LOG_PROBABILITY = -0.35
+# A stock phrase ("Thank you.") is believed from these on.
+CLEAR_VOICE_PROBABILITY = 0.5
+CLEAR_LOG_PROBABILITY = -0.4
 REPETITION_REASON = "the recogniser repeated itself"
 
 
@@ -90,7 +98,7 @@ def hallucination_reasons(
             likely = sentence_evidence.log_probability
             if reasons[index] is not None or likely is None:
                 continue
-            if likely < settings.clear_log_probability:
+            if likely < CLEAR_LOG_PROBABILITY:
                 neighbour_reason = f"the words are unsure ({_probability_text(likely)})"
                 reasons[index] = f"what is next to it is not believed, and {neighbour_reason}"
     return reasons
@@ -103,19 +111,19 @@ def hallucination_reason(
     likely = evidence.log_probability
     if not any(letter.isalnum() for letter in sentence.text):
         return "no words, only symbols"
-    if evidence.voiced < settings.voiced:
+    if evidence.voiced < MIN_VOICE_PROBABILITY:
         return f"no voice is heard there ({evidence.voiced:.0%} sure of one)"
     if likely is not None and likely < settings.log_probability:
         return f"the recogniser was unsure of what is said ({_probability_text(likely)})"
-    if sentence.confidence is not None and sentence.confidence < settings.word_probability:
+    if sentence.confidence is not None and sentence.confidence < MIN_WORD_PROBABILITY:
         return f"the recogniser was unsure of the words ({sentence.confidence:.0%} sure of each)"
     # Sure words make up for little voice, and clear voice for unsure words.
-    if likely is not None and likely + evidence.voiced < settings.belief:
+    if likely is not None and likely + evidence.voiced < MIN_VOICE_AND_LOG_PROBABILITY:
         return f"little voice ({evidence.voiced:.0%} sure) and unsure words ({_probability_text(likely)})"
     plain = " ".join(re.sub(r"[^\w' ]", " ", sentence.text.lower().replace("’", "'")).split())
     # A stock phrase is believed only where voice and words are clear.
-    is_clear = evidence.voiced >= settings.clear_voice
-    if likely is not None and likely < settings.clear_log_probability:
+    is_clear = evidence.voiced >= CLEAR_VOICE_PROBABILITY
+    if likely is not None and likely < CLEAR_LOG_PROBABILITY:
         is_clear = False
     if STOCK_PHRASES.fullmatch(plain) and not is_clear:
         return "a stock phrase that Whisper writes where no one speaks"

@@ -21,7 +21,7 @@ from stepline.speech.sentences import ends_sentence
 from stepline.text.narration.marks import load_mark_reader
 from stepline.text.narration.words import (
     FUNCTION_WORDS,
-    OUTER_MARKS,
+    OUTER_PUNCTUATION,
     WORD_MARKS,
     bare_word,
     looks_english,
@@ -55,7 +55,7 @@ def lacks_punctuation(words: Sequence[Word], language: str | None) -> bool:
     bare_words = []
     for word in words:
         stops += ends_sentence(word.text)
-        bare_words.append(word.text.strip(OUTER_MARKS + " ").lower())
+        bare_words.append(word.text.strip(OUTER_PUNCTUATION + " ").lower())
     return False if stops >= MIN_STOPS_PER_WORD * len(words) else looks_english(bare_words)
 
 

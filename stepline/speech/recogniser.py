@@ -11,7 +11,7 @@ from stepline.plugins import load_plugin
 from stepline.speech.audio_windows import AudioWindow, WindowTranscript
 from stepline.speech.hallucinations import find_repetitions
 from stepline.speech.settings import AsrSettings
-from stepline.speech.vad import FRAME_SAMPLES
+from stepline.speech.vad import FRAME_SAMPLES, VOICE_PROBABILITY
 
 if TYPE_CHECKING:
     from stepline.speech.whisper import Models
@@ -20,6 +20,13 @@ log = logging.getLogger(__name__)
 
 ENGLISH_MODEL = "whisper-tiny.en"
 MULTILINGUAL_MODEL = "whisper-base"
+RETRY_BEAM = 1  # hypotheses kept for a window whose first reading repeats itself
+# Mean log-probability below which Whisper base is asked for the language, and the seconds of speech
+# that a window needs for that question.
+SWITCH_LOG_PROBABILITY = -0.6
+SWITCH_SPEECH_SECONDS = 2.0
+# P(language) that base needs to overrule tiny.en, and any model to name a language.
+MIN_LANGUAGE_PROBABILITY = 0.6
 LANGUAGE_ADVICE = (
     "perhaps it is not English: `stepline weights get whisper-base` adds Whisper base, "
     "which knows 99 languages"
@@ -111,14 +118,13 @@ class RecogniserSwitch:
         self, windows: Sequence[AudioWindow], transcripts: list[WindowTranscript]
     ) -> list[WindowTranscript]:
         assert self._recogniser is not None
-        beam = self._settings.retry_beam
         # The same beam would give the same words again.
-        if beam == self._settings.beam:
+        if self._settings.beam == RETRY_BEAM:
             return transcripts
         for index, transcript in enumerate(transcripts):
             if not _has_loop(transcript):
                 continue
-            second = self._recogniser.read(windows[index], beam=beam)
+            second = self._recogniser.read(windows[index], beam=RETRY_BEAM)
             if not _has_loop(second):
                 transcripts[index] = second
         return transcripts
@@ -131,17 +137,17 @@ class RecogniserSwitch:
         from stepline.speech.whisper import Whisper
 
         settings = self._settings
-        voiced = float((window.voice >= settings.voice).sum()) * FRAME_SAMPLES / SAMPLE_RATE
-        if voiced < settings.switch_voice:
+        voiced = float((window.voice >= VOICE_PROBABILITY).sum()) * FRAME_SAMPLES / SAMPLE_RATE
+        if voiced < SWITCH_SPEECH_SECONDS:
             return transcript  # too little for a language to be known
         self._undecided = False
         log_probability = transcript.log_probability or 0.0
-        if log_probability >= settings.switch_below and not _has_loop(transcript):
+        if log_probability >= SWITCH_LOG_PROBABILITY and not _has_loop(transcript):
             return transcript
         other = Whisper(MULTILINGUAL_MODEL, settings, self._models)
         language, probability = other.detect(window)
         log.info("first speech: language %s with probability %.2f", language, probability)
-        if language == "en" or probability < settings.switch_above:
+        if language == "en" or probability < MIN_LANGUAGE_PROBABILITY:
             return transcript
         other.language = language
         self._recogniser = other

@@ -20,8 +20,14 @@ from stepline.media.audio import SAMPLE_RATE, Samples
 from stepline.records import Span, Word
 from stepline.speech.audio_windows import AudioWindow, WindowTranscript
 from stepline.speech.sentences import ends_sentence
-from stepline.speech.settings import AsrSettings
-from stepline.speech.vad import FRAME_SAMPLES, HYSTERESIS_PROBABILITY, find_speech, runs_of
+from stepline.speech.vad import (
+    FRAME_SAMPLES,
+    HYSTERESIS_PROBABILITY,
+    VOICE_PROBABILITY,
+    find_speech,
+    runs_of,
+)
+from stepline.speech.whisper import MAX_WORD_SECONDS
 
 FRAMES_PER_SECOND = SAMPLE_RATE / FRAME_SAMPLES
 # of voice between two words from which something was passed over. The pauses of speech hold up to
@@ -51,12 +57,7 @@ Words: TypeAlias = list[Word]
 
 
 def read_again(
-    window: AudioWindow,
-    first: WindowTranscript,
-    recognise: RecogniseWindow,
-    settings: AsrSettings,
-    *,
-    tail: bool,
+    window: AudioWindow, first: WindowTranscript, recognise: RecogniseWindow, *, tail: bool
 ) -> WindowTranscript:
     """Return the window's transcript, with doubtful utterances replaced where a second pass is
     surer.
@@ -65,12 +66,11 @@ def read_again(
         window: of sound.
         first: transcript of the first pass.
         recognise: transcribes a window.
-        settings: thresholds.
         tail: whether voice after the last word counts. It does not where the next window holds it.
     """
     words = list(first.words)
-    voiced_runs = window.voice >= settings.voice
-    for pieces in doubtful_utterances(window, words, settings, tail=tail):
+    voiced_runs = window.voice >= VOICE_PROBABILITY
+    for pieces in doubtful_utterances(window, words, tail=tail):
         reread_words: Words = []
         for utterance_frames in pieces:
             reread_words += recognise(_cut(window, utterance_frames)).words
@@ -83,8 +83,8 @@ def read_again(
         words_before, first_words, words_after = _divide(words, start, end)
 
         # the second reading stays where it is more certain over the speech
-        first_confidence = word_confidence(window, first_words, settings)
-        second_confidence = word_confidence(window, reread_words, settings)
+        first_confidence = word_confidence(window, first_words)
+        second_confidence = word_confidence(window, reread_words)
         gain = (second_confidence - first_confidence)[first_frame:last_frame]  # (F,)
         if gain[voiced_runs[first_frame:last_frame]].mean() > MIN_CONFIDENCE_GAIN:
             clear_words = _clear_sentences(window, reread_words, first_confidence > 0.0)
@@ -93,7 +93,7 @@ def read_again(
 
 
 def doubtful_utterances(
-    window: AudioWindow, words: Sequence[Word], settings: AsrSettings, *, tail: bool
+    window: AudioWindow, words: Sequence[Word], *, tail: bool
 ) -> list[list[Frames]]:
     """Return the frame ranges to recognise again. Neighbours that are judged together form one
     list.
@@ -103,13 +103,13 @@ def doubtful_utterances(
         return []
     # frames of speech in stretched words
     voice = window.voice
-    speech = voice >= settings.voice
+    speech = voice >= VOICE_PROBABILITY
     frame_count = len(speech)
     doubtful = np.zeros(frame_count, bool)
     for word, following in pairwise(timed):
         if ends_sentence(word.text):
             continue
-        if _is_stretched(window, word, settings):
+        if _is_stretched(window, word):
             start = _frames(window, word)[0]
             end = _frames(window, following)[0]
             doubtful[start:end] = True
@@ -127,7 +127,9 @@ def doubtful_utterances(
 
     # the utterances that hold them
     groups: list[list[Frames]] = [[]]
-    utterances = find_speech(voice, threshold=settings.voice, gap=SILENCE_SECONDS, pad=PAD_SECONDS)
+    utterances = find_speech(
+        voice, threshold=VOICE_PROBABILITY, gap=SILENCE_SECONDS, pad=PAD_SECONDS
+    )
     for start, end in utterances:
         first = start // FRAME_SAMPLES
         last = min(frame_count, -(-end // FRAME_SAMPLES))
@@ -145,14 +147,14 @@ def doubtful_utterances(
     return [group for group in groups if group]
 
 
-def word_confidence(window: AudioWindow, words: Sequence[Word], settings: AsrSettings) -> Samples:
+def word_confidence(window: AudioWindow, words: Sequence[Word]) -> Samples:
     """Return the probability of the word in each frame of the window, (F,), 0 without a word.
 
     A stretched word covers no frame, since its true time is not known.
     """
     confidence = np.zeros(len(window.voice), np.float32)
     for word in words:
-        if word.span is None or _is_stretched(window, word, settings):
+        if word.span is None or _is_stretched(window, word):
             continue
         first, last = _frames(window, word)
         confidence[first:last] = 1.0
@@ -169,12 +171,12 @@ def _frames(window: AudioWindow, word: Word) -> Frames:
     return first, max(first + 1, last)
 
 
-def _is_stretched(window: AudioWindow, word: Word, settings: AsrSettings) -> bool:
+def _is_stretched(window: AudioWindow, word: Word) -> bool:
     first, last = _frames(window, word)
-    longest = settings.longest_word * FRAMES_PER_SECOND - 2  # frames, as rounded
+    longest = MAX_WORD_SECONDS * FRAMES_PER_SECOND - 2  # frames, as rounded
     if last - first < longest:
         return False
-    is_speech = window.voice[first:last] >= settings.voice
+    is_speech = window.voice[first:last] >= VOICE_PROBABILITY
     return float(is_speech.mean()) <= MAX_STRETCHED_VOICE_FRACTION
 
 
@@ -237,13 +239,13 @@ def _mean_confidence(words: Sequence[Word]) -> float:
     return float(np.mean(confidences)) if confidences else 1.0
 
 
-def fit_to_voice(window: AudioWindow, words: Sequence[Word], settings: AsrSettings) -> Words:
+def fit_to_voice(window: AudioWindow, words: Sequence[Word]) -> Words:
     """Return the words with starts and ends moved to where the voice detector has voice.
 
     Silence at a word's ends is cut off. After a silence, a word starts with the voice shortly
     before it. Whisper's own times are some tenths of a second off.
     """
-    voiced = window.voice >= settings.voice - HYSTERESIS_PROBABILITY
+    voiced = window.voice >= VOICE_PROBABILITY - HYSTERESIS_PROBABILITY
     fitted: Words = []
     free = 0  # the first frame after the last word
     for word in words:

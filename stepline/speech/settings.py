@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from stepline.plugins import choice
-from stepline.records import Probability
 from stepline.settings import LogProbability, Positive, Settings, Threads
 
 
@@ -40,9 +39,6 @@ class AsrSettings(Settings):
     beam: Annotated[int, Field(ge=1, le=20)] = Field(
         5, description="hypotheses kept. 5 costs a tenth more than 1, and errs less."
     )
-    retry_beam: Annotated[int, Field(ge=1, le=20)] = Field(
-        1, description="for a window whose first reading repeats itself"
-    )
     threads: Threads = Field(1, description="CPU threads, vision works alongside")
     compute: Literal["int8", "int8_float32", "float32"] = Field(
         "int8", description="arithmetic of CTranslate2 on a CPU"
@@ -50,49 +46,13 @@ class AsrSettings(Settings):
     window: Annotated[float, Field(ge=5.0, le=30.0)] = Field(
         29.5, description="s of sound heard together. Whisper reads 30 s."
     )
-    cut_within: Annotated[float, Field(ge=1.0, le=25.0)] = Field(
-        4.0, description="s at a window's end where a silence is looked for"
-    )
-    voice: Probability = Field(
-        0.5, description="a 32 ms frame holds speech from here (Silero's own default)"
-    )
-    voice_gap: Positive = Field(
-        2.0, description="s of silence left out of what the recogniser hears"
-    )
-    voice_pad: Positive = Field(
-        0.4, description="s kept on either side of speech (faster-whisper's own default)"
-    )
-    longest_word: Positive = Field(
-        1.5, description="s; Whisper stretches a word over the silence behind it"
-    )
     pause: Positive = Field(1.0, description="s between two words that end a sentence")
     longest: Positive = Field(
         12.0, description="s after which a sentence without punctuation is cut at its longest pause"
     )
-    switch_below: LogProbability = Field(
-        -0.6, description="mean log-probability under which Whisper base is asked for the language"
-    )
-    switch_voice: Positive = Field(2.0, description="s of speech a window needs for that question")
-    switch_above: Probability = Field(
-        0.6,
-        description="P(language) that base needs to overrule tiny.en, and any model to name one",
-    )
     log_probability: LogProbability = Field(
         -0.8, description="a window whose mean log-probability is lower is not believed"
     )
-    word_probability: Probability = Field(
-        0.45, description="nor a sentence whose mean word probability is lower"
-    )
-    voiced: Probability = Field(
-        0.2, description="nor a sentence whose mean voice probability is lower"
-    )
-    belief: Annotated[float, Field(ge=-1e3, le=1.0)] = Field(
-        -0.35, description="nor one whose log-probability plus voice is lower"
-    )
-    clear_voice: Probability = Field(
-        0.5, description='a stock phrase ("Thank you.") is believed from this voice probability'
-    )
-    clear_log_probability: LogProbability = Field(-0.4, description="and this log-probability on")
 
     @model_validator(mode="after")
     def _translated_by_whisper(self) -> "AsrSettings":

@@ -26,11 +26,11 @@ from stepline.speech.hallucinations import (
     is_low_confidence_reason,
     repeated_sentences,
 )
-from stepline.speech.recogniser import RecogniserSwitch, read_together
+from stepline.speech.recogniser import SWITCH_SPEECH_SECONDS, RecogniserSwitch, read_together
 from stepline.speech.second_reading import fit_to_voice, read_again
 from stepline.speech.sentences import ends_sentence, split_sentences, start_and_end
 from stepline.speech.settings import AsrSettings
-from stepline.speech.vad import FRAME_SAMPLES
+from stepline.speech.vad import FRAME_SAMPLES, VOICE_PROBABILITY
 
 if TYPE_CHECKING:
     from stepline.speech.whisper import Models
@@ -133,15 +133,15 @@ def _transcription(
             # else the next window begins where this one was left unread
             tail = window.last or window is not last
             first = transcripts[number]
-            second = read_again(window, first, recogniser.read, settings, tail=tail)
-            fitted = fit_to_voice(window, second.words, settings)
+            second = read_again(window, first, recogniser.read, tail=tail)
+            fitted = fit_to_voice(window, second.words)
             transcripts[number] = replace(second, words=tuple(fitted))
             words += fitted
 
         # sentences, and where the next window begins
         sentences = split_sentences(words, pause=settings.pause, longest=settings.longest)
         in_last = [sentence for sentence in sentences if sentence.span.end > last.start]
-        resume = _resume(in_last, last, settings)
+        resume = _resume(in_last, last)
         if resume is not None:
             end = windower.resume(resume)
             sentences = [sentence for sentence in sentences if sentence.span.start < end]
@@ -220,7 +220,7 @@ class SentenceCollector:
             for sentence, reason in self._dropped
             if is_low_confidence_reason(reason)
         )
-        if unsure <= max(self._settings.switch_voice, accepted_seconds):
+        if unsure <= max(SWITCH_SPEECH_SECONDS, accepted_seconds):
             return ""
         return recogniser.advice
 
@@ -242,9 +242,7 @@ def _evidence(
     return SpeechEvidence(voiced, first.log_probability)
 
 
-def _resume(
-    sentences: Sequence[Sentence], window: AudioWindow, settings: AsrSettings
-) -> float | None:
+def _resume(sentences: Sequence[Sentence], window: AudioWindow) -> float | None:
     """Return the second to continue at: after the last word, or before a sentence cut by the
     window.
     """
@@ -252,7 +250,7 @@ def _resume(
         return None
     last = sentences[-1]
     after = window.voiced(last.span.end, window.end)
-    voiced_frames = float((after >= settings.voice).sum())
+    voiced_frames = float((after >= VOICE_PROBABILITY).sum())
     if voiced_frames * FRAME_SAMPLES / SAMPLE_RATE > UNREAD_SECONDS:
         return last.span.end
     if (not ends_sentence(last.text) or last.text.endswith("...")) and len(sentences) > 1:

@@ -11,6 +11,7 @@ from stepline.media.audio import SAMPLE_RATE, Samples
 Run: TypeAlias = tuple[int, int]  # first, last + 1
 
 FRAME_SAMPLES = 512  # samples per frame of the detector, 32 ms
+VOICE_PROBABILITY = 0.5  # from which a frame holds speech; Silero's own default
 # a stretch of speech goes on until P(speech) falls this far under the threshold (Silero)
 HYSTERESIS_PROBABILITY = 0.15
 

@@ -19,8 +19,9 @@ from stepline.networks.weights import find_weights
 from stepline.processes import reuse_large_blocks, trim_memory
 from stepline.records import Span, Word
 from stepline.speech.audio_windows import AudioWindow, WindowTranscript
+from stepline.speech.recogniser import MIN_LANGUAGE_PROBABILITY
 from stepline.speech.settings import AsrSettings
-from stepline.speech.vad import find_speech
+from stepline.speech.vad import VOICE_PROBABILITY, find_speech
 from stepline.text.narration.words import looks_english
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,9 @@ BATCH_WINDOWS = 16  # that a GPU reads together; for speed alone
 # of sound that Whisper reads. In a batch each window has a slot of its own, and silence before it.
 TIME_TOKEN_SLOT_SECONDS = 30
 FRAMES_PER_SECOND = 100  # Whisper's, in which a segment says where its slot begins
+SILENCE_SECONDS = 2.0  # longer silence is left out of what the recogniser hears
+SPEECH_PAD_SECONDS = 0.4  # kept on either side of speech; faster-whisper's own default
+MAX_WORD_SECONDS = 1.5  # Whisper stretches a word over the silence behind it
 MIN_LANGUAGE_WORDS = 8  # of a reading by which its language is known
 MAX_REASON_CHARS = 200  # of the hub's error
 
@@ -60,7 +64,7 @@ class Whisper:
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
         """Return the transcript of the window. A window without speech skips the model."""
         settings = self._settings
-        runs = _speech(window, settings)
+        runs = _speech(window)
         if not runs:
             return WindowTranscript(())
         with self._gpu_errors():
@@ -76,7 +80,7 @@ class Whisper:
         if not settings.translate:
             if self.language is None and _is_english(words):
                 language = "en"
-            elif info.language_probability < settings.switch_above:
+            elif info.language_probability < MIN_LANGUAGE_PROBABILITY:
                 language = None  # a guess does not name the language, nor bind the windows to come
         self.language = self.language or language
         return self._transcript(window, runs, segments, language)
@@ -90,7 +94,7 @@ class Whisper:
         """
         voiced_windows: list[tuple[int, Runs]] = []
         for index, window in enumerate(windows):
-            runs = _speech(window, self._settings)
+            runs = _speech(window)
             if runs:
                 voiced_windows.append((index, runs))
         transcripts = [WindowTranscript(()) for _ in windows]
@@ -174,7 +178,7 @@ class Whisper:
         """
         if not segments:
             return WindowTranscript((), language)
-        timestamps = _SpeechTimestamps(window.start, runs, self._settings.longest_word)
+        timestamps = _SpeechTimestamps(window.start, runs, MAX_WORD_SECONDS)
         words = []
         for segment in segments:
             for word in segment.words or ():
@@ -201,7 +205,7 @@ class Whisper:
 
         The window must hold speech.
         """
-        sound = _join_runs(window, _speech(window, self._settings))
+        sound = _join_runs(window, _speech(window))
         language, probability, _ = self._model.detect_language(sound)
         return str(language), float(probability)
 
@@ -230,9 +234,9 @@ class _SpeechTimestamps:
         return Span(round(self._start + start, 3), round(self._start + end, 3))
 
 
-def _speech(window: AudioWindow, settings: AsrSettings) -> list[tuple[int, int]]:
+def _speech(window: AudioWindow) -> list[tuple[int, int]]:
     runs = find_speech(
-        window.voice, threshold=settings.voice, gap=settings.voice_gap, pad=settings.voice_pad
+        window.voice, threshold=VOICE_PROBABILITY, gap=SILENCE_SECONDS, pad=SPEECH_PAD_SECONDS
     )
     sample_count = len(window.samples)
     return [(first, min(last, sample_count)) for first, last in runs]

@@ -12,6 +12,7 @@ from stepline.networks.device import current_device
 from stepline.records import Span, Word
 from stepline.speech.audio_windows import AudioWindow, WindowTranscript
 from stepline.speech.settings import AsrSettings
+from stepline.speech.vad import VOICE_PROBABILITY
 
 DEFAULT_MODEL = "base"  # whisperx's own name for Whisper base
 BATCH_SPANS = 8  # stretches of speech that whisperx reads together
@@ -41,7 +42,7 @@ class WhisperX:
         """Return the transcript of the window. Words that the aligner could not place have no time."""
         del beam  # whisperx takes it when it loads
         # It finds the speech in a window by itself, but a window without any is not given to it.
-        if not (window.voice >= self._settings.voice).any():
+        if not (window.voice >= VOICE_PROBABILITY).any():
             return WindowTranscript(())
         result = self._model.transcribe(
             window.samples, batch_size=BATCH_SPANS, language=self.language

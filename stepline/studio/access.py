@@ -33,9 +33,9 @@ HEADER_VALUE = "studio"  # value of X-Stepline in requests that send something
 MIN_PASSWORD_CHARS = 8
 MAX_PASSWORD_FILE_BYTES = 4096
 SCRYPT_COST = 2**14  # N of scrypt: 16 MiB and some 50 ms per try
-MAX_TRIES = 5  # wrong passwords of one address in `TRIES_SECONDS`
-MAX_TRIES_OF_ALL = 60  # wrong passwords of all addresses
-TRIES_SECONDS = 60.0
+MAX_TRIES = 5  # wrong passwords of one address in `TRIES_WINDOW_SECONDS`
+MAX_TRIES_OF_ALL_CLIENTS = 60  # wrong passwords of all addresses
+TRIES_WINDOW_SECONDS = 60.0
 OPEN_PATHS = re.compile(r"/login|/health|/static/[\w.-]+")  # need no token: they reveal nothing
 PROGRAM_PATHS = re.compile(r"/api/.*|/health|/metrics")  # asked by programs, not by browsers
 
@@ -54,21 +54,21 @@ class Password:
         self._lock = threading.Lock()
 
     def check(self, password: str, address: str) -> bool:
-        """Return whether it is the password. Raises HTTPException (429) for an address that was
+        """Return whether the text is the password. Raises HTTPException (429) for an address that was
         wrong too often."""
         # One after the other: tries at the same time count too, and only wrong ones do.
         with self._lock:
             now = self._clock()
             # Tries that are too old no longer count.
-            while self._tries and self._tries[0][0] < now - TRIES_SECONDS:
+            while self._tries and self._tries[0][0] < now - TRIES_WINDOW_SECONDS:
                 self._tries.popleft()
             # One address may be wrong a few times. Many addresses together may be wrong more often.
-            own_tries = sum(other == address for _, other in self._tries)
-            if own_tries >= MAX_TRIES or len(self._tries) >= MAX_TRIES_OF_ALL:
+            client_tries = sum(other == address for _, other in self._tries)
+            if client_tries >= MAX_TRIES or len(self._tries) >= MAX_TRIES_OF_ALL_CLIENTS:
                 raise HTTPException(
                     HTTPStatus.TOO_MANY_REQUESTS,
                     "too many wrong passwords; wait a minute",
-                    {"Retry-After": f"{TRIES_SECONDS:.0f}"},
+                    {"Retry-After": f"{TRIES_WINDOW_SECONDS:.0f}"},
                 )
             # In constant time: how long it takes says nothing of how much was right.
             is_right = hmac.compare_digest(self._hash, self._hash_of(password))
@@ -123,7 +123,7 @@ class Access:
         self._cookie = f"stepline_{hashlib.sha256(self.token.encode()).hexdigest()[:8]}"
         self._names = {name.casefold() for name in ("localhost", host, socket.gethostname())}
 
-    def answers_to(self, host: str) -> bool:
+    def is_own_host(self, host: str) -> bool:
         """Return whether the Host of a request is this server.
 
         A name can be rebound to another address. An address cannot, and neither can a name over

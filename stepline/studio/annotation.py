@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from stepline.library.corrected_library import LibraryVideo
 from stepline.records import Video
 from stepline.review import AnnotationClip, AnnotationQueue
-from stepline.review.clips import clips_of
+from stepline.review.clips import record_clips
 from stepline.review.server import annotation_routes
 from stepline.studio.store import Studio
 
@@ -34,7 +34,7 @@ class AnnotationView:
         self._clips_of: dict[LibraryVideo, tuple[Video, list[AnnotationClip]]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer by the routes of the page."""
+        """Serve the routes of the annotation page."""
         router = self._router
         # New videos are looked for when a page opens, and when it asks for the next clip.
         if router is None or scope["path"] in (ANNOTATE_PATH, f"{ANNOTATE_PATH}next"):
@@ -50,7 +50,7 @@ class AnnotationView:
             if version not in self._clips_of:
                 # Answers are kept under the library's id of a video, not the record's own.
                 record = library.record(card.id).model_copy(update={"id": card.id})
-                self._clips_of[version] = (record.video, list(clips_of(record)))
+                self._clips_of[version] = (record.video, list(record_clips(record)))
             video, clips_of_video = self._clips_of[version]
             media = library.media_file(card.id, video)
             if media is not None:

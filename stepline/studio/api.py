@@ -39,7 +39,7 @@ from stepline.studio.video_api import LABEL_PARAMETERS, VideoApi, card_filter, k
 
 log = logging.getLogger(__name__)
 
-INDEX_AGE_SECONDS = 2.0  # then the search looks for records that changed
+MAX_INDEX_AGE_SECONDS = 2.0  # then the search looks for records that changed
 MAX_MOMENTS = 100  # of a search
 MAX_QUERY_CHARS = 500
 
@@ -73,7 +73,7 @@ class StudioApi:
         # SQLite's connection belongs to one thread.
         self._searching = ThreadPoolExecutor(1, thread_name_prefix="search")
         self._index: SearchIndex | None = None
-        self._indexed = -INDEX_AGE_SECONDS
+        self._indexed = -MAX_INDEX_AGE_SECONDS
 
     def operations(self) -> list[Operation]:
         """Return the table of operations."""
@@ -125,7 +125,7 @@ class StudioApi:
         # Labels are matched in the library first. The search then looks only at those videos.
         labels = card_filter(request)
         names = None
-        if not labels.asks_nothing:
+        if not labels.is_empty:
             names = await run_in_threadpool(matching_names, self._studio.library, labels)
         search = self._searching.submit(self._search, query, int(most), names)
         return JSONResponse({"moments": await asyncio.wrap_future(search)})
@@ -136,7 +136,7 @@ class StudioApi:
         # The index is opened by the first search, in the thread that keeps its connection.
         if self._index is None:
             self._index = open_index(self._studio.library.folder, self._studio.library)
-        if time.monotonic() > self._indexed + INDEX_AGE_SECONDS:
+        if time.monotonic() > self._indexed + MAX_INDEX_AGE_SECONDS:
             self._index.update()
             self._indexed = time.monotonic()
         return [_moment(moment) for moment in self._index.search(query, most, names)]
@@ -148,11 +148,11 @@ class StudioApi:
         ids = [known_id(library, id) for id in body.ids]
         # A folder on this machine, where one is named. Else one file that the browser saves.
         if body.out is not None:
-            write = partial(share, with_videos=body.videos)
-            index = await in_video_thread(write, library, ids, Path(body.out))
+            write_share = partial(share, with_videos=body.videos)
+            index = await in_video_thread(write_share, library, ids, Path(body.out))
             return JSONResponse({"index": str(index)})
-        write = partial(share_file, with_videos=body.videos)
-        path = await in_video_thread(write, library, ids)
+        write_share = partial(share_file, with_videos=body.videos)
+        path = await in_video_thread(write_share, library, ids)
         # The temporary folder goes after its file was sent.
         cleaning = BackgroundTask(shutil.rmtree, path.parent, ignore_errors=True)
         return FileResponse(path, filename=path.name, background=cleaning)

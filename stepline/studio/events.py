@@ -50,7 +50,7 @@ class Listener:
     )
 
     def put(self, event: str) -> None:
-        """Add an event. End the connection where too many wait."""
+        """Queue an event. Close the connection if too many wait."""
         if not self.events.full():
             self.events.put_nowait(event)
             return
@@ -68,7 +68,7 @@ class Broadcast:
         self._lock = threading.Lock()
 
     def publish(self, name: str, data: Mapping[str, Any]) -> None:
-        """Send an event."""
+        """Send an event to all listeners."""
         event = f"event: {name}\ndata: {json.dumps(data)}\n\n"
         with self._lock:
             # A queue of asyncio belongs to its loop, and events come from other threads.
@@ -85,18 +85,18 @@ class Broadcast:
             yield "retry: 2000\n\n"
 
             # a line now and then shows both ends that the connection holds
-            silence = 0.0
+            seconds_since_event = 0.0
             while not is_stopping():
                 try:
                     event = await asyncio.wait_for(listener.events.get(), POLL_SECONDS)
                 except TimeoutError:
-                    silence += POLL_SECONDS
-                    if silence < HEARTBEAT_SECONDS:
+                    seconds_since_event += POLL_SECONDS
+                    if seconds_since_event < HEARTBEAT_SECONDS:
                         continue
                     event = HEARTBEAT_EVENT
                 if event is None:
                     return
-                silence = 0.0
+                seconds_since_event = 0.0
                 yield event
         finally:
             with self._lock:
@@ -125,19 +125,19 @@ class Webhook:
         self._thread: threading.Thread | None = None
 
     def start(self, outbox: EventOutbox) -> None:
-        """Send the events that wait in the outbox, and those that come to it."""
+        """Start to send the events of the outbox, and those added later."""
         outbox.on_event = self._wakes.set
         self._thread = threading.Thread(
             target=self._send_all, args=(outbox,), name="webhook", daemon=True
         )
         self._thread.start()
 
-    def close(self, patience: float = CLOSE_SECONDS) -> None:
+    def close(self, timeout_seconds: float = CLOSE_SECONDS) -> None:
         """Send what waits, for at most that many seconds. The next start sends the rest."""
         self._closed.set()
         self._wakes.set()
         if self._thread is not None:
-            self._thread.join(patience)
+            self._thread.join(timeout_seconds)
 
     def _send_all(self, outbox: EventOutbox) -> None:
         pause = self._pause
@@ -214,7 +214,7 @@ class Webhook:
 
         # a receiver may be as slow as a link, and not send much
         limits = TransferLimits(
-            most_bytes=MAX_WEBHOOK_BYTES,
+            max_bytes=MAX_WEBHOOK_BYTES,
             seconds=MAX_WEBHOOK_SECONDS,
             silence=self._settings.seconds,
             private=self._settings.private,

@@ -19,7 +19,7 @@ from stepline.studio.video_api import Priority
 
 
 class PriorityBody(FrozenModel):
-    """How soon a job's turn comes: the highest first."""
+    """Priority of a job: the highest runs first."""
 
     priority: Priority
 
@@ -73,7 +73,7 @@ class JobApi:
                 "HEAD", upload, self.upload, "How much of an upload is there: Upload-Offset."
             ),
             Operation("DELETE", upload, self.end_upload, "End an upload that is not whole."),
-            Operation("PATCH", upload, self.take_piece, f"{piece}; the last one begins the job."),
+            Operation("PATCH", upload, self.append_piece, f"{piece}; the last one begins the job."),
         ]
 
     def jobs(self, request: Request) -> Response:
@@ -109,7 +109,7 @@ class JobApi:
         return JSONResponse(self._jobs.as_json(self._stored_jobs.get(id)))
 
     async def prioritise(self, request: Request) -> Response:
-        """Change a job's turn."""
+        """Change a job's priority."""
         body = await read_body(request, PriorityBody)
         prioritise = partial(self._jobs.prioritise, priority=body.priority)
         return await run_in_threadpool(self.change, prioritise, request)
@@ -124,7 +124,7 @@ class JobApi:
         return JSONResponse({"upload": upload.id, "offset": 0}, HTTPStatus.CREATED)
 
     def uploads(self, _: Request) -> Response:
-        """Return the uploads that are not whole."""
+        """Return the unfinished uploads."""
         uploads = [
             {
                 "upload": upload.id,
@@ -137,7 +137,7 @@ class JobApi:
         return JSONResponse({"uploads": uploads})
 
     def end_upload(self, request: Request) -> Response:
-        """End an upload and remove what came of it."""
+        """Cancel an upload and remove its file."""
         upload = self._upload(request)
         self._uploads.end(upload)
         return JSONResponse({"upload": upload.id})
@@ -151,7 +151,7 @@ class JobApi:
         }
         return Response(headers=headers)
 
-    async def take_piece(self, request: Request) -> Response:
+    async def append_piece(self, request: Request) -> Response:
         """Add a piece to an upload."""
         upload = await run_in_threadpool(self._upload, request)
         headers = request.headers

@@ -48,7 +48,7 @@ class RunningJob:
     error: str | None = None
 
     def progress(self) -> dict[str, JsonValue]:
-        """Return the stage that is furthest behind, the share that is done, and the seconds
+        """Return the slowest stage, the share that is done, and the seconds
         left."""
         # Sound and picture are read side by side, and the job is as far as the one behind.
         shares = {}
@@ -95,7 +95,7 @@ class JobRunner:
         """Begin with the jobs that are in the database."""
         # Jobs that ran when the last server ended or was killed.
         for job in self._jobs.in_state("running"):
-            self._put_back(job)
+            self._requeue(job)
         for thread in self._threads:
             thread.start()
 
@@ -110,14 +110,14 @@ class JobRunner:
             thread.join()
 
     def add(self, source: str, options: JobOptions, priority: int = 0) -> Job:
-        """Keep a job, and run it when it is next."""
+        """Add a job to the queue."""
         job = self._jobs.add(source, options.model_dump(mode="json"), priority)
         self.wake(job.id)
         return job
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Begin no job in this context."""
+        """Start no job inside this context."""
         # `_next` needs the same lock to take a job.
         with self._changed:
             yield
@@ -142,7 +142,7 @@ class JobRunner:
         return is_cancelled
 
     def retry(self, id: int) -> bool:
-        """Let a job that ended wait again. Return whether it had ended."""
+        """Requeue a job that ended. Return whether it had ended."""
         ends: tuple[JobState, ...] = ("done", "failed", "cancelled")
         is_waiting = self._jobs.change(
             id, expected=ends, state="waiting", begun=None, ended=None, error=None
@@ -165,8 +165,8 @@ class JobRunner:
             progress = running.progress()
         return job.model_dump(mode="json", by_alias=True) | progress
 
-    def _put_back(self, job: Job) -> None:
-        """Let a job that is marked as running wait again."""
+    def _requeue(self, job: Job) -> None:
+        """Requeue a job that is marked as running."""
         self._jobs.change(job.id, expected=("running",), state="waiting", begun=None)
 
     def _work(self) -> None:
@@ -184,7 +184,7 @@ class JobRunner:
                     # Where the database cannot be written either, the next start puts it back.
                     with self._changed, contextlib.suppress(StoreError):
                         self._running.pop(job.id, None)
-                        self._put_back(job)
+                        self._requeue(job)
 
     def _next(self) -> Job | None:
         """Wait for the next job and mark it as running. None at the end."""
@@ -268,7 +268,7 @@ class JobRunner:
         for video in videos:
             with contextlib.suppress(LookupError):  # its record was removed since
                 revision = self._studio.library.card(video).revision
-                self._studio.events.keep_video(video, revision)
+                self._studio.events.store_video_event(video, revision)
                 self._broadcast.publish("video", {"id": video, "revision": revision})
         if not is_killed:
             self._jobs.change(

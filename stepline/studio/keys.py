@@ -63,7 +63,7 @@ def needed_role(method: str, path: str) -> Role:
 
 
 def role_includes(role: Role, needed: Role) -> bool:
-    """Return whether a role may do what another one is needed for."""
+    """Return whether a role includes the rights of another role."""
     return KEY_ROLES.index(role) >= KEY_ROLES.index(needed)
 
 
@@ -126,7 +126,7 @@ class KeyFile:
             self._write(others)
 
     def find(self, secret: str) -> ApiKey | None:
-        """Return the key that a text is. None where it is not a key."""
+        """Return the key with this secret, or None."""
         digest = _digest(secret)
         match = None
         # All keys are compared, so that the time does not depend on which one matches.

@@ -44,7 +44,7 @@ def live_log(folder: Path, name: str) -> Path:
 
 @dataclass(frozen=True)
 class LogPart:
-    """What was read of a log. first: its first line. lines: whole lines. end: the byte behind them.
+    """A part of a log. first: its first line. lines: whole lines. end: the byte after them.
 
     in_long_line: whether that is inside a line of more than `MAX_READ_BYTES`, which is left out.
     """
@@ -62,7 +62,7 @@ async def follow_log(path: Path, is_stopping: Callable[[], bool]) -> AsyncIterat
     """
     yield "retry: 2000\n\n"
     last = LogPart()
-    silence = 0.0
+    seconds_since_event = 0.0
     run = b""  # the first line, which distinguishes one run from another
     while not is_stopping():
         # The log is read in a thread, since its disk may be slow.
@@ -78,7 +78,7 @@ async def follow_log(path: Path, is_stopping: Callable[[], bool]) -> AsyncIterat
             if part.in_long_line and not last.in_long_line:
                 log.warning("%s: a line of more than %d bytes is left out", path, MAX_READ_BYTES)
             last = part
-            silence = 0.0
+            seconds_since_event = 0.0
             # A carriage return would end a field of the stream.
             text = part.lines.decode("utf-8", "replace").replace("\r", " ")
             events = [f"data: {line}\n\n" for line in text.split("\n") if line]
@@ -86,9 +86,9 @@ async def follow_log(path: Path, is_stopping: Callable[[], bool]) -> AsyncIterat
                 yield "".join(events)
             continue
         # Nothing new: a comment now and then keeps the connection open.
-        silence += POLL_SECONDS
-        if silence >= HEARTBEAT_SECONDS:
-            silence = 0.0
+        seconds_since_event += POLL_SECONDS
+        if seconds_since_event >= HEARTBEAT_SECONDS:
+            seconds_since_event = 0.0
             yield HEARTBEAT_EVENT
         await asyncio.sleep(POLL_SECONDS)
 

@@ -69,14 +69,14 @@ def peaks(path: Path) -> bytes:
     info = probe(path)
     if not info.has_sound or not info.duration:
         return b""
-    loudest = np.zeros(PEAK_COUNT, np.float32)
+    peak_values = np.zeros(PEAK_COUNT, np.float32)
     with DECODER_SLOTS:
         for block in read_sound(path):
             # Each sample falls into one of the parts, by its time.
             seconds = block.start + np.arange(len(block.samples)) / SAMPLE_RATE  # (N,)
             parts = np.clip(seconds / info.duration * PEAK_COUNT, 0, PEAK_COUNT - 1)  # (N,)
-            np.maximum.at(loudest, parts.astype(np.intp), np.abs(block.samples))
-    return bytes(np.clip(np.rint(loudest * 255), 0, 255).astype(np.uint8))
+            np.maximum.at(peak_values, parts.astype(np.intp), np.abs(block.samples))
+    return bytes(np.clip(np.rint(peak_values * 255), 0, 255).astype(np.uint8))
 
 
 @functools.lru_cache(MAX_PICTURES_IN_MEMORY)
@@ -93,6 +93,6 @@ def media_type(path: Path) -> str:
 
 
 def file_stamp(path: Path) -> str:
-    """Return a text that changes when the file does."""
+    """Return a text that changes when the file changes."""
     state = path.stat()
     return f"{state.st_mtime_ns} {state.st_size}"

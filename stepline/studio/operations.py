@@ -46,7 +46,7 @@ PAGE_PARAMETERS = {
 
 @dataclass(frozen=True)
 class Operation:
-    """A row of the API.
+    """An operation of the API.
 
     parameters: those of the query, with their meaning.
     body: the model of what is sent.
@@ -97,9 +97,9 @@ class Operation:
         return description
 
 
-async def in_video_thread(act: Callable[..., Result], *arguments: object) -> Result:
+async def in_video_thread(handler: Callable[..., Result], *arguments: object) -> Result:
     """Return what a function that reads videos returns. Only `VIDEO_THREADS` run at a time."""
-    return await to_thread.run_sync(act, *arguments, limiter=VIDEO_THREADS)
+    return await to_thread.run_sync(handler, *arguments, limiter=VIDEO_THREADS)
 
 
 async def _in_video_thread(endpoint: SyncEndpoint, request: Request) -> Response:

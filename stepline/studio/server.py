@@ -165,10 +165,10 @@ class StudioServer(LocalServer):
         guards = Guards(
             HEADER_VALUE,
             CONTENT_POLICY,
-            answers_to=self.access.answers_to,
+            is_own_host=self.access.is_own_host,
             max_bytes=_max_bytes,
             refuse=self.access.refuse,
-            tells_header=True,
+            sets_header=True,
             count=counts.add,
         )
         bind = partial(
@@ -191,7 +191,7 @@ class StudioServer(LocalServer):
                 "port %d, of the last time, is taken (%s); %s", last_port, error.strerror, cure
             )
             bind(0)
-        studio.database.keep_port(self.port)
+        studio.database.store_port(self.port)
         self.link = f"{self.address}?token={self.access.token}"
 
     def run(self) -> None:

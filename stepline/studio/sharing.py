@@ -26,7 +26,7 @@ INDEX_FOOTER = "Made by Stepline. These pages load nothing from the network."
 
 
 @contextlib.contextmanager
-def _kept_folder() -> Iterator[Path]:
+def _temporary_folder() -> Iterator[Path]:
     """Make a temporary folder, which the caller of this module removes. It is removed here where an
     error leaves this context, since no one else learns of it."""
     folder = Path(tempfile.mkdtemp(prefix="stepline-"))
@@ -50,7 +50,7 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
     if name not in OUTPUTS:
         names = ", ".join(OUTPUTS)
         raise SettingsError(f"unknown output format {name!r}; known: {names}")
-    with _kept_folder() as folder:
+    with _temporary_folder() as folder:
         pictures = {}
         if OUTPUTS[name].keyframes != "none" and video is not None:
             pictures = keyframes(record, video)
@@ -63,11 +63,11 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
         if len(written) == 1:
             return path
         # An output may link pictures, which are packed with it as they are.
-        packed = folder / f"{safe_stem(record.id)}.{name}.zip"
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
+        archive_file = folder / f"{safe_stem(record.id)}.{name}.zip"
+        with zipfile.ZipFile(archive_file, "w", zipfile.ZIP_STORED) as archive:
             for file in [path, *(file for file in written if file != path)]:
                 archive.write(file, file.relative_to(folder))
-        return packed
+        return archive_file
 
 
 def share(
@@ -91,7 +91,7 @@ def share(
 def share_file(library: CorrectedLibrary, ids: Sequence[str], *, with_videos: bool = False) -> Path:
     """Write corrected videos into one file in a temporary folder, which the caller removes. Return
     it: the page of a single video, else a zip with an index, pages and usual outputs."""
-    with _kept_folder() as folder:
+    with _temporary_folder() as folder:
         if len(set(ids)) == 1 and not with_videos:
             return _write_page(library, ids[0], folder)
 
@@ -99,14 +99,14 @@ def share_file(library: CorrectedLibrary, ids: Sequence[str], *, with_videos: bo
         pages = folder / "videos-and-steps"
         pages.mkdir()
         _write_share(library, ids, pages, with_videos=with_videos)
-        packed = folder / "videos-and-steps.zip"
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive_file = folder / "videos-and-steps.zip"
+        with zipfile.ZipFile(archive_file, "w", zipfile.ZIP_DEFLATED) as archive:
             for file in files_below(pages):
                 # Videos are packed already.
                 form = zipfile.ZIP_STORED if file.parent.name == "videos" else None
                 archive.write(file, file.relative_to(folder), form)
         shutil.rmtree(pages)
-        return packed
+        return archive_file
 
 
 def _write_page(library: CorrectedLibrary, id: str, folder: Path) -> Path:

@@ -47,7 +47,7 @@ LISTED_JOBS = (
 
 
 class Job(FrozenModel):
-    """A video to be understood. source: a path or an address.
+    """A job that processes a video. source: a path or an address.
 
     created, begun, ended: UTC, seconds since 1970. error: why it failed, in a line. video: the id
     of the video that it made.
@@ -78,7 +78,7 @@ class Upload(FrozenModel):
 
 
 class EventBody(FrozenModel):
-    """What a webhook is sent. id: of the job or the video."""
+    """Body of a webhook request. id: of the job or the video."""
 
     event: EventName
     id: int | str
@@ -123,7 +123,7 @@ class Studio:
 
 
 class AnswerStore:
-    """What people answered about clips: one answer per person and item, a later one replaces
+    """Annotators' answers about clips: one answer per person and item, a later one replaces
     it."""
 
     def __init__(self, database: LibraryDatabase) -> None:
@@ -138,7 +138,7 @@ class AnswerStore:
                 raise self._database.row_error("answer") from error
 
     def add(self, entry: Answer) -> None:
-        """Keep an answer."""
+        """Store an answer."""
         row = (entry.item, entry.annotator, entry.model_dump_json())
         replace = "ON CONFLICT(clip, annotator) DO UPDATE SET body = excluded.body"
         with self._database.change() as connection:
@@ -174,7 +174,7 @@ class EventOutbox:
     def add(
         self, connection: sqlite3.Connection, name: EventName, data: dict[str, JsonValue]
     ) -> None:
-        """Keep an event in the transaction of the change that it reports."""
+        """Store an event in the transaction of the change that it reports."""
         if self.on_event is None:
             return
         body = json.dumps({"event": name, **data})
@@ -183,11 +183,11 @@ class EventOutbox:
         self.on_event()
 
     def add_video(self, connection: sqlite3.Connection, id: str, revision: int) -> None:
-        """Keep the event that a video was made or corrected."""
+        """Store the event that a video was made or corrected."""
         self.add(connection, "video", {"id": id, "revision": revision})
 
-    def keep_video(self, id: str, revision: int) -> None:
-        """Keep the same event in a transaction of its own."""
+    def store_video_event(self, id: str, revision: int) -> None:
+        """Store the same event in its own transaction."""
         with self._database.change() as connection:
             self.add_video(connection, id, revision)
 
@@ -237,7 +237,7 @@ class JobStore:
         return _checked_rows(self._database, Job, "job", query, *values)
 
     def add(self, source: str, options: dict[str, JsonValue], priority: int = 0) -> Job:
-        """Keep a job that waits, and return it."""
+        """Store a waiting job, and return it."""
         with self._database.change() as connection:
             id = self.insert(connection, source, options, priority)
         return self.get(id)
@@ -249,7 +249,7 @@ class JobStore:
         options: dict[str, JsonValue],
         priority: int = 0,
     ) -> int:
-        """Keep a job that waits in a transaction of the caller's. Return its id."""
+        """Store a waiting job inside the caller's transaction. Return its id."""
         row = (source, json.dumps(options), "waiting", priority, time.time())
         cursor = connection.execute(
             "INSERT INTO job(source, options, state, priority, made) VALUES (?, ?, ?, ?, ?)", row
@@ -262,11 +262,11 @@ class JobStore:
         """Set fields of a job that is in one of the expected states. Return whether it was."""
         # Names are from this code, never from a request. Values are bound.
         fields = ", ".join(f"{name} = ?" for name in values)
-        marks = ", ".join("?" * len(expected))
+        placeholders = ", ".join("?" * len(expected))
         with self._database.change() as connection:
             cursor = connection.execute(
                 # The statement itself checks the state, so two threads cannot both change it.
-                f"UPDATE job SET {fields} WHERE id = ? AND state IN ({marks})",
+                f"UPDATE job SET {fields} WHERE id = ? AND state IN ({placeholders})",
                 (*values.values(), id, *expected),
             )
             is_changed = cursor.rowcount > 0
@@ -299,7 +299,7 @@ class UploadStore:
         self._jobs = jobs
 
     def unfinished(self) -> list[Upload]:
-        """Return the uploads that are not whole, the oldest first."""
+        """Return the unfinished uploads, the oldest first."""
         return self._select("SELECT * FROM upload WHERE job IS NULL ORDER BY made")
 
     def get(self, id: str) -> Upload:
@@ -313,7 +313,7 @@ class UploadStore:
         return _checked_rows(self._database, Upload, "upload", query, *values)
 
     def add(self, name: str, size: int, options: dict[str, JsonValue]) -> Upload:
-        """Keep an upload before its first byte has come, and return it."""
+        """Store a new upload before its first byte is received, and return it."""
         upload = Upload(
             id=uuid.uuid4().hex, name=name, size=size, created=time.time(), options=options
         )
@@ -354,7 +354,7 @@ def _checked_rows(
 
 
 def _from_row(kind: type[StoredModel], row: Row) -> StoredModel:
-    """Return what a row holds. Its fields are the columns of its table, in their order.
+    """Return a row as a model. Its fields are the table's columns, in the same order.
 
     Raises ValidationError, a ValueError, for a row that Stepline did not write.
     """

@@ -64,7 +64,7 @@ class Uploads:
         self._busy: set[str] = set()
         # What a kill left unfinished, and what no one continues.
         self._complete_moves()
-        self._end_idle(MAX_IDLE_SECONDS)
+        self._end_idle_uploads(MAX_IDLE_SECONDS)
 
     def begin(self, body: UploadBody) -> Upload:
         """Return a new upload. Raises HTTPException for a file that is not a video, too many open
@@ -73,18 +73,18 @@ class Uploads:
             reason = f"no video by its name; known: {', '.join(sorted(VIDEO_SUFFIXES))}"
             raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, reason)
         # Old uploads make room, and more of them where there are too many.
-        self._end_idle(MAX_IDLE_SECONDS)
+        self._end_idle_uploads(MAX_IDLE_SECONDS)
         unfinished = self._uploads.unfinished()
         if len(unfinished) >= MAX_OPEN_UPLOADS:
-            self._end_idle(MAX_IDLE_SECONDS_IF_FULL)
+            self._end_idle_uploads(MAX_IDLE_SECONDS_IF_FULL)
             unfinished = self._uploads.unfinished()
         if len(unfinished) >= MAX_OPEN_UPLOADS:
             reason = f"{MAX_OPEN_UPLOADS} uploads are not whole; end some of them first"
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, reason)
         # The others that are not whole will want their room too.
-        missing = sum(max(0, upload.size - self.offset(upload)) for upload in unfinished)
-        room = body.size + MIN_FREE_BYTES + missing
-        if shutil.disk_usage(self._library.folder).free < room:
+        missing_bytes = sum(max(0, upload.size - self.offset(upload)) for upload in unfinished)
+        needed_bytes = body.size + MIN_FREE_BYTES + missing_bytes
+        if shutil.disk_usage(self._library.folder).free < needed_bytes:
             reason = "the disk of the library has no room for it"
             raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, reason)
         return self._uploads.add(body.name, body.size, body.options.model_dump(mode="json"))
@@ -97,14 +97,14 @@ class Uploads:
         if upload.id in self._busy:
             raise HTTPException(HTTPStatus.CONFLICT, "a piece of this upload is on its way")
         self._uploads.remove(upload.id)
-        self._pieces(upload).unlink(missing_ok=True)
+        self._pieces_path(upload).unlink(missing_ok=True)
 
     def offset(self, upload: Upload) -> int:
         """Return how many bytes of an upload are on disk."""
         if upload.job is not None:
             return upload.size
         try:
-            return self._pieces(upload).lstat().st_size
+            return self._pieces_path(upload).lstat().st_size
         except FileNotFoundError:
             return 0
 
@@ -126,7 +126,7 @@ class Uploads:
         try:
             self._check_piece(upload, offset, length, await run_in_threadpool(self.offset, upload))
             try:
-                await self._append(self._pieces(upload), parts)
+                await self._append(self._pieces_path(upload), parts)
             except OSError as error:
                 reason = f"the piece cannot be kept ({error.strerror}); free some space, then go on"
                 raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, reason) from error
@@ -141,7 +141,7 @@ class Uploads:
         # The file is longer than announced, so something else has written to it.
         if end > upload.size:
             self._uploads.remove(upload.id)
-            self._pieces(upload).unlink(missing_ok=True)
+            self._pieces_path(upload).unlink(missing_ok=True)
             reason = f"{end} bytes are there of {upload.size}; begin the upload again"
             raise HTTPException(HTTPStatus.GONE, reason)
         # The reply names where to go on.
@@ -175,7 +175,7 @@ class Uploads:
         with self._jobs.paused():
             target = self._free_path(upload.name)
             job = self._uploads.finish(upload.id, str(target))
-            self._pieces(upload).replace(target)
+            self._pieces_path(upload).replace(target)
         self._jobs.wake(job)
         return self._uploads.get(upload.id)
 
@@ -186,13 +186,13 @@ class Uploads:
         suffix = Path(name).suffix.lower()
         path = folder / f"{stem}{suffix}"
         # A path that a job once had stays taken: its record may name that path.
-        numbers = itertools.count(2)
+        numbered_names = itertools.count(2)
         while os.path.lexists(path) or self._stored_jobs.has_source(str(path)):
-            path = folder / f"{stem}-{next(numbers)}{suffix}"
+            path = folder / f"{stem}-{next(numbered_names)}{suffix}"
         return path
 
     def _complete_moves(self) -> None:
-        """Move the files of whole uploads that a kill kept from their places."""
+        """Move the files of complete uploads that a killed process did not move."""
         folder = self._library.resolve_allowed(Path(PIECES_FOLDER))
         if not folder.is_dir():
             return
@@ -212,17 +212,17 @@ class Uploads:
             else:
                 path.replace(target)
 
-    def _end_idle(self, seconds: float) -> None:
-        """End the uploads that no piece came of for so long."""
+    def _end_idle_uploads(self, seconds: float) -> None:
+        """Cancel uploads that received no piece for too long."""
         for upload in self._uploads.unfinished():
             # The last piece is the file's last change.
             last = upload.created
             with contextlib.suppress(FileNotFoundError):
-                last = max(last, self._pieces(upload).lstat().st_mtime)
+                last = max(last, self._pieces_path(upload).lstat().st_mtime)
             if last < time.time() - seconds and upload.id not in self._busy:
                 self.end(upload)
 
-    def _pieces(self, upload: Upload) -> Path:
+    def _pieces_path(self, upload: Upload) -> Path:
         return self._library.resolve_allowed(Path(PIECES_FOLDER)) / upload.id
 
     def _own_folder(self, name: str) -> Path:
@@ -240,7 +240,7 @@ def _open_pieces(path: Path) -> BinaryIO:
 
 
 def _write_all(file: BinaryIO, block: bytes) -> None:
-    rest = memoryview(block)
+    remaining_bytes = memoryview(block)
     # A raw file may write fewer bytes than it is given.
-    while rest:
-        rest = rest[file.write(rest) :]
+    while remaining_bytes:
+        remaining_bytes = remaining_bytes[file.write(remaining_bytes) :]

@@ -83,7 +83,7 @@ class VideoBody(FrozenModel):
     priority: Priority = 0
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> "VideoBody":
+    def _check_one_source(self) -> "VideoBody":
         if (self.path is None) == (self.link is None):
             raise ValueError("a path or a link")
         if self.link is not None and not is_link(self.link):

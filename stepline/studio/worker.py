@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stepline.errors import SteplineError, error_line
-from stepline.library.corrected_library import check_links, check_place
+from stepline.library.corrected_library import check_allowed_path, reject_outside_links
 from stepline.outputs import USUAL, output_path
 from stepline.pipeline.batch import run_video
 from stepline.pipeline.networks import load_networks
@@ -79,9 +79,9 @@ class ProgressMessages:
 
     def __call__(self, stage: str, second: float, duration: float) -> None:
         """Take the progress of a stage."""
-        now = time.monotonic()
-        if now >= self._times.get(stage, 0.0) + PROGRESS_SECONDS or second >= duration:
-            self._times[stage] = now
+        now_seconds = time.monotonic()
+        if now_seconds >= self._times.get(stage, 0.0) + PROGRESS_SECONDS or second >= duration:
+            self._times[stage] = now_seconds
             self._send(StageProgress(stage, second, duration))
 
 
@@ -92,17 +92,17 @@ def run_task(task: JobTask, send: Send) -> None:
     options = task.options
     out = Path(task.out)
     if options.language is not None:
-        asr = settings.asr.model_copy(update={"language": options.language})
-        settings = settings.model_copy(update={"asr": asr})
+        recogniser = settings.asr.model_copy(update={"language": options.language})
+        settings = settings.model_copy(update={"asr": recogniser})
     captions = Path(options.captions) if options.captions is not None else None
     allowed = [Path(folder) for folder in task.allowed]
-    check_links(out, allowed)
+    reject_outside_links(out, allowed)
 
     # the videos, none of them outside the folders that are allowed
     sources = find_sources([task.source], out, settings, force=options.force)
     for source in sources:
         if isinstance(source.place, Path):
-            check_place(source.place, allowed)
+            check_allowed_path(source.place, allowed)
 
     progress = ProgressMessages(send)
     networks = load_networks(settings, several=len(sources) > 1)

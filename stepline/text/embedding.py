@@ -28,7 +28,7 @@ CPU_BATCH_TEXTS = 32  # embedded together
 
 # What `embedding_cache` stores: a call's encoder, batch and texts -> its vectors.
 _cached_vectors: ContextVar[dict[tuple[object, ...], Matrix] | None]
-_cached_vectors = ContextVar("embedded_once", default=None)
+_cached_vectors = ContextVar("embedding_cache", default=None)
 
 
 @contextmanager
@@ -59,16 +59,16 @@ def embed(texts: Sequence[str], *, model: str = "minilm", batch: int | None = No
     batch = batch or encoder.device.batch(CPU_BATCH_TEXTS)
     cached = _cached_vectors.get()
     if cached is None:
-        return _embed(texts, encoder, batch)
+        return _embed_batches(texts, encoder, batch)
     key = (encoder, batch, *texts)
     if key not in cached:
-        vectors = _embed(texts, encoder, batch)
+        vectors = _embed_batches(texts, encoder, batch)
         vectors.flags.writeable = False
         cached[key] = vectors
     return cached[key]
 
 
-def _embed(texts: Sequence[str], encoder: "SentenceEncoder", batch: int) -> Matrix:
+def _embed_batches(texts: Sequence[str], encoder: "SentenceEncoder", batch: int) -> Matrix:
     # batches of different texts, of similar length
     different_texts = list(dict.fromkeys(texts))
     tokens = encoder.tokenize(different_texts)

@@ -116,7 +116,7 @@ def load_clip(settings: VisionSettings) -> CLIPBackbone:
         )
     # transformers would fill the weights that are missing with random numbers.
     keys = [*report["missing_keys"], *report["mismatched_keys"]]
-    lacking = sorted(map(str, keys))
-    if lacking:
-        raise ModelError(f"{source}: lacks the weight {lacking[0]}; give a whole checkpoint")
+    missing_keys = sorted(map(str, keys))
+    if missing_keys:
+        raise ModelError(f"{source}: lacks the weight {missing_keys[0]}; give a whole checkpoint")
     return CLIPBackbone(model.eval(), processor, batch=settings.batch)

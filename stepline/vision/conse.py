@@ -43,14 +43,14 @@ class ConSEBackbone:
     name = "conse"
 
     def __init__(
-        self, network: "EfficientNetLite0", classes: Matrix, *, likeliest: int, text_model: str
+        self, network: "EfficientNetLite0", classes: Matrix, *, class_count: int, text_model: str
     ) -> None:
         """classes: (1000, D) unit rows, the embedding of each class name. `likeliest`: how many of
         the most likely classes are combined."""
         self._network = network
         self._classes = classes
         self.dim = int(classes.shape[1])  # D, that of the text model
-        self._likeliest = likeliest
+        self._likeliest = class_count
         self.text_model = text_model
 
     def encode_images(self, pictures: Pictures) -> Matrix:
@@ -80,7 +80,7 @@ def load_conse(settings: VisionSettings) -> ConSEBackbone:
         _loaded[key] = EfficientNetLite0(path)
     model = settings.text_model
     classes = read_class_vectors() if model == "minilm" else embed(class_names(), model=model)
-    return ConSEBackbone(_loaded[key], classes, likeliest=settings.classes, text_model=model)
+    return ConSEBackbone(_loaded[key], classes, class_count=settings.classes, text_model=model)
 
 
 def class_names() -> list[str]:
@@ -95,14 +95,14 @@ def read_class_vectors() -> Matrix:
 
     try:
         with safe_open(VECTORS_FILE, framework="np") as file:
-            made_from = (file.metadata() or {}).get("names_sha256")
+            source_digest = (file.metadata() or {}).get("names_sha256")
             vectors = file.get_tensor("vectors").astype(np.float32)
     except (OSError, SafetensorError) as error:
         raise ModelError(
             f"{VECTORS_FILE}: cannot be read ({error}); install stepline again"
         ) from error
     # The vectors must be of the names as they are now.
-    if made_from != sha256(NAMES_FILE):
+    if source_digest != sha256(NAMES_FILE):
         cure = "run `python -m stepline.vision.conse`"
         raise ModelError(f"{VECTORS_FILE}: not made from {NAMES_FILE.name}; {cure}")
     return unit_rows(vectors)

@@ -96,7 +96,7 @@ class CueMeter:
         self._letters: dict[int, float] = {}
 
     def add(self, frame: "Frame") -> None:
-        """Look at one frame, if it is the one of its row."""
+        """Run the detectors on a frame if it is the nearest to the middle of its row."""
         row = math.floor((frame.time + ROW_SLACK) * self._rate)
         if row < self._next_row or frame.time * self._rate - row < ROW_MIDDLE:
             return
@@ -114,7 +114,7 @@ class CueMeter:
             self._letters |= dict.fromkeys(rows, letters)
 
     def finish(self) -> PictureCues:
-        """Return what was seen so far."""
+        """Return the cues measured so far."""
         lines: tuple[ScreenText, ...] = ()
         if self._text is not None:
             lines = self._text.finish()

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0: what a picture shows, as 1,000 ImageNet class scores.
+"""EfficientNet-Lite0: 1,000 ImageNet class scores of a picture.
 
 Letters: B pictures, C channels, H and W in pixels.
 Source: Tan and Le 2019 (EfficientNet). Differs as "Lite" does: ReLU6 instead of swish, no
@@ -95,7 +95,7 @@ def _mbconv(name: str, width: int, stage: BlockStage, stride: int) -> list[Convo
     each_channel = Convolution(
         f"{name}._depthwise_conv", f"{name}._bn1", kernel, stride=stride, groups=inner
     )
-    narrow = Convolution(
+    project = Convolution(
         f"{name}._project_conv",
         f"{name}._bn2",
         (stage.width, inner, 1, 1),
@@ -104,9 +104,9 @@ def _mbconv(name: str, width: int, stage: BlockStage, stride: int) -> list[Convo
     )
     # Without expansion there is nothing to widen.
     if stage.expansion == 1:
-        return [each_channel, narrow]
-    widen = Convolution(f"{name}._expand_conv", f"{name}._bn0", (inner, width, 1, 1))
-    return [widen, each_channel, narrow]
+        return [each_channel, project]
+    expand = Convolution(f"{name}._expand_conv", f"{name}._bn0", (inner, width, 1, 1))
+    return [expand, each_channel, project]
 
 
 class EfficientNetLite0:
@@ -168,15 +168,15 @@ def _resampling(size: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int32],
     """
     # the inputs
     scale = size / INPUT_SIDE
-    reach = max(scale, 1.0)
+    tap_radius = max(scale, 1.0)
     middles = scale * (np.arange(INPUT_SIDE) + 0.5)
-    first = np.maximum((middles - reach + 0.5).astype(int), 0)
-    last = np.minimum((middles + reach + 0.5).astype(int), size)
-    most = (last - first).max()
-    taps = first + np.arange(most)[:, None]  # (taps, 224)
+    first_tap = np.maximum((middles - tap_radius + 0.5).astype(int), 0)
+    last = np.minimum((middles + tap_radius + 0.5).astype(int), size)
+    most = (last - first_tap).max()
+    taps = first_tap + np.arange(most)[:, None]  # (taps, 224)
 
     # their weights fall to 0 at `reach`
-    distance = np.abs((taps - middles + 0.5) / reach)
+    distance = np.abs((taps - middles + 0.5) / tap_radius)
     weights = np.where(taps < last, np.maximum(1 - distance, 0), 0)
     weights /= weights.sum(0)
     # As fine as 16 bits allow for the greatest weight.
@@ -197,7 +197,7 @@ Parts: TypeAlias = list[list[FoldedLayer]]  # as `architecture` has them
 
 
 def _fold(convolution: Convolution, weights: Mapping[str, Array]) -> FoldedLayer:
-    """Return the convolution that does what one and its BatchNorm did."""
+    """Return a convolution with its BatchNorm folded in."""
     norm = [weights[f"{convolution.norm}.{name}"] for name in NORM_WEIGHTS]
     gain, shift, mean, variance = norm
     spread = np.sqrt(variance + np.float32(NORM_EPSILON))

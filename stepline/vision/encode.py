@@ -32,7 +32,7 @@ class Backbone(Protocol):
 
     @property
     def name(self) -> str:
-        """What features of it are labelled with."""
+        """The name stored with its features."""
 
     @property
     def dim(self) -> int:
@@ -155,7 +155,7 @@ class VideoEncoder:
         self._encoded: list[Matrix] = []
 
     def add(self, frame: "Frame") -> None:
-        """Take one frame. It is kept only if it is the nearest to the middle of its part so far."""
+        """Add a frame. It is kept if it is the nearest to the middle of its part so far."""
         # Parts are numbered through the whole video.
         rate = self._rate * self._parts
         part = math.floor((frame.time + ROW_SLACK) * rate)
@@ -220,7 +220,7 @@ class VideoEncoder:
         self._row[part] = best.image
 
     def _close_row(self) -> None:
-        """Let the open row wait to be encoded."""
+        """Queue the open row for encoding."""
         pictures = []
         # A part without a picture has the nearest of its row.
         for part in range(self._parts):
@@ -237,7 +237,7 @@ class VideoEncoder:
             self._encode()
 
     def _encode(self) -> None:
-        """Encode what waits. `self._rows` may hold one row more, the open one."""
+        """Encode the queued rows. `self._rows` may also hold the open row."""
         if not self._waiting:
             return
         rows = np.stack(self._waiting)

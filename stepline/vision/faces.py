@@ -49,14 +49,14 @@ class SquareDetector:
     """A single-shot detector of MediaPipe's: a score and a box for each anchor of a square
     picture."""
 
-    def __init__(self, path: Path, low: float) -> None:
-        """low: the network's number for black. White is 1."""
+    def __init__(self, path: Path, black_value: float) -> None:
+        """black_value: the network's number for black. White is 1."""
         self._network = load_tflite(path)
-        self._low = low
+        self._low = black_value
         self._anchors = anchors(self._network.side)
 
     def __call__(self, picture: Image) -> list[Detection]:
-        """Return what a picture (H, W, 3) of any size shows, the most certain first."""
+        """Return the detections in a picture (H, W, 3), the most certain first."""
         detections: list[Detection] = []
         for square in squares(picture):
             detections += self._detect(picture, *square)
@@ -64,8 +64,8 @@ class SquareDetector:
 
     def _detect(self, picture: Image, x: int, y: int, side: int) -> list[Detection]:
         # The square as the network takes it: its own side, colours from `low` to 1.
-        own = self._network.side
-        pixels = resize(picture[y : y + side, x : x + side], own, own)
+        crop_pixels = self._network.side
+        pixels = resize(picture[y : y + side, x : x + side], crop_pixels, crop_pixels)
         pixels = pixels * (1 - self._low) + self._low
         boxes, scores = self._network(pixels)  # (A, 4 + 2 P), (A, 1)
         logits = scores.ravel().astype(np.float64)
@@ -74,15 +74,15 @@ class SquareDetector:
         probability = sigmoid(logits)  # (A,)
 
         # from the anchors' units to pixels of the picture
-        corner = np.array([x, y])
+        corner_pixels = np.array([x, y])
         detections = []
         for n in np.flatnonzero(probability > MIN_PROBABILITY):
-            center, size, *points = boxes[n].reshape(-1, 2) / own
+            center, size, *points = boxes[n].reshape(-1, 2) / crop_pixels
             anchor = self._anchors[n]
             halves = np.outer([-0.5, 0.5], size)
             corners = anchor + center + halves  # (2, 2)
-            box = corners * side + corner
-            places = (points + anchor) * side + corner  # (P, 2)
+            box = corners * side + corner_pixels
+            places = (points + anchor) * side + corner_pixels  # (P, 2)
             score = float(probability[n])
             detections.append(Detection(score, box.ravel(), places))
         return detections
@@ -147,23 +147,24 @@ def resize(picture: Image, width: int, height: int) -> npt.NDArray[np.float32]:
 
 
 class FaceDetector:
-    """Faces, and how surely each is a real one."""
+    """Detects faces and verifies them with a landmark network."""
 
     def __init__(self, folder: Path) -> None:
-        self._detect = SquareDetector(folder / "face_detection_short_range.tflite", low=-1.0)
+        self._detect = SquareDetector(
+            folder / "face_detection_short_range.tflite", black_value=-1.0
+        )
         self._landmarks = load_tflite(folder / "face_landmark.tflite")
 
     def presenter(self, picture: Image) -> float:
-        """Return how surely someone in a picture (H, W, 3) looks at the camera, 0 to 1. Only the
-        two largest faces are looked at."""
+        """Return P(someone in a picture (H, W, 3) looks at the camera), by its two largest faces."""
         detections = self._detect(picture)
         # The widest first.
         largest = sorted(detections, key=lambda face: face.box[0] - face.box[2])
-        chances = []
+        presence_probabilities = []
         for face in largest[:MAX_FACES]:
             presence = self.presence(picture, face)
-            chances.append(presence * frontality(face.points))
-        return max(chances, default=0.0)
+            presence_probabilities.append(presence * frontality(face.points))
+        return max(presence_probabilities, default=0.0)
 
     def presence(self, picture: Image, face: Detection) -> float:
         """Return the probability that a detection is a face, by the network of landmarks."""
@@ -173,14 +174,14 @@ class FaceDetector:
         start = face.box[:2]
         end = face.box[2:]
         center = (start + end) / 2
-        half = CROP_SCALE * (end - start).max() / 2
-        whole = np.concatenate([center - half, center + half]).round().astype(int)
+        half_width = CROP_SCALE * (end - start).max() / 2
+        whole = np.concatenate([center - half_width, center + half_width]).round().astype(int)
         x, y, end_x, end_y = whole.tolist()
         crop = Pillow.fromarray(picture).crop((x, y, end_x, end_y))
 
         # What the network of landmarks says of it.
-        own = self._landmarks.side
-        pixels = resize(np.asarray(crop), own, own)
+        crop_pixels = self._landmarks.side
+        pixels = resize(np.asarray(crop), crop_pixels, crop_pixels)
         _, flag = self._landmarks(pixels)
         probability = sigmoid(flag.ravel()[:1].astype(np.float64))
         return float(probability[0])

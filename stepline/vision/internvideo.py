@@ -116,12 +116,12 @@ def read_internvideo(path: Path) -> InternVideoNetwork:
     name = "InternVideo-MM"
     cure = "give InternVideo-MM-L-14.ckpt, saved again with its state_dict alone if it holds more"
     # The weights of the two towers, whose shapes say the sizes of the network.
-    own = {}
+    checkpoint_keys = {}
     for key, values in read_tensors(path, name, cure).items():
         if key.startswith(TOWER_PREFIX):
-            own[key.removeprefix(TOWER_PREFIX)] = values
+            checkpoint_keys[key.removeprefix(TOWER_PREFIX)] = values
     try:
-        sizes = network_sizes({key: values.shape for key, values in own.items()})
+        sizes = network_sizes({key: values.shape for key, values in checkpoint_keys.items()})
     except ModelError as error:
         raise ModelError(f"{path}: {error}; {cure}") from error
     # Without memory, since names and shapes are compared first.
@@ -129,11 +129,11 @@ def read_internvideo(path: Path) -> InternVideoNetwork:
         network = InternVideoNetwork(sizes)
     shapes = {key: tuple(value.shape) for key, value in network.state_dict().items()}
     # None of a tower's weights may be left over, those of other parts may.
-    for key in list(own):
+    for key in list(checkpoint_keys):
         if key not in shapes and not key.startswith(TOWER_NAMES):
-            del own[key]
-    check_weights(path, name, own, shapes, cure)
-    weights = {key: torch.from_numpy(values) for key, values in own.items()}
+            del checkpoint_keys[key]
+    check_weights(path, name, checkpoint_keys, shapes, cure)
+    weights = {key: torch.from_numpy(values) for key, values in checkpoint_keys.items()}
     network.load_state_dict(weights, assign=True)
     network.eval()
     return network
@@ -215,8 +215,8 @@ def load_internvideo(settings: VisionSettings) -> InternVideoBackbone:
     network.
     """
     if settings.path is None:
-        needs = f"vision.path=InternVideo-MM-L-14.ckpt, with {MERGES_FILE} next to it"
-        raise SettingsError(f"vision.backbone=internvideo needs {needs}")
+        needed_files = f"vision.path=InternVideo-MM-L-14.ckpt, with {MERGES_FILE} next to it"
+        raise SettingsError(f"vision.backbone=internvideo needs {needed_files}")
     network = read_internvideo(settings.path)
     merges = settings.dictionary or settings.path.parent / MERGES_FILE
     tokenizer = read_tokenizer(merges, network.sizes.words)

@@ -21,7 +21,7 @@ MLP_FACTOR = 4  # hidden numbers per number of width
 
 @dataclass(frozen=True)
 class NetworkSizes:
-    """What the shapes of a checkpoint say.
+    """Layer sizes of a checkpoint.
 
     grid: patches per side
     patch: pixels per side of one
@@ -119,11 +119,13 @@ class ResidualBlock(nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return (B, L, D). mask: (L, L), added to the scores of attention."""
-        inside = self.ln_1(x)
-        attended, _ = self.attn(inside, inside, inside, need_weights=False, attn_mask=mask)
+        normalised = self.ln_1(x)
+        attended, _ = self.attn(
+            normalised, normalised, normalised, need_weights=False, attn_mask=mask
+        )
         x = x + attended
-        inside = self.ln_2(x)
-        return x + self.mlp(inside)
+        normalised = self.ln_2(x)
+        return x + self.mlp(normalised)
 
 
 class GlobalBlock(nn.Module):  # type: ignore[misc]
@@ -140,11 +142,11 @@ class GlobalBlock(nn.Module):  # type: ignore[misc]
     def forward(self, query: Tensor, patches: Tensor) -> Tensor:
         """Return (B, 1, D) for query (B, 1, D) and patches (B, T L, D)."""
         memory = self.ln_3(patches)
-        inside = self.ln_1(query)
-        attended, _ = self.attn(inside, memory, memory, need_weights=False)
+        normalised = self.ln_1(query)
+        attended, _ = self.attn(normalised, memory, memory, need_weights=False)
         query = query + attended
-        inside = self.ln_2(query)
-        return query + self.mlp(inside)
+        normalised = self.ln_2(query)
+        return query + self.mlp(normalised)
 
 
 class VideoBlocks(nn.Module):  # type: ignore[misc]
@@ -178,14 +180,14 @@ class VideoBlocks(nn.Module):  # type: ignore[misc]
             x = pictures.view(x.shape)
             readout = number - first
             if readout >= 0:
-                patches = self._with_places(x, self.dpe[readout])  # (B, T, L, D)
+                patches = self._with_positions(x, self.dpe[readout])  # (B, T, L, D)
                 query = self.dec[readout](query, patches.flatten(1, 2))
         # A learned balance of what was read out and of the mean class token.
         weight = torch.sigmoid(self.balance)
         classes = x[:, :, 0].mean(1)  # (B, D)
         return (1 - weight) * query[:, 0] + weight * classes
 
-    def _with_places(self, x: Tensor, convolution: nn.Module) -> Tensor:
+    def _with_positions(self, x: Tensor, convolution: nn.Module) -> Tensor:
         """Return x with a convolution over time and place added to its patches."""
         # The class token has no place in the picture.
         classes = x[:, :, :1]
@@ -198,7 +200,7 @@ class VideoBlocks(nn.Module):  # type: ignore[misc]
 
 
 class VideoTower(nn.Module):  # type: ignore[misc]
-    """Patches, their places, and the blocks."""
+    """Video encoder: patch and position embeddings, then the blocks."""
 
     def __init__(self, sizes: NetworkSizes) -> None:
         super().__init__()
@@ -222,7 +224,7 @@ class VideoTower(nn.Module):  # type: ignore[misc]
 
 
 class TextBlocks(nn.Module):  # type: ignore[misc]
-    """CLIP's text blocks. A token sees those before it alone."""
+    """CLIP's text blocks with causal attention."""
 
     def __init__(self, sizes: NetworkSizes) -> None:
         super().__init__()
@@ -233,15 +235,15 @@ class TextBlocks(nn.Module):  # type: ignore[misc]
         """Return (K, N, D) for x (K, N, D)."""
         length = x.shape[1]
         # A token sees itself and those before it.
-        everything = torch.full((length, length), float("-inf"), device=x.device)
-        mask = everything.triu(1)
+        all_tokens = torch.full((length, length), float("-inf"), device=x.device)
+        mask = all_tokens.triu(1)
         for block in self.resblocks:
             x = block(x, mask)
         return x
 
 
 class InternVideoNetwork(nn.Module):  # type: ignore[misc]
-    """Both towers. Names of the weights are those of the checkpoint, without its `clip.`."""
+    """Video and text encoders of InternVideo. Names of the weights are those of the checkpoint, without its `clip.`."""
 
     def __init__(self, sizes: NetworkSizes) -> None:
         super().__init__()

@@ -21,6 +21,8 @@ SMALL_SIDE = 32  # px of the small picture that motion is measured on
 # per side of each part of the small picture. All the pixels of 720p would take 9 ms per frame.
 PART_SAMPLES = 4
 COLOUR_LEVELS = 4  # of each colour channel in the histogram: 64 bins
+CUT_RATIO = 4.0  # a cut changes colour so much more than its neighbours do
+CUT_FLOOR = 0.2  # and at least this fraction of the pixels
 CUT_NEIGHBOURS = 4  # frame changes on each side that a cut is compared with
 THUMBNAIL_SIDE = 8  # px of the thumbnail by which shots that look alike are found
 PEAK_PARTS = 8  # of the 1024 parts: the most changed ones, about a hand
@@ -65,16 +67,10 @@ class ActivityMeter:
     """Collects frames one at a time. Keeps the last one, made small, five numbers per frame, and a
     thumbnail per row."""
 
-    def __init__(
-        self, *, rate: float = 1.0, cut_ratio: float = 4.0, cut_floor: float = 0.2
-    ) -> None:
-        """cut_ratio, cut_floor: a cut changes at least `cut_floor` of the colours, `cut_ratio`
-        times its neighbours."""
+    def __init__(self, *, rate: float = 1.0) -> None:
         if not (math.isfinite(rate) and rate > 0):
             raise SettingsError(f"rate {rate}: give rows per second > 0")
         self._rate = rate
-        self._cut_ratio = cut_ratio
-        self._cut_floor = cut_floor
         self._last: tuple[Matrix, Matrix] | None = None  # grey and colours of the last frame
         # of each frame after the first: time, mean, peak and fraction of parts that changed,
         # fraction of colours that changed
@@ -105,24 +101,24 @@ class ActivityMeter:
         self._looks[row] = (total + thumbnail, count + 1)
 
     def finish(self) -> Activity:
-        """Return what was measured so far."""
+        """Return the motion, cuts and thumbnails measured so far."""
         length = max(self._looks, default=-1) + 1
         times, motions, peaks, jumps, changes = np.array(self._changes).reshape(-1, 5).T
         row_numbers = [self._row(time) for time in times]
         rows = np.array(row_numbers, dtype=np.int64)
         # Cuts between other colours, and between shots of the same ones.
-        by_colour = find_cuts(changes, ratio=self._cut_ratio, floor=self._cut_floor)
-        by_jump = find_cuts(jumps, ratio=JUMP_RATIO, floor=JUMP_FLOOR, usual=np.max)
+        by_colour = find_cuts(changes, ratio=CUT_RATIO, floor=CUT_FLOOR)
+        by_jump = find_cuts(jumps, ratio=JUMP_RATIO, floor=JUMP_FLOOR, typical_change=np.max)
         cuts = sorted({*by_colour, *by_jump})
         looks = np.full((length, LOOK_WIDTH), np.nan, dtype=np.float32)
         for row, (total, count) in self._looks.items():
             looks[row] = (total / count).ravel()
-        steady = np.setdiff1d(np.arange(len(rows)), cuts)  # at a cut the peak is the cut's
+        is_steady = np.setdiff1d(np.arange(len(rows)), cuts)  # at a cut the peak is the cut's
         return Activity(
             motion=_row_means(motions, rows, length, empty=0.0),
             cuts=tuple(times[cuts].tolist()),
             rate=self._rate,
-            peaks=_row_means(peaks[steady], rows[steady], length, empty=np.nan),
+            peaks=_row_means(peaks[is_steady], rows[is_steady], length, empty=np.nan),
             looks=looks,
         )
 
@@ -143,7 +139,7 @@ def find_cuts(
     *,
     ratio: float,
     floor: float,
-    usual: "Callable[[Floats], np.floating]" = np.median,
+    typical_change: "Callable[[Floats], np.floating]" = np.median,
 ) -> list[int]:
     """Return the indices where `changes` (N,) is at least `floor`, and `ratio` times the usual
     around it."""
@@ -153,7 +149,7 @@ def find_cuts(
         end = index + 1 + CUT_NEIGHBOURS
         # A cut stands out from its neighbours, a fast movement does not.
         neighbours = np.delete(changes[first:end], index - first)
-        if not len(neighbours) or changes[index] >= ratio * usual(neighbours):
+        if not len(neighbours) or changes[index] >= ratio * typical_change(neighbours):
             cuts.append(index)
     return cuts
 
@@ -171,10 +167,10 @@ def _shrink(image: Pictures) -> Matrix:
         rows = places * height // SMALL_SIDE
         small: Matrix = image[rows][:, places * width // SMALL_SIDE].astype(np.float32)
     else:
-        high = height // SMALL_SIDE  # px of a part
-        wide = width // SMALL_SIDE
-        parts = image[: SMALL_SIDE * high, : SMALL_SIDE * wide]
-        parts = parts.reshape(SMALL_SIDE, high, SMALL_SIDE, wide, 3)
+        row_pixels = height // SMALL_SIDE  # px of a part
+        column_pixels = width // SMALL_SIDE
+        parts = image[: SMALL_SIDE * row_pixels, : SMALL_SIDE * column_pixels]
+        parts = parts.reshape(SMALL_SIDE, row_pixels, SMALL_SIDE, column_pixels, 3)
         small = parts.mean((1, 3), dtype=np.float32)
     small /= 255
     return small

@@ -72,13 +72,13 @@ class _PictureNetwork:
 
 
 class TextDetector:
-    """Which pixels belong to letters."""
+    """Detects the pixels that belong to letters."""
 
     def __init__(self, folder: Path) -> None:
         self._network = _PictureNetwork(folder / "PP-OCRv6_det_small.onnx")
 
     def __call__(self, picture: Image, side: int = PICTURE_SIDE) -> Flags:
-        """Return the map of a picture (H, W, 3): its shorter side about `side` px."""
+        """Return the letter probability map of a picture (H, W, 3) scaled to `side` px."""
         sides = np.array(picture.shape[:2])
         scale = side / sides.min()
         # Sides that the network takes, about in the picture's proportions.
@@ -92,7 +92,7 @@ class TextDetector:
 
 
 class TextReader:
-    """What a line says."""
+    """Recognises the text of a line."""
 
     def __init__(self, folder: Path) -> None:
         self._network = _PictureNetwork(folder / "PP-OCRv6_rec_small.onnx")
@@ -121,7 +121,7 @@ class TextReader:
 
 @functools.cache
 def load_text_networks(folder: Path) -> tuple[TextDetector, TextReader]:
-    """Return what finds and reads text, loaded once: two of each take 38 MiB more."""
+    """Return the text detector and reader, loaded once. A second pair would take 38 MiB."""
     return TextDetector(folder), TextReader(folder)
 
 
@@ -166,9 +166,9 @@ class TextMeter:
         continued = set()
         for line in lines:
             if line.text:
-                continued.add(_words_and_start(line.text))
+                continued.add(_text_key(line.text))
         for line in self._lines:
-            if line.text and _words_and_start(line.text) not in continued:
+            if line.text and _text_key(line.text) not in continued:
                 self._past.add(line.text)
         self._lines = lines
         self._picture = picture
@@ -246,20 +246,20 @@ class TextMeter:
         return float(correlation) > MIN_OUTLINE_CORRELATION
 
 
-def _words_and_start(text: ScreenText) -> tuple[str, float]:
-    """Return what stays the same of a text while it is shown."""
+def _text_key(text: ScreenText) -> tuple[str, float]:
+    """Return the key by which readings of one text are equal."""
     return text.text, text.span.start
 
 
-def line_boxes(letters: Flags, wide: float, high: float) -> list[Box]:
+def line_boxes(letters: Flags, scale_x: float, scale_y: float) -> list[Box]:
     """Return the boxes (left, top, right, bottom) around connected letters, with a margin of half
     their height.
 
     letters: (H, W). wide, high: pixels of the picture per pixel of the map.
     """
     map_height, map_width = letters.shape
-    picture_width = round(map_width * wide)
-    picture_height = round(map_height * high)
+    picture_width = round(map_width * scale_x)
+    picture_height = round(map_height * scale_y)
     boxes = []
     for runs in connected_runs(letters):
         rows, firsts, ends = runs.T
@@ -269,13 +269,13 @@ def line_boxes(letters: Flags, wide: float, high: float) -> list[Box]:
         bottom = rows[-1] + 1
         # In pixels of the picture, and inside it.
         margin = (bottom - top) / 2
-        x = int((firsts.min() - margin) * wide)
+        x = int((firsts.min() - margin) * scale_x)
         x = max(0, x)
-        y = int((top - margin) * high)
+        y = int((top - margin) * scale_y)
         y = max(0, y)
-        end_x = round((ends.max() + margin) * wide)
+        end_x = round((ends.max() + margin) * scale_x)
         end_x = min(picture_width, end_x)
-        end_y = round((bottom + margin) * high)
+        end_y = round((bottom + margin) * scale_y)
         end_y = min(picture_height, end_y)
         boxes.append((x, y, end_x, end_y))
     return boxes
@@ -298,15 +298,15 @@ def connected_runs(letters: Flags) -> list[npt.NDArray[np.int64]]:
     spans = runs.tolist()
     groups: list[int] = []  # of each run, the number of its group's first run
     for row, first, end in spans:
-        met = set()
+        touching_run = set()
         row_above = max(row - 1, 0)
         for n in range(begins[row_above], begins[row]):
             _, other_first, other_end = spans[n]
             if other_first <= end and first <= other_end:
-                met.add(groups[n])
-        group = min(met, default=len(groups))
-        if len(met) > 1:
-            groups = [group if number in met else number for number in groups]
+                touching_run.add(groups[n])
+        group = min(touching_run, default=len(groups))
+        if len(touching_run) > 1:
+            groups = [group if number in touching_run else number for number in groups]
         groups.append(group)
     numbers = np.array(groups)
     return [runs[numbers == group] for group in np.unique(numbers)]

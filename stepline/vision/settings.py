@@ -168,12 +168,6 @@ class VisionSettings(Settings):
     text_model: str = Field(
         "minilm", description="conse: the space of names and texts, as `text.embed` takes it"
     )
-    cut_ratio: Annotated[float, Field(gt=1.0, le=1e6)] = Field(
-        4.0, description="a cut changes colour so much more than neighbours do"
-    )
-    cut_floor: Fraction = Field(
-        0.2, description="and at least this fraction of the pixels' colours"
-    )
     faces: bool = Field(
         True,
         description="whether faces that look at the camera are looked for, which tell talk from "

@@ -10,7 +10,7 @@ from stepline.errors import StoreError
 from stepline.files.append_log import AppendLog
 from stepline.files.locks import LOCK_NAME, NOTE_START, lock_output, owner_note
 from stepline.live.events import RunFiles
-from stepline.media.links import MARK_NAME, Link, _fetched, fetch_link, link_folder
+from stepline.media.links import LINK_RECORD_NAME, Link, _fetched, fetch_link, link_folder
 from stepline.media.settings import LinkSettings
 from stepline.models.training.run_folder import StepLog
 from stepline.review import Answer
@@ -104,7 +104,7 @@ def test_a_file_that_grows_does_so_through_no_link(folder, precious):
     path.symlink_to(precious)
     rows = RunFiles("v", None, rows=path)
     with pytest.raises(StoreError, match="is a link"):
-        rows.keep_rows(0, np.ones((2, 3), np.float32))
+        rows.append_rows(0, np.ones((2, 3), np.float32))
     with pytest.raises(StoreError, match="is a link"):
         StepLog(path, 0)
     precious.write_bytes(b"")  # as of an empty log
@@ -140,7 +140,7 @@ def test_what_was_fetched_before_is_in_the_folder_of_downloads(folder, precious,
     own.mkdir()
     (own / "film.mp4").write_bytes(PRECIOUS)
     stored = {"path": "film.mp4", "captions": None, "origin": {"url": URL}, "size": len(PRECIOUS)}
-    (own / MARK_NAME).write_text(json.dumps(stored))
+    (own / LINK_RECORD_NAME).write_text(json.dumps(stored))
     assert fetch_link(link(), folder).path == own / "film.mp4"
-    (own / MARK_NAME).write_text(json.dumps(stored | {field: "../../precious.txt"}))
+    (own / LINK_RECORD_NAME).write_text(json.dumps(stored | {field: "../../precious.txt"}))
     assert _fetched(URL, folder) is None  # so it is fetched

@@ -196,7 +196,7 @@ def test_what_comes_compressed_is_read_unpacked(coding):
                 while parts[-1]:
                     parts.append(answer.read(step))
             assert b"".join(parts) == text
-            assert answer.is_packed
+            assert answer.is_compressed
 
 
 @pytest.mark.parametrize("body", [gzip.compress(b"x" * 9999, mtime=0)[:-20], b"\x1f\x8bno gzip"])
@@ -217,7 +217,7 @@ def test_a_server_that_drips_headers_is_left_in_time():
             time.sleep(0.02)
             yield b"X"
 
-    limits = TransferLimits(most_bytes=1000, seconds=0.5, silence=30.0, private=True)
+    limits = TransferLimits(max_bytes=1000, seconds=0.5, silence=30.0, private=True)
     with LyingServer(dripping) as server, pytest.raises(MediaError, match="takes too long"):
         open_url(server.url, limits)
 
@@ -232,7 +232,7 @@ def outbox(tmp_path):
     (tmp_path / "library").mkdir()
     studio = Studio(tmp_path / "library")
     studio.events.on_event = lambda: None
-    studio.events.keep_video("v", 1)
+    studio.events.store_video_event("v", 1)
     yield studio.events
     studio.close()
 

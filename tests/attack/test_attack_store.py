@@ -329,7 +329,7 @@ def test_what_sqlite_keeps_is_readable_by_its_owner_alone(folder):
         (folder / f"{DATABASE_FILE}{suffix}").touch()
         (folder / f"{DATABASE_FILE}{suffix}").chmod(0o644)
     database = LibraryDatabase(folder)
-    database.keep_port(1)
+    database.store_port(1)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
     database.close()
     assert f"{DATABASE_FILE}-wal" in modes
@@ -338,7 +338,7 @@ def test_what_sqlite_keeps_is_readable_by_its_owner_alone(folder):
 
 def test_a_new_database_is_readable_by_its_owner_alone(tmp_path):
     database = LibraryDatabase(tmp_path)
-    database.keep_port(1)
+    database.store_port(1)
     modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
     database.close()
     assert modes == {0o600}

@@ -19,7 +19,7 @@ from stepline.library.corrected_library import video_id
 from stepline.storage import read_record
 
 NO_HOME = {"HOME": "/none", "STEPLINE_WEIGHTS": "/none"}
-WORKER_BYTES = 80 * 2**20  # less than the studio has, and less than a job needs
+MIN_WORKER_BYTES = 80 * 2**20  # less than the studio has, and less than a job needs
 PLACE = f"/api/videos/{video_id('v0.json')}"
 
 
@@ -155,7 +155,7 @@ def test_a_job_that_memory_ends_fails_in_a_line_and_the_studio_lives(folder, sma
         for path in ("/api/search?q=slice", f"{PLACE}/steps?format=docx", f"{PLACE}/waveform"):
             assert studio.ask("GET", path)[0].status == 200
         used = psutil.Process(studio.process.pid).memory_info().rss
-        limit(used + WORKER_BYTES)
+        limit(used + MIN_WORKER_BYTES)
         reply, data = studio.ask("POST", "/api/videos", {"path": "job.mp4"})
         assert reply.status == 200, data
         job = ended_job(studio, json.loads(data)["job"])

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from stepline.compare import TaskComparison, compare
-from stepline.compare.align import StepPlace, match_in_order, sort_groups
+from stepline.compare.align import StepIndex, match_in_order, sort_groups
 from stepline.compare.settings import CompareSettings
 from stepline.compare.write import to_json, to_lines
 from stepline.errors import SettingsError, StoreError
@@ -207,8 +207,8 @@ def test_matches_in_order_have_the_greatest_sum(records):
 
 
 def test_groups_come_in_the_order_of_most_videos():
-    stir = [StepPlace(0, 1), StepPlace(1, 0), StepPlace(2, 0)]
-    cut = [StepPlace(0, 0), StepPlace(1, 5), StepPlace(2, 5)]
+    stir = [StepIndex(0, 1), StepIndex(1, 0), StepIndex(2, 0)]
+    cut = [StepIndex(0, 0), StepIndex(1, 5), StepIndex(2, 5)]
     assert sort_groups([cut, stir], [9, 9, 9]) == [stir, cut]
 
 

@@ -121,7 +121,7 @@ def test_a_step_of_a_talk_is_not_shown_by_pictures_that_fit_the_talk(written: bo
         written=written,
     )
     assert [one.status for one in found.steps] == [status]
-    assert any("as in a talk" in doubt for doubt in found.report.doubts) == written
+    assert any("as in a talk" in doubt for doubt in found.report.warnings) == written
     assert found.steps[0].at is not None  # it keeps its place
 
 

@@ -8,8 +8,6 @@ from stepline.grounding import evidence
 from stepline.grounding.said_to_shown import load_prior
 from stepline.records import FeatureSequence, Span
 
-ONE_SHOT = [slice(0, 60)]
-
 
 def features(values: list[list[float]], rate: float = 1.0) -> FeatureSequence:
     return FeatureSequence(np.array(values, np.float32), rate, "test")
@@ -36,24 +34,16 @@ def test_vectors_of_another_width_are_refused():
 def test_contrast_removes_what_a_step_has_everywhere_and_what_a_second_has_for_all():
     # row means 2 and 5 go, then the column means; what is left is +-1, already of unit spread
     scores = np.array([[3.0, 1.0], [4.0, 6.0]])
-    np.testing.assert_allclose(evidence.contrast(scores, [slice(0, 2)], 0), [[1, -1], [-1, 1]])
+    np.testing.assert_allclose(evidence.contrast(scores), [[1, -1], [-1, 1]])
 
 
 def test_a_video_that_looks_the_same_throughout_is_not_evidence():
-    assert not evidence.contrast(np.full((3, 10), 0.4), ONE_SHOT, 2).any()
+    assert not evidence.contrast(np.full((3, 10), 0.4)).any()
 
 
 def test_missing_seconds_are_not_evidence():
     scores = np.array([[3.0, 1.0, np.nan], [4.0, 6.0, np.nan]])
-    assert evidence.contrast(scores, [slice(0, 3)], 0)[:, 2].tolist() == [0, 0]
-
-
-def test_smoothing_never_crosses_a_cut():
-    rows = np.array([[0.0, 0.0, 9.0, 9.0]])
-    np.testing.assert_array_equal(
-        evidence.smooth_within_shots(rows, [slice(0, 2), slice(2, 4)], 1), rows
-    )
-    np.testing.assert_allclose(evidence.smooth_within_shots(rows, [slice(0, 4)], 1), [[0, 3, 6, 9]])
+    assert evidence.contrast(scores)[:, 2].tolist() == [0, 0]
 
 
 def test_shots_cover_every_second_once():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.grounding.evidence import picture_warning, pictured
+from stepline.grounding.evidence import informative_seconds, picture_warning
 from stepline.grounding.ground import ground
 from stepline.grounding.settings import GroundSettings
 from stepline.media.frames import Frame
@@ -303,9 +303,9 @@ def test_where_the_picture_ends_before_the_sound_nothing_is_shown():
 
 def test_what_is_said_just_after_the_picture_ends_is_not_shown():
     film = edited(["hands"], 10)
-    seconds = pictured(film, 14)
+    seconds = informative_seconds(film, 14)
     assert seconds.tolist() == [1.0] * 11 + [0.0] * 3
-    assert pictured(film, 11).tolist() == [1.0] * 11
+    assert informative_seconds(film, 11).tolist() == [1.0] * 11
 
 
 def stopped(moving: int, still: int) -> Activity:

@@ -141,7 +141,7 @@ def test_a_long_video_costs_what_its_last_minutes_cost():
         window = grounder._window()
         assert len(window.steps) <= 5
         for k, step in enumerate(heard):
-            if k not in window.decides:
+            if k not in window.decided_steps:
                 assert kept.setdefault(step.id, grounder.steps[k].at) == grounder.steps[k].at
     assert len(kept) > 20
     whole = ground(steps(*starts[:29]), duration=300.0, settings=settings)

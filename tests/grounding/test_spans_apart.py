@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from known_steps import NAMES, SECONDS, SHOTS, grounded
 
-from stepline.grounding.fusion import part_neighbours
+from stepline.grounding.fusion import separate_overlapping_spans
 from stepline.grounding.ground import ground
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.vision_language.places import (
     move_steps,
     picture_seconds,
-    place_beliefs,
+    place_probabilities,
     video_places,
 )
 from stepline.models.nasva.align import TextScores
@@ -45,19 +45,19 @@ def assert_apart(steps):
 
 def test_spans_that_overlap_between_the_seconds_of_their_steps_meet_halfway():
     steps = (shown("a", 10.5, 6.0, 15.0), shown("b", 16.5, 12.0, 20.0))
-    first, second = part_neighbours(steps)
+    first, second = separate_overlapping_spans(steps)
     assert (first.spans, second.spans) == ((Span(6.0, 14.0),), (Span(14.0, 20.0),))
 
 
 def test_spans_meet_inside_their_overlap():
     steps = (shown("a", 10.5, 6.0, 12.0), shown("b", 20.5, 11.0, 24.0))
-    first, second = part_neighbours(steps)
+    first, second = separate_overlapping_spans(steps)
     assert (first.spans, second.spans) == ((Span(6.0, 12.0),), (Span(12.0, 24.0),))
 
 
 def test_steps_of_one_second_share_what_is_theirs_and_end_together():
     steps = (shown("a", 10.5, 6.0, 15.0), shown("b", 10.5, 6.0, 15.0), shown("c", 16.5, 12.0, 20.0))
-    first, twin, last = part_neighbours(steps)
+    first, twin, last = separate_overlapping_spans(steps)
     assert first.spans == twin.spans == (Span(6.0, 14.0),)
     assert last.spans == (Span(14.0, 20.0),)
 
@@ -70,7 +70,7 @@ def test_spans_of_drawn_places_never_overlap():
             at = float(rng.integers(0, 120)) / 3
             reach = rng.uniform(0.1, 12.0, 2)
             steps.append(shown(str(number), at, max(0.0, at - reach[0]), at + reach[1]))
-        assert_apart(part_neighbours(steps))
+        assert_apart(separate_overlapping_spans(steps))
 
 
 def spoken_steps(starts):
@@ -137,7 +137,7 @@ def test_steps_that_a_network_places_are_apart_unless_the_paper_s_rule_is_asked_
 def test_steps_that_a_model_of_pictures_moves_are_apart():
     grounding = grounded()
     places = video_places(SHOTS)
-    before = place_beliefs(grounding.steps, grounding.alignment, places)
+    before = place_probabilities(grounding.steps, grounding.alignment, places)
     after = np.roll(before, 1, axis=0)  # each step where its neighbour was
     steps, _ = move_steps(
         grounding.steps,

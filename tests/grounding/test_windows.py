@@ -40,8 +40,8 @@ def test_every_step_of_a_long_video_is_decided_once():
         (160, 340),
         (260, 400),
     ]
-    assert sorted(step for part in parts for step in part.decides) == list(range(20))
-    assert all(part.decides <= set(part.steps) for part in parts)
+    assert sorted(step for part in parts for step in part.decided_steps) == list(range(20))
+    assert all(part.decided_steps <= set(part.steps) for part in parts)
 
 
 def test_a_line_that_no_one_speaks_needs_the_whole_video():

@@ -16,7 +16,7 @@ from stepline.library.corrections import (
     check_correction,
     corrected,
     step_fields,
-    touched_places,
+    touched_fields,
 )
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 
@@ -269,7 +269,7 @@ SOME = settings(max_examples=80, deadline=None, derandomize=True, database=None)
 @given(first=edits("x"), second=edits("y"))
 def test_edits_are_taken_in_either_order_with_one_result_or_they_conflict(first, second):
     one, other = correction(0, first, base=0), correction(1, second, base=0, by="bob")
-    clash = touched_places(one, {}) & touched_places(other, {})
+    clash = touched_fields(one, {}) & touched_fields(other, {})
     for before, late in ((one, other), (other, one)):
         if clash:
             with pytest.raises(ConflictError) as error:

@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 from spoken import Hearer, loudness, sound, speak
 
 from stepline.live import speech
-from stepline.live.speech import MAX_PASS_SECONDS, HeardSentences, LiveTranscriber, count_repeated
+from stepline.live.speech import (
+    MAX_PASS_SECONDS,
+    LiveTranscriber,
+    RecognisedSentences,
+    count_repeated,
+)
 from stepline.records import Span, Word
 from stepline.speech.settings import AsrSettings
 
@@ -21,7 +26,7 @@ def _loud_is_voice(monkeypatch):
 
 
 def hear(transcriber, blocks):
-    """What each block brings: (seconds of sound by then, HeardSentences)."""
+    """What each block brings: (seconds of sound by then, RecognisedSentences)."""
     found = [
         (block.start + 1, joined(transcriber.add(block), transcriber.advance())) for block in blocks
     ]
@@ -29,7 +34,7 @@ def hear(transcriber, blocks):
 
 
 def joined(first, second):
-    return HeardSentences(
+    return RecognisedSentences(
         first.words + second.words,
         first.sentences + second.sentences,
         first.dropped + second.dropped,
@@ -127,7 +132,7 @@ def test_a_word_on_which_passes_never_agree_holds_the_others_for_seconds_only():
     ]
     assert (
         max(second - word.span.end for second, heard in found for word in heard.words)
-        <= speech.SURE_SECONDS + 1.0
+        <= speech.COMMIT_DELAY_SECONDS + 1.0
     )
 
 
@@ -141,7 +146,7 @@ def test_a_sentence_closes_when_two_passes_set_its_full_stop():
 def test_silence_is_never_read_and_costs_no_memory():
     hearer = Hearer([])
     transcriber = LiveTranscriber(hearer)
-    assert hear(transcriber, sound([], 90))[-1][1] == HeardSentences()
+    assert hear(transcriber, sound([], 90))[-1][1] == RecognisedSentences()
     assert hearer.windows == []
 
 

@@ -3,7 +3,7 @@ claim."""
 
 import pytest
 
-from stepline.grounding.vision_language.describe import SEEN_BY_MODEL as DESCRIBED
+from stepline.grounding.vision_language.describe import SEEN_BY_VLM as DESCRIBED
 from stepline.pipeline.describe import check_amounts
 from stepline.records import Sentence, Span, Step, Transcript
 from stepline.vision.on_screen_text import ScreenText

@@ -10,7 +10,12 @@ import pytest
 from PIL import Image
 
 from stepline.media import MAX_KEYFRAME_BYTES, MediaReader, Thumbnails
-from stepline.pipeline.output_files import KEYFRAME_SIDE, MANY_STEPS, SMALL_SIDE, keyframes
+from stepline.pipeline.output_files import (
+    KEYFRAME_PIXELS,
+    MIN_STEPS_FOR_SMALL_KEYFRAMES,
+    SMALL_KEYFRAME_PIXELS,
+    keyframes,
+)
 from stepline.pipeline.sources import find_videos
 from stepline.records import Record, Span, Step, Video
 from stepline.storage import read_record
@@ -51,7 +56,7 @@ def test_steps_of_the_same_seconds_have_pictures_of_their_own(small_video):
 
 @pytest.mark.parametrize("part", [None, Span(2.25, 14.0)], ids=["whole", "part"])
 def test_steps_of_the_same_seconds_have_pictures_that_were_kept(small_video, monkeypatch, part):
-    thumbnails, start = Thumbnails(KEYFRAME_SIDE), part.start if part else 0.0
+    thumbnails, start = Thumbnails(KEYFRAME_PIXELS), part.start if part else 0.0
     reader = MediaReader(
         small_video, frame_rate=3, frame_size=64, sound=False, part=part, thumbnails=thumbnails
     )
@@ -68,7 +73,7 @@ def test_steps_of_the_same_seconds_have_pictures_that_were_kept(small_video, mon
 
 @pytest.mark.parametrize("part", [None, Span(2.25, 14.0)], ids=["whole", "part"])
 def test_pictures_kept_while_looking_stand_for_those_decoded_again(small_video, monkeypatch, part):
-    thumbnails, start = Thumbnails(KEYFRAME_SIDE), part.start if part else 0.0
+    thumbnails, start = Thumbnails(KEYFRAME_PIXELS), part.start if part else 0.0
     reader = MediaReader(
         small_video, frame_rate=3, frame_size=64, sound=False, part=part, thumbnails=thumbnails
     )
@@ -95,7 +100,7 @@ def test_pictures_kept_while_looking_stand_for_those_decoded_again(small_video, 
     assert not reads
     many = [
         row.model_copy(update={"id": f"{row.id} {number}"})
-        for number in range(MANY_STEPS)
+        for number in range(MIN_STEPS_FOR_SMALL_KEYFRAMES)
         for row in rows
     ]
     small = keyframes(
@@ -112,14 +117,17 @@ def test_pictures_have_at_most_that_many_pixels_and_bytes(tmp_path, size, expect
         Step(id=str(n), text="cut", spans=(Span(n, n + 1),), at=n + 0.5, status="shown")
         for n in range(2)
     )
-    for count, longest in ((1, KEYFRAME_SIDE), (MANY_STEPS, SMALL_SIDE)):
+    for count, longest in (
+        (1, KEYFRAME_PIXELS),
+        (MIN_STEPS_FOR_SMALL_KEYFRAMES, SMALL_KEYFRAME_PIXELS),
+    ):
         many = [
             row.model_copy(update={"id": f"{row.id} {n}"}) for n in range(count) for row in rows
         ]
         record = Record(id="v", video=Video(id="v"), steps=tuple(many))
         pictures = keyframes(record, film).values()
         sizes = {Image.open(io.BytesIO(jpeg)).size for jpeg in pictures}
-        scale = longest / KEYFRAME_SIDE
+        scale = longest / KEYFRAME_PIXELS
         assert sizes == {(round(expected[0] * scale), round(expected[1] * scale))}
         assert max(map(len, pictures)) <= MAX_KEYFRAME_BYTES
 
@@ -140,7 +148,7 @@ def draw_noise(path, size):
 def test_a_second_that_was_not_kept_is_decoded(small_video):
     row = Step(id="0", text="cut", spans=(Span(2, 5),), at=3.5, status="shown")
     record = Record(id="v", video=Video(id="v"), steps=(row,))
-    assert keyframes(record, small_video, Thumbnails(KEYFRAME_SIDE)) == keyframes(
+    assert keyframes(record, small_video, Thumbnails(KEYFRAME_PIXELS)) == keyframes(
         record, small_video
     )
 

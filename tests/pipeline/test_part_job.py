@@ -11,7 +11,7 @@ import stepline as package
 from stepline.cli.options import read_seconds
 from stepline.media import MediaReader
 from stepline.media.container import OpenMedia
-from stepline.pipeline.part import features_within, in_whole_video
+from stepline.pipeline.part import features_within, to_whole_video_times
 from stepline.records import (
     Alignment,
     FeatureSequence,
@@ -156,7 +156,7 @@ def test_every_time_of_a_record_moves_and_its_alignment_with_them():
         captions=(step,),
     )
     alignment = Alignment(("cut",), np.array([[0.0, 1.0]], np.float32), 1.0, "probability")
-    moved, drawn = in_whole_video(record, alignment, 10.0)
+    moved, drawn = to_whole_video_times(record, alignment, 10.0)
     assert moved.sentences[0].span == Span(11.0, 12.0)
     for found in (*moved.steps, *moved.captions):
         assert (found.spans, found.at, found.said) == ((Span(11.5, 13.0),), 12.0, Span(11.0, 12.0))

@@ -6,7 +6,7 @@ import pytest
 from small_video import draw_video
 
 from stepline.media import probe
-from stepline.media.probe import read_day
+from stepline.media.probe import parse_date
 from stepline.pipeline.request import Request
 from stepline.pipeline.understand import (
     choose_title,
@@ -95,7 +95,7 @@ def test_the_metadata_of_a_file_give_its_title(tmp_path):
     ],
 )
 def test_a_day_is_read_where_it_is_a_whole_one(text, day):
-    assert read_day(text) == day
+    assert parse_date(text) == day
 
 
 def test_how_long_and_how_much_is_in_the_record_and_the_recipe(tmp_path, stepline, caplog):

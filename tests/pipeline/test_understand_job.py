@@ -166,7 +166,9 @@ def test_the_text_encoder_is_loaded_while_steps_are_written(
     small_video, captions_file, monkeypatch
 ):
     loaded = threading.Event()
-    backbone = ConSEBackbone(None, np.zeros((1000, 4), np.float32), likeliest=1, text_model="mine")
+    backbone = ConSEBackbone(
+        None, np.zeros((1000, 4), np.float32), class_count=1, text_model="mine"
+    )
     monkeypatch.setattr(
         pipeline, "extract_features", lambda *_given, **_options: VisualFeatures(backbone=backbone)
     )

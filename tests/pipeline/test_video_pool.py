@@ -16,7 +16,7 @@ from stepline.cli.steps import DEMO_VIDEO
 from stepline.errors import SteplineError
 from stepline.networks.device import core_count
 from stepline.pipeline import batch as video_pool
-from stepline.pipeline.batch import VideoPool, VideoWorkerSetup, machine_jobs, portable_error
+from stepline.pipeline.batch import VideoPool, VideoWorkerSetup, max_parallel_videos, portable_error
 from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import name_sources
@@ -191,12 +191,12 @@ def test_a_machine_carries_as_many_as_its_cores_and_memory(
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if threads is not None:
         monkeypatch.setenv("OMP_NUM_THREADS", threads)
-    assert machine_jobs(StepsSettings()) == jobs
+    assert max_parallel_videos(StepsSettings()) == jobs
 
 
 def test_a_local_language_model_is_loaded_once():
     gguf = {"writing": {"writer": "llm", "llm": {"gguf": Path("m.gguf")}}}
-    assert machine_jobs(StepsSettings.model_validate(gguf)) == 1
+    assert max_parallel_videos(StepsSettings.model_validate(gguf)) == 1
 
 
 def test_the_memory_of_a_container_is_its_limit(tmp_path):

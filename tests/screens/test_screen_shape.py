@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from stepline.grounding.screens.changes import ScreenLikeness
+from stepline.grounding.screens.changes import ScreenStatistics
 from stepline.media import MediaInfo
 from stepline.pipeline import screen as screen_reading
 from stepline.pipeline.request import Request, StepsSettings
 
-STILL_AND_FLAT = ScreenLikeness(still=1.0, flat=1.0)
+STILL_AND_FLAT = ScreenStatistics(still=1.0, flat=1.0)
 
 
 @pytest.mark.parametrize(

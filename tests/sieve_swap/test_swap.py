@@ -7,7 +7,7 @@ from small_base import SmallBase
 from stepline.errors import ModelError, ShapeError
 from stepline.records import Record, Sentence, Span, Transcript, Video
 from stepline.sieve_swap.agreement import CHANGED_NEGATION, CHANGED_NUMBER
-from stepline.sieve_swap.match import NO_DOCUMENT, NOT_TOLD, TOO_FAR, segments
+from stepline.sieve_swap.match import NO_DOCUMENT, NO_SIMILAR_STEP, STEP_NOT_SPOKEN, segments
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.swap import (
     NO_INSTRUCTION,
@@ -63,7 +63,7 @@ def test_the_golden_run():
         (34.0, 36.0, "Drizzle with olive oil.", (5,)),
     ]
     assert [(item.text, item.reason) for item in made.dropped] == [
-        ("hello my dear friends and welcome", TOO_FAR)
+        ("hello my dear friends and welcome", NO_SIMILAR_STEP)
     ]
     first = made.steps[0]
     assert (first.source_text, first.licence, first.alternatives) == (
@@ -117,7 +117,7 @@ def test_a_similarity_exactly_at_the_threshold_is_kept():
     assert len(swapped(spoken, similarity=1.0).steps) == 1  # the same words: cosine 1
     assert [
         item.reason for item in swapped([(0.0, 1.0, "drain beans")], similarity=0.9).dropped
-    ] == [TOO_FAR]
+    ] == [NO_SIMILAR_STEP]
 
 
 def test_a_step_that_changes_a_number_gives_way_to_the_next_nearest():
@@ -309,7 +309,7 @@ def test_the_line_model_takes_the_steps_of_the_document_that_fits_best_in_their_
         (10.0, 13.0, "Rub the toast with the garlic.", (2,)),
         (14.0, 16.0, "Drizzle with olive oil.", (3,)),
     ]
-    assert [item.reason for item in made.dropped] == [NOT_TOLD]
+    assert [item.reason for item in made.dropped] == [STEP_NOT_SPOKEN]
 
 
 def test_the_line_model_swaps_no_number_away():

@@ -9,7 +9,7 @@ from test_sieve_swap_run import VIDEOS
 from stepline.errors import DatasetError
 from stepline.records import Record, Rejected
 from stepline.sieve_swap.text_base import json_stream
-from stepline.sieve_swap.text_base.json_stream import JsonDamage, json_members
+from stepline.sieve_swap.text_base.json_stream import JsonFileError, json_members
 from stepline.sieve_swap.videos import read_videos
 from stepline.storage import write_parquet, write_record
 
@@ -104,7 +104,7 @@ def test_a_broken_object_is_read_up_to_the_damage(tmp_path, text, read):
             assert key == expected
         else:
             assert key == expected[0]
-            assert isinstance(value, JsonDamage)
+            assert isinstance(value, JsonFileError)
             assert expected[1] in value.reason
 
 

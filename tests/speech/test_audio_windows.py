@@ -12,7 +12,7 @@ from stepline.speech.audio_windows import AudioWindower
 from stepline.speech.settings import AsrSettings
 from stepline.speech.vad import FRAME_SAMPLES, find_speech, middle_of_longest_silence
 
-SETTINGS = AsrSettings(window=10.0, cut_within=4.0)
+SETTINGS = AsrSettings(window=10.0)
 
 
 @pytest.fixture(autouse=True)

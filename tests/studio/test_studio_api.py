@@ -35,7 +35,7 @@ def own(tmp_path, small_video):
 
 
 LEMONADE = video_id("v0.json")
-INDEX_AGE = "stepline.studio.api.INDEX_AGE_SECONDS"
+INDEX_AGE = "stepline.studio.api.MAX_INDEX_AGE_SECONDS"
 
 
 def change(base, by="ann", **fields):

@@ -3,8 +3,13 @@
 import numpy as np
 import pytest
 
-from stepline.sieve_swap.text_base.deduplicate import first_places, near_duplicates
-from stepline.sieve_swap.text_base.near_duplicates import jaccard, line_key, normal_words, sketch
+from stepline.sieve_swap.text_base.deduplicate import first_occurrences, near_duplicates
+from stepline.sieve_swap.text_base.near_duplicates import (
+    jaccard,
+    line_key,
+    normalised_words,
+    sketch,
+)
 
 MEMORY = 1 << 20
 
@@ -22,7 +27,7 @@ def merged(*lines, threshold=0.7, known=0):
     ],
 )
 def test_lines_of_the_same_normal_words_have_one_key(one, other):
-    assert normal_words(one) == normal_words(other)
+    assert normalised_words(one) == normalised_words(other)
     assert line_key(one) == line_key(other)
 
 
@@ -101,9 +106,9 @@ def test_the_first_of_equal_keys_is_found_in_any_memory(memory):
     )
     first = {}
     expected = [first.setdefault(int(key), place) for place, key in enumerate(keys)]
-    assert first_places([keys[:120], keys[120:120], keys[120:]], memory).tolist() == expected
+    assert first_occurrences([keys[:120], keys[120:120], keys[120:]], memory).tolist() == expected
 
 
 def test_no_lines_have_no_sketch_and_no_duplicates():
     assert sketch([]).bands.shape == (0, 6)
-    assert first_places([], MEMORY).tolist() == merged() == []
+    assert first_occurrences([], MEMORY).tolist() == merged() == []

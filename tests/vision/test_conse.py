@@ -69,7 +69,7 @@ def test_vectors_of_other_names_are_refused(tmp_path, monkeypatch):
 def test_a_picture_is_the_weighted_mean_of_its_most_likely_names():
     chances = np.array([[0.6, 0.2, 0.15, 0.05]])
     backbone = ConSEBackbone(
-        lambda _: np.log(chances), np.eye(4, dtype=np.float32), likeliest=2, text_model="minilm"
+        lambda _: np.log(chances), np.eye(4, dtype=np.float32), class_count=2, text_model="minilm"
     )
     vector = backbone.encode_images(np.zeros((1, 8, 8, 3), np.uint8))
     # |(.6, .2)| = sqrt(.4)
@@ -90,7 +90,7 @@ def test_the_right_photo_is_found_for_a_caption():
 @pytest.mark.parametrize("shape", [(2, 8, 8), (2, 8, 8, 1), (2, 0, 8, 3)])
 def test_pictures_of_another_shape_are_refused(shape):
     backbone = ConSEBackbone(
-        lambda _: None, np.eye(4, dtype=np.float32), likeliest=2, text_model="minilm"
+        lambda _: None, np.eye(4, dtype=np.float32), class_count=2, text_model="minilm"
     )
     with pytest.raises(ShapeError, match="pictures must be"):
         backbone.encode_images(np.zeros(shape, np.uint8))

@@ -22,7 +22,7 @@ from stepline.media import probe
 from stepline.networks.device import Device
 from stepline.pipeline import pictures
 from stepline.pipeline.extract import extract_to_store
-from stepline.pipeline.pictures import LookOptions, extract_features
+from stepline.pipeline.pictures import VisualOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import read_ahead
 from stepline.vision import VisionSettings
@@ -327,7 +327,7 @@ def test_a_network_that_fails_ends_the_decoding_next_to_it(videos, monkeypatch):
             Request(videos / "v1.mp4", "v1"),
             probe(videos / "v1.mp4"),
             StepsSettings(),
-            LookOptions(backbone=backbone),
+            VisualOptions(backbone=backbone),
         )
     assert kept.tb  # which holds the frames of the functions
     assert not decoding_threads()

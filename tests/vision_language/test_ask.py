@@ -25,7 +25,7 @@ from stepline.grounding.vision_language import ask_about_steps
 from stepline.grounding.vision_language.places import (
     move_steps,
     picture_seconds,
-    place_beliefs,
+    place_probabilities,
     video_places,
 )
 from stepline.grounding.vision_language.questions import NONE_ANSWER, choice_question, choice_schema
@@ -242,7 +242,7 @@ def test_beliefs_over_places_sum_to_one_and_a_long_shot_is_several_places():
     grounding = grounded()
     places = video_places([slice(0, 100), slice(100, 120)])
     assert [places[0].start, places[-1].stop] == [0, 120]
-    beliefs = place_beliefs(grounding.steps, grounding.alignment, places)
+    beliefs = place_probabilities(grounding.steps, grounding.alignment, places)
     assert beliefs.sum(axis=1) == pytest.approx(np.ones(len(NAMES)))
     assert beliefs[:, -1] == pytest.approx([1 - step.score for step in grounding.steps])
 
@@ -250,7 +250,7 @@ def test_beliefs_over_places_sum_to_one_and_a_long_shot_is_several_places():
 def test_a_step_that_stays_in_its_place_keeps_its_second():
     grounding = grounded()
     places = video_places(SHOTS)
-    before = place_beliefs(grounding.steps, grounding.alignment, places)
+    before = place_probabilities(grounding.steps, grounding.alignment, places)
     seconds = picture_seconds(grounding.alignment, places, float(SECONDS))
     after = before.copy()
     after[0, -1] /= 2

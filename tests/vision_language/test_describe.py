@@ -7,7 +7,7 @@ import pytest
 from llm_fakes import Answers, FakeServer, completion
 from small_video import draw_video
 
-from stepline.grounding.vision_language.describe import SEEN_BY_MODEL, describe_places
+from stepline.grounding.vision_language.describe import SEEN_BY_VLM, describe_places
 from stepline.grounding.vision_language.questions import description_question, description_schema
 from stepline.llm.pictures import PICTURE_LETTERS
 from stepline.records import Span, Step
@@ -72,7 +72,7 @@ def test_neighbouring_places_of_the_same_words_are_one_step_with_its_seconds():
         ("Trim the ends", (Span(42.0, 48.0),)),
         ("Show the knot", (Span(54.0, 59.5),)),
     ]
-    assert {step.seen for step in steps} == {(SEEN_BY_MODEL,)}
+    assert {step.seen for step in steps} == {(SEEN_BY_VLM,)}
     assert all(
         step.sources == () and step.said is None and step.status == "shown" for step in steps
     )
@@ -170,7 +170,7 @@ def test_a_network_gives_the_places_and_the_model_the_words():
         ("serve", ()),
     ]
     assert [step.spans for step in told.steps] == [found[n].spans for n in (0, 2, 3)]
-    assert [step.seen for step in told.steps] == [(SEEN_BY_MODEL,), (SEEN_BY_MODEL,), ()]
+    assert [step.seen for step in told.steps] == [(SEEN_BY_VLM,), (SEEN_BY_VLM,), ()]
     assert {step.score for step in told.steps} == {0.3}
     assert [(one.text, one.reason) for one in told.dropped] == [
         ("stir", "a vision-language model sees nothing being done there")

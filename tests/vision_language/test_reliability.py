@@ -6,7 +6,7 @@ import pytest
 
 from stepline.grounding.vision_language.reliability import (
     RELIABILITY_GRID,
-    Ballot,
+    ChoiceAnswer,
     expected_gain,
     highest_density,
     infer,
@@ -26,13 +26,13 @@ def sure(*best, sureness=0.8):
     return rows
 
 
-def ballots(*answers, choices=tuple(range(PLACES))):
-    return [Ballot(step, choices, answer) for step, answer in enumerate(answers)]
+def choice_answers(*answers, choices=tuple(range(PLACES))):
+    return [ChoiceAnswer(step, choices, answer) for step, answer in enumerate(answers)]
 
 
 def test_the_likelihood_of_a_right_answer_is_r_and_what_guessing_adds():
-    ballot = Ballot(0, (2, 5, 7), 1)
-    table = likelihood(ballot, sure(0, 1), 3)  # (P + 1, R, G)
+    choice_answer = ChoiceAnswer(0, (2, 5, 7), 1)
+    table = likelihood(choice_answer, sure(0, 1), 3)  # (P + 1, R, G)
     r, even = int(np.abs(RELIABILITY_GRID - 0.5).argmin()), 0
     guess = 0.99 / 4 + 0.01 / 4
     assert table[5, r, even] == pytest.approx(
@@ -44,25 +44,25 @@ def test_the_likelihood_of_a_right_answer_is_r_and_what_guessing_adds():
 
 
 def test_none_is_right_of_what_is_not_shown_and_of_what_was_not_offered():
-    table = likelihood(Ballot(0, (2, 5, 7), None), sure(0, 1), 3)[:, -1, 0]
+    table = likelihood(ChoiceAnswer(0, (2, 5, 7), None), sure(0, 1), 3)[:, -1, 0]
     assert table[-1] == table[0] == table[1] > table[2] == table[5] == table[7]
 
 
 def test_answers_are_a_distribution_whatever_the_truth_and_the_behaviour():
     choices = (4, 0, 6)
     total = sum(
-        likelihood(Ballot(1, choices, answer), sure(0, 1, 2), 3) for answer in (0, 1, 2, None)
+        likelihood(ChoiceAnswer(1, choices, answer), sure(0, 1, 2), 3) for answer in (0, 1, 2, None)
     )
     assert total == pytest.approx(np.ones_like(total), abs=1e-9)
 
 
 def test_a_model_that_agrees_with_sure_steps_is_believed_on_open_ones():
     prior = np.concatenate([sure(0, 1, 2, 3), sure(4, sureness=1 / 9)])
-    beliefs = infer(prior, ballots(0, 1, 2, 3, 6), 4.0, 1.0)
-    assert beliefs.useless < 0.02
-    assert beliefs.places[4].argmax() == 6
-    assert beliefs.places[4, 6] > 0.8
-    assert beliefs.places.sum(axis=1) == pytest.approx(np.ones(5))
+    inference = infer(prior, choice_answers(0, 1, 2, 3, 6), 4.0, 1.0)
+    assert inference.useless_probability < 0.02
+    assert inference.places[4].argmax() == 6
+    assert inference.places[4, 6] > 0.8
+    assert inference.places.sum(axis=1) == pytest.approx(np.ones(5))
 
 
 @pytest.mark.parametrize(
@@ -72,31 +72,31 @@ def test_a_model_that_agrees_with_sure_steps_is_believed_on_open_ones():
 )
 def test_a_model_whose_answers_do_not_follow_the_steps_weighs_nothing(answers):
     prior = sure(0, 1, 2, 3, 4, 5)
-    beliefs = infer(prior, ballots(*answers), 4.0, 1.0)
-    assert beliefs.useless > 0.9
-    assert (beliefs.places.argmax(axis=1) == prior.argmax(axis=1)).all()
+    inference = infer(prior, choice_answers(*answers), 4.0, 1.0)
+    assert inference.useless_probability > 0.9
+    assert (inference.places.argmax(axis=1) == prior.argmax(axis=1)).all()
 
 
 def test_steps_that_were_not_asked_about_stay_where_they_were():
     prior = sure(0, 1, 2)
-    beliefs = infer(prior, ballots(0, 1), 4.0, 1.0)
-    assert beliefs.places[2].argmax() == 2
-    assert beliefs.places[2, -1] == pytest.approx(prior[2, -1])
+    inference = infer(prior, choice_answers(0, 1), 4.0, 1.0)
+    assert inference.places[2].argmax() == 2
+    assert inference.places[2, -1] == pytest.approx(prior[2, -1])
 
 
 def test_the_same_question_again_counts_half():
     prior = sure(0, 1, 2, 3, 3, sureness=0.5)
-    once = [*ballots(0, 1, 2, 3), Ballot(4, tuple(range(PLACES)), 6)]
-    twice = [*once, Ballot(4, tuple(range(PLACES)), 6, again=True)]
-    other = [*once, Ballot(4, tuple(range(PLACES)), 6)]
+    once = [*choice_answers(0, 1, 2, 3), ChoiceAnswer(4, tuple(range(PLACES)), 6)]
+    twice = [*once, ChoiceAnswer(4, tuple(range(PLACES)), 6, is_repeat=True)]
+    other = [*once, ChoiceAnswer(4, tuple(range(PLACES)), 6)]
     told = [infer(prior, asked, 4.0, 1.0).places[4, 6] for asked in (once, twice, other)]
     assert told[0] < told[1] < told[2]
 
 
 def test_answers_say_how_sure_the_prior_may_be_of_itself():
     vague = sure(0, 1, 2, 3, 4, 5, sureness=0.3)
-    agreed = infer(vague, ballots(0, 1, 2, 3, 4), 4.0, 1.0).places[5]
-    apart = infer(vague, ballots(0, 1, 7, 6, 5), 4.0, 1.0).places[5]
+    agreed = infer(vague, choice_answers(0, 1, 2, 3, 4), 4.0, 1.0).places[5]
+    apart = infer(vague, choice_answers(0, 1, 7, 6, 5), 4.0, 1.0).places[5]
     assert agreed[5] > apart[5]
 
 
@@ -112,7 +112,7 @@ def test_the_value_of_a_question_by_hand():
     assert expected_gain(row, (0, 1), 1.0) == pytest.approx(0.5)
     assert expected_gain(row, (0, 1), 0.0) == pytest.approx(0.0)
     assert expected_gain(np.array([1.0, 0.0, 0.0]), (0, 1), 1.0) == pytest.approx(0.0)
-    assert 0 < expected_gain(row, (0, 1), 0.6, again=True) < expected_gain(row, (0, 1), 0.6)
+    assert 0 < expected_gain(row, (0, 1), 0.6, is_repeat=True) < expected_gain(row, (0, 1), 0.6)
 
 
 def test_most_likely_places_leave_not_shown_out_and_keep_ties_in_order():
@@ -127,13 +127,17 @@ def test_the_region_of_highest_density_by_hand():
 
 def test_a_step_moves_only_where_all_plausible_readings_move_it():
     vague = sure(0, 1, 2, 3, 4, sureness=0.3)
-    once = infer(vague, ballots(0, 1, 2, 6), 4.0, 1.0)
+    once = infer(vague, choice_answers(0, 1, 2, 6), 4.0, 1.0)
     assert once.places[3].argmax() == 6
     assert once.agreed[3].argmax() == 3  # a weak model beside a good prior would have said the same
     assert once.adverse[3].argmax() == 3
     twice = infer(
         vague,
-        [*ballots(0, 1, 2, 6, 4), Ballot(3, (6, 7, 3, 5, 0), 0), Ballot(3, (1, 2, 6, 3), 2)],
+        [
+            *choice_answers(0, 1, 2, 6, 4),
+            ChoiceAnswer(3, (6, 7, 3, 5, 0), 0),
+            ChoiceAnswer(3, (1, 2, 6, 3), 2),
+        ],
         4.0,
         1.0,
     )
@@ -150,9 +154,9 @@ def test_a_middling_model_costs_a_good_but_unsure_grounder_next_to_nothing():
     for r in (0.3, 0.5, 0.7):
         for _ in range(12):
             said = [k if rng.random() < r else int(rng.integers(PLACES)) for k in range(steps)]
-            beliefs = infer(prior, ballots(*said), 4.0, 1.0)
+            inference = infer(prior, choice_answers(*said), 4.0, 1.0)
             for name in lost:
-                rows = prior if beliefs.useless > 0.1 else getattr(beliefs, name)
+                rows = prior if inference.useless_probability > 0.1 else getattr(inference, name)
                 lost[name] += int((rows.argmax(axis=1) != np.arange(steps)).sum())
     assert lost["places"] > 20
     assert lost["agreed"] <= 0.01 * 3 * 12 * steps

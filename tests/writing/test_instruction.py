@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lab.writer_training.marked import read_marked_narrations
-from stepline.grounding.settings import GroundSettings
+from stepline.grounding.ground import MIN_INSTRUCTS_LOG_ODDS
 from stepline.records import Sentence, Span, Transcript
 from stepline.writing.extractive.step_score import (
     InstructionWeights,
@@ -16,7 +16,7 @@ from stepline.writing.extractive.step_score import (
 from stepline.writing.extractive.writer import narration_instruction
 
 NARRATIONS = Path(__file__).resolve().parents[2] / "lab" / "narrations"
-LEAST = GroundSettings().instructs_least
+LEAST = MIN_INSTRUCTS_LOG_ODDS
 
 
 def transcript(texts: list[str], language: str = "en") -> Transcript:

@@ -8,7 +8,7 @@ import pytest
 from llm_fakes import Answers, FakeServer, bag_of_words, talk
 
 from stepline.llm.pictures import VideoPictures, with_pictures
-from stepline.pipeline.describe import with_seen_steps
+from stepline.pipeline.describe import insert_described_steps
 from stepline.records import Alignment, Span, Step
 from stepline.storage import read_record
 from stepline.vision.settings import VisionLanguageSettings
@@ -152,7 +152,7 @@ def test_a_step_that_no_one_says_is_shown_in_the_place_of_its_picture():
         [slice(0, 8), slice(8, 12), slice(12, 16)],
         VisionLanguageSettings(right=3.0, wrong=1.0),
     )
-    steps, both = with_seen_steps(written, placed, alignment, shots, 16.0, settings)
+    steps, both = insert_described_steps(written, placed, alignment, shots, 16.0, settings)
     assert [step.text for step in steps] == ["wipe", "cut"]
     assert (steps[0].spans, steps[0].at, steps[0].status, steps[0].score) == (
         (Span(8.0, 12.0),),
@@ -163,7 +163,7 @@ def test_a_step_that_no_one_says_is_shown_in_the_place_of_its_picture():
     assert steps[1] == placed[0]
     assert both.scores[0].tolist() == [0.0] * 8 + [0.75] * 4 + [0.0] * 4
     assert both.texts == ("wipe", "cut")
-    alone, none = with_seen_steps(written[:1], (), None, shots, 16.0, settings)
+    alone, none = insert_described_steps(written[:1], (), None, shots, 16.0, settings)
     assert none is None
     assert alone == steps[:1]
 

@@ -19,7 +19,7 @@ def test_similarity_compares_a_clips_words_with_its_own_key_step():
     vectors = {"cut": [1.0, 0.0], "slice": [0.6, 0.8], "fry": [0.0, 1.0], "away": [-1.0, 0.0]}
     clips = [clip("cut", "slice"), clip("cut", "away"), clip("fry", None), clip("fry", "fry")]
     found = key_step_similarity(
-        clips, LabelSettings(), lambda texts: np.array([vectors[t] for t in texts], np.float32)
+        clips, lambda texts: np.array([vectors[t] for t in texts], np.float32)
     )
     np.testing.assert_allclose(found, [0.6, 0.0, NAN, 1.0], atol=1e-6)
 
@@ -46,9 +46,10 @@ def test_ss_with_minilm_finds_what_is_the_same():
         clip("chop the onion into small pieces", "cut the onion"),
         clip("thanks for watching", "cut the onion"),
     ]
-    assert sentence_similarity_labels(
-        key_step_similarity(clips, LabelSettings()), LabelSettings()
-    ).tolist() == [True, False]
+    assert sentence_similarity_labels(key_step_similarity(clips), LabelSettings()).tolist() == [
+        True,
+        False,
+    ]
 
 
 def test_vr_keeps_every_clip_with_a_key_step():

@@ -257,9 +257,9 @@ def serve(
 
 
 def audit_routes(
-    page: Callable[[], str], sample: AuditSample, verdicts: EntryStore[Answer], at: str = "/"
+    page: Callable[[], str], sample: AuditSample, verdicts: EntryStore[Answer]
 ) -> list[Route]:
-    """Return the page and what it asks for below the path `at`."""
+    """Return the routes of the page and of its requests."""
     ids = frozenset(text.id for text in sample.texts)
 
     def visit(_: Request) -> Response:
@@ -281,4 +281,4 @@ def audit_routes(
             raise DatasetError(f"{verdict.item!r} is not in this sample; load the page again")
         verdicts.add(verdict)
 
-    return [Route(at, visit), Route(f"{at}verdicts", answers), post(f"{at}verdict", Answer, take)]
+    return [Route("/", visit), Route("/verdicts", answers), post("/verdict", Answer, take)]

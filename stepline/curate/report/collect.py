@@ -18,6 +18,8 @@ from stepline.curate.settings import ReportSettings
 from stepline.curate.stage import FailureKind, StageFailure
 from stepline.records import Record
 
+MAX_AUDIT_TEXTS = 25  # sentences and steps of a video that people check
+MAX_EXAMPLE_STEPS = 4  # of a video
 MAX_NAMED_VIDEOS = 3  # of a reason
 NUMBER_PATTERN = re.compile(r"\d+(?:[.,]\d+)*")
 
@@ -66,9 +68,7 @@ def collect(
         stages: of the recipe, in its order.
     """
     counts = DatasetCounts()
-    sampler = AuditSampler(
-        videos=settings.audit_videos, texts=settings.audit_texts, seed=settings.seed
-    )
+    sampler = AuditSampler(videos=settings.audit_videos, texts=MAX_AUDIT_TEXTS, seed=settings.seed)
     examples = ReservoirSample[ExampleVideo](settings.examples, seed=settings.seed)
     kinds: _KindsByStage = {}
     for failure in failures:
@@ -79,7 +79,7 @@ def collect(
             left_out.append(_failure(record, kinds))
             continue
         sampler.add(record)
-        examples.add(record.id, example_video(record, settings.example_steps))
+        examples.add(record.id, example_video(record, MAX_EXAMPLE_STEPS))
     return ReportFindings(
         counts=counts,
         reasons=_reason_rows(left_out, stages),

@@ -73,6 +73,7 @@ def report_recipe(out: RemotePath) -> Recipe:
 
 
 # Below OUT.
+FRAME_WIDTH = 176  # pixels of a picture
 REPORT_NAME = "report.html"
 AUDIT_FOLDER = "audit"
 
@@ -119,7 +120,7 @@ def make_report(out: RemotePath, settings: ReportSettings) -> Report:
     if settings.frames:
         with tempfile.TemporaryDirectory(prefix="stepline-") as scratch:
             media = local_media(addresses, out, Path(scratch))
-            frames, notes = key_frames(sample, media, settings.frame_width)
+            frames, notes = key_frames(sample, media, FRAME_WIDTH)
             pictures, other_notes = example_pictures(findings.examples, media, small_jpeg)
         notes = [*findings.notes, *notes, *other_notes]
         unique_notes = tuple(dict.fromkeys(notes))

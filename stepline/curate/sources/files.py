@@ -27,7 +27,7 @@ from stepline.files.remote import FileEntry, RemotePath
 from stepline.files.remote.settings import BYTES_PER_MIB, RemoteSettings
 from stepline.language_tags import language_of_tag, split_language
 from stepline.pipeline.sources import FOLDER_SUFFIXES, VIDEO_SUFFIXES
-from stepline.sieve_swap.text_base.json_stream import JsonDamage, JsonObjectReader
+from stepline.sieve_swap.text_base.json_stream import JsonFileError, JsonObjectReader
 
 CAPTIONS_SUFFIXES = (
     ".vtt",
@@ -297,7 +297,7 @@ class CaptionIndex:
             text = io.TextIOWrapper(file, encoding=BYTE_ENCODING, newline="")
             reader = JsonObjectReader(text)
             for key, value in reader.members():
-                if isinstance(value, JsonDamage):
+                if isinstance(value, JsonFileError):
                     what = f"{file_path.display_url}: {f'{key} '.lstrip()}{value.reason}"
                     cure = "unpack it where it is compressed, else download it again"
                     raise DatasetError(f"{what}; {cure}")

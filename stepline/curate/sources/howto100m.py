@@ -24,8 +24,8 @@ from stepline.sieve_swap.videos import (
     TITLES_FILE,
     VIDEOS_FILE,
     CsvTable,
+    parse_seconds,
     read_titles,
-    seconds_of,
 )
 
 TABLE_COLUMNS = ("video_id", "category_1", "task_id")
@@ -78,7 +78,7 @@ def _duration(lengths: CsvTable | None, id: str) -> float | None:
     if lengths is None:
         return None
     length = lengths.find(id)
-    return None if not length else seconds_of(length[0])
+    return None if not length else parse_seconds(length[0])
 
 
 def _rows(table: RemotePath) -> Iterator[dict[str, str]]:

@@ -28,7 +28,7 @@ from stepline.errors import DatasetError, first_line
 from stepline.files.parquet import ParquetError, ParquetReader
 from stepline.files.remote import RemotePath
 from stepline.limits import parse_json_text
-from stepline.sieve_swap.videos import seconds_of
+from stepline.sieve_swap.videos import parse_seconds
 
 Row: TypeAlias = Mapping[str, object]
 Rows: TypeAlias = Iterator[Row]
@@ -89,7 +89,7 @@ def _entry(
         title=cells.get("title") or None,
         task=cells.get("task") or None,
         category=cells.get("category") or None,
-        duration=seconds_of(cells.get("duration", "")),
+        duration=parse_seconds(cells.get("duration", "")),
     )
     # Every address is checked before a file is looked at.
     urls = {field: whole_address(cells[field], root) for field in STAMP_FIELDS if cells.get(field)}

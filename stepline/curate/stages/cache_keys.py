@@ -16,7 +16,7 @@ from pydantic import JsonValue
 from stepline.errors import SettingsError
 from stepline.files.digests import file_digest
 from stepline.plugins import plugin_identities
-from stepline.settings import Settings
+from stepline.settings import Settings, with_constants
 
 if TYPE_CHECKING:
     from stepline.curate.stage import Recipe
@@ -47,7 +47,8 @@ Decisions: TypeAlias = dict[str, JsonValue]  # what decides a stage's result
 
 def section(path: str, recipe: "Recipe") -> JsonValue:
     """Return what decides a stage that reads one section of a recipe alone, such as "filter"."""
-    return _plain(attrgetter(path)(recipe))
+    tree = attrgetter(path)(recipe).model_dump(mode="json")
+    return with_constants(tree, path.rpartition(".")[2])
 
 
 def reading(recipe: "Recipe") -> JsonValue:
@@ -164,7 +165,9 @@ def refine(recipe: "Recipe") -> JsonValue:
     """Return what decides `refine`."""
     # The path of the network is within the run, so it decides nothing.
     placing = recipe.place
-    aligner = _plain(placing.aligner, {"path", "batch"})
+    aligner = with_constants(
+        placing.aligner.model_dump(mode="json", exclude={"path", "batch"}), "aligner"
+    )
     decides = _training_run(recipe, recipe.refine)
     decides["place"] = [placing.calibrate, placing.shown_rate, aligner]
     return decides

@@ -58,11 +58,10 @@ def clean(dataset: DatasetContext) -> None:
     # Two places of a step can be compared only where both stages are in the recipe.
     placed_twice = "refine" in dataset.folders and "ground" in dataset.recipe.stages
     records: list[Record] = []
-    least = max(1, settings.least)
     for record in last_records(dataset):
         grounded_steps: Sequence[Step] = grounded[record.id] if placed_twice else ()
         cleaned = clean_record(record, grounded_steps, settings)
-        if len(cleaned.steps) >= least:
+        if cleaned.steps:
             records.append(cleaned)
         else:
             left_out[record.id] = StageFailure(record.id, "clean", "left out", FEW_STEPS)
@@ -174,7 +173,7 @@ def visible(dataset: DatasetContext) -> None:
         visible = visible_record(record, settings)
         # A video that could not be judged is left out for that, not for its pictures.
         is_judged = any(sentence.shown is not None for sentence in record.sentences)
-        if is_judged and len(visible.steps) >= settings.least:
+        if is_judged and visible.steps:
             records.append(visible)
         else:
             reason = FEW_SHOWN if is_judged else NOT_JUDGED

@@ -266,6 +266,7 @@ BAND_COUNT = 16  # that make the buckets
 PART_COUNT = 8  # of a video, each with its thumbnail
 THUMBNAIL_SIDE = 8  # pixels
 PLANES_PER_BAND = 12  # of pictures
+RUN_WORDS = 3  # of a run, by which two videos say the same
 MIN_RUNS = 8  # of words, below which speech says nothing about likeness
 MIN_COMMON_SHARE = 0.5  # of runs, below which two videos that look alike are two
 # Share by which two encodings of one video may differ in length, or half a second.
@@ -347,7 +348,7 @@ class DuplicateFinder:
         for sentence in transcript.sentences:
             words += re.findall(r"\w+", sentence.text.lower())
         # Runs of words as a set: how often one comes does not count.
-        shifted = [words[start:] for start in range(self._settings.run)]
+        shifted = [words[start:] for start in range(RUN_WORDS)]
         runs = {" ".join(run) for run in zip(*shifted, strict=False)}
         if len(runs) < MIN_RUNS:
             return None

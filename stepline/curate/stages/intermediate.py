@@ -120,10 +120,10 @@ def pack_grounding(
         rate=alignment.rate,
         kind=alignment.kind,
         report=asdict(report),
-        doubts=report.doubts,
+        doubts=report.warnings,
     )
     if answers is not None:
-        doubts = (*report.doubts, *answers.notes)
+        doubts = (*report.warnings, *answers.notes)
         header = header.model_copy(update={"vlm": answers.report, "doubts": doubts})
     return pack(header, {"scores": alignment.scores})
 

@@ -38,7 +38,7 @@ from stepline.errors import MediaError, ModelError, WriterError
 from stepline.files.digests import sha256
 from stepline.networks.device import Device, current_device
 from stepline.pipeline.networks import load_aligner, load_judge, shared_recognisers
-from stepline.pipeline.pictures import NO_PICTURE, LookOptions, VisualFeatures, extract_features
+from stepline.pipeline.pictures import NO_PICTURE, VisualFeatures, VisualOptions, extract_features
 from stepline.pipeline.placing import ask_vlm, ground_steps, judge_sentences
 from stepline.pipeline.request import Request
 from stepline.pipeline.speech import NO_SOUND, Speech, drop_speech_past_end, recognise_many
@@ -245,7 +245,7 @@ def encode(video: VideoContext) -> bytes:
     if info.has_picture and settings.vision.backbone != "none":
         network = _backbone(settings.vision)
     request = Request(video.media, video.item.id)
-    visual = extract_features(request, info, settings, LookOptions(backbone=network))
+    visual = extract_features(request, info, settings, VisualOptions(backbone=network))
     return pack_features(visual)
 
 

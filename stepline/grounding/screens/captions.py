@@ -11,7 +11,7 @@ from stepline.grounding.screens.reading import (
     ScreenEvent,
     ScreenLine,
     ScreenReading,
-    around,
+    enclosing_box,
     is_same_text,
 )
 from stepline.records import Sentence, Span
@@ -67,7 +67,7 @@ def without_captions(reading: ScreenReading, duration: float) -> ScreenReading:
         vanished = _other_lines(event.vanished, captions)
         if not (patches or appeared or vanished):
             continue
-        box = functools.reduce(around, patches) if patches else event.box
+        box = functools.reduce(enclosing_box, patches) if patches else event.box
         left_edge, top, right_edge, bottom = box
         area = (right_edge - left_edge) * (bottom - top)
         other_event = replace(

@@ -32,24 +32,24 @@ if TYPE_CHECKING:
 PART_PIXELS = 8  # side of a part of the picture
 STILL_CHANGE = 8  # of 255: greatest change of grey in a part that stands still
 FLAT_CHANGE = 1  # of 255: greatest difference of grey between neighbours that are flat
-MIN_STILL_SHARE = 0.85  # of the parts, in the median of all pairs of frames
-MIN_FLAT_SHARE = 0.45  # of the pixels, in the median frame
-FRAMES_PER_LOOK = 3  # flatness is counted in every third frame
+MIN_STILL_FRACTION = 0.85  # of the parts, in the median of all pairs of frames
+MIN_FLAT_FRACTION = 0.45  # of the pixels, in the median frame
+FRAMES_PER_FLATNESS_SAMPLE = 3  # flatness is counted in every third frame
 Flags = npt.NDArray[np.bool_]
 Point = tuple[float, float]  # x, y in pixels
 MIN_CHANGE = 28  # of 255: change in a part, above what a codec does to a still picture
-CURSOR_SHARE = 1 / 14  # of the picture's shorter side: a cursor is not larger
-STILL_FRAMES = 2  # without any change, after which the screen stands still
-LONGEST_RUN = 2.0  # s of small changes, typing or a cursor, after which the screen is compared
-MIN_CALM = 0.5  # s without a large change after which small ones do not matter
-MIN_HOP_PARTS = 5  # that a cursor moves between two frames where it is first noticed
-CURSOR_MEMORY = 4.0  # s after its last move in which a cursor says where a click is
+MAX_CURSOR_FRACTION = 1 / 14  # of the picture's shorter side: a cursor is not larger
+STILL_FRAME_COUNT = 2  # without any change, after which the screen stands still
+MAX_RUN_SECONDS = 2.0  # s of small changes, typing or a cursor, after which the screen is compared
+MIN_CALM_SECONDS = 0.5  # s without a large change after which small ones do not matter
+MIN_CURSOR_HOP_PARTS = 5  # that a cursor moves between two frames where it is first noticed
+CURSOR_MEMORY_SECONDS = 4.0  # s after its last move in which a cursor says where a click is
 MIN_SHARED_PARTS = 4  # of a patch that holds both the old place of a cursor and the new one
-ONSET_SHARE = 0.25  # of the greatest change of a run, from which on the change has begun
+ONSET_FRACTION = 0.25  # of the greatest change of a run, from which on the change has begun
 
 
 @dataclass(frozen=True)
-class ScreenLikeness:
+class ScreenStatistics:
     """still: share of the parts that do not change from frame to frame. flat: share of the pixels
     that are like their neighbours. Medians over the video, 0 to 1."""
 
@@ -59,7 +59,7 @@ class ScreenLikeness:
     @property
     def is_candidate(self) -> bool:
         """Whether the video may be a screen recording. Its text decides."""
-        return self.still >= MIN_STILL_SHARE and self.flat >= MIN_FLAT_SHARE
+        return self.still >= MIN_STILL_FRACTION and self.flat >= MIN_FLAT_FRACTION
 
 
 class ScreenMeter:
@@ -77,17 +77,17 @@ class ScreenMeter:
         if self._last is not None and self._last.shape == green.shape:
             is_still = part_changes(self._last, green, PART_PIXELS) <= STILL_CHANGE
             self._still.append(float(is_still.mean()))
-        if self._frames % FRAMES_PER_LOOK == 0:
+        if self._frames % FRAMES_PER_FLATNESS_SAMPLE == 0:
             self._flat.append(flat_share(green))
         self._last = green
         self._frames += 1
 
-    def finish(self) -> ScreenLikeness:
-        """Return how like a screen the video is. A single frame is like none."""
+    def finish(self) -> ScreenStatistics:
+        """Return the median stillness and flatness of the video, 0 for a single frame."""
         if not self._still:
-            return ScreenLikeness(0.0, 0.0)
+            return ScreenStatistics(0.0, 0.0)
         still = float(np.median(self._still))
-        return ScreenLikeness(still, float(np.median(self._flat)))
+        return ScreenStatistics(still, float(np.median(self._flat)))
 
 
 def part_changes(before: Pictures, after: Pictures, side: int) -> Pictures:
@@ -159,7 +159,7 @@ class _Run:
         """Whether the last large difference was some time ago. if_none: what holds without any."""
         if self.large is None:
             return if_none
-        return time - self.large > MIN_CALM
+        return time - self.large > MIN_CALM_SECONDS
 
 
 class ChangeFinder:
@@ -176,7 +176,7 @@ class ChangeFinder:
         self._cursor: Point | None = None  # when the screen was still last
 
     def add(self, frame: "Frame") -> Iterator[ScreenChange]:
-        """Take the next frame."""
+        """Add the next frame and yield the changes that are over."""
         if self._settled is None or self._last is None:
             self._settled = frame
             self._last = frame
@@ -186,7 +186,7 @@ class ChangeFinder:
         difference = self._compare(self._last, frame)
         if difference is None:
             self._still += 1
-            if self._still >= STILL_FRAMES and self._run.differences:
+            if self._still >= STILL_FRAME_COUNT and self._run.differences:
                 yield from self._close(frame)
             self._last = frame
             return
@@ -203,13 +203,13 @@ class ChangeFinder:
         if is_large:
             run.large = frame.time
         # Small changes that go on, as of typing, are compared now and then.
-        lasting = frame.time - run.differences[0].time
-        if lasting > LONGEST_RUN and run.is_calm(frame.time, if_none=True):
+        run_seconds = frame.time - run.differences[0].time
+        if run_seconds > MAX_RUN_SECONDS and run.is_calm(frame.time, if_none=True):
             yield from self._close(frame)
         self._last = frame
 
     def finish(self) -> Iterator[ScreenChange]:
-        """Yield what changed last and did not come to rest."""
+        """Yield the last change, if it had not settled."""
         if self._run.differences and self._last is not None:
             yield from self._close(self._last)
 
@@ -229,12 +229,12 @@ class ChangeFinder:
     def _cursor_parts(frame: "Frame") -> int:
         """Return how many parts a cursor is wide or high at most."""
         shorter = float(min(frame.image.shape[:2]))
-        return max(2, round(shorter * CURSOR_SHARE / PART_PIXELS))
+        return max(2, round(shorter * MAX_CURSOR_FRACTION / PART_PIXELS))
 
     def _close(self, frame: "Frame") -> Iterator[ScreenChange]:
         """Yield the change from the last still screen to that of a frame, if there is one."""
         assert self._settled is not None
-        settled = self._settled
+        settled_frame = self._settled
         run = self._run
         cursor = self._cursor
         self._settled = frame
@@ -242,21 +242,26 @@ class ChangeFinder:
         self._cursor = self._track.position
 
         # what changed besides the cursor
-        parts = changed_parts(settled.image, frame.image)
+        parts = changed_parts(settled_frame.image, frame.image)
         places = [place for place in (cursor, self._cursor) if place is not None]
         _clear_cursor(parts, places, self._cursor_parts(frame))
         if not parts.any():
             return
-        onset = _onset(run.differences, parts)
+        onset_difference = _onset(run.differences, parts)
         height, width = frame.image.shape[:2]
         boxes = []
         for x, y, end_x, end_y in patches(parts):
             right_edge = min(width, end_x * PART_PIXELS)
             bottom = min(height, end_y * PART_PIXELS)
             boxes.append((x * PART_PIXELS, y * PART_PIXELS, right_edge, bottom))
-        start = max(0.0, onset.time - self._lag)
+        start = max(0.0, onset_difference.time - self._lag)
         yield ScreenChange(
-            start, frame.time, tuple(boxes), onset.cursor, settled.image, frame.image
+            start,
+            frame.time,
+            tuple(boxes),
+            onset_difference.cursor,
+            settled_frame.image,
+            frame.image,
         )
 
 
@@ -271,7 +276,7 @@ class CursorTrack:
 
     def recent_position(self, time: float) -> Point | None:
         """Return where the cursor is, if it moved a short time ago."""
-        if time - self._moved > CURSOR_MEMORY:
+        if time - self._moved > CURSOR_MEMORY_SECONDS:
             return None
         return self.position
 
@@ -296,7 +301,7 @@ class CursorTrack:
             if len(alike) == 1:
                 small = [*old, *alike]
         if len(small) == 2:
-            self._take_hop(small)
+            self._follow_hop(small)
         elif len(small) == 1 and self.position is not None and _is_near(self.position, small[0]):
             self._move_within(small[0], self.position)
 
@@ -311,7 +316,7 @@ class CursorTrack:
         # Mirrored at the middle of the patch.
         self.position = (2 * middle_x - last_x, 2 * middle_y - last_y)
 
-    def _take_hop(self, boxes: Sequence[Box]) -> None:
+    def _follow_hop(self, boxes: Sequence[Box]) -> None:
         """Follow the cursor from one of two patches to the other."""
         first = _middle(boxes[0])
         second = _middle(boxes[1])
@@ -321,7 +326,7 @@ class CursorTrack:
         if self._hop is not None:
             before = self._hop
         self._hop = None
-        if distance >= MIN_HOP_PARTS * PART_PIXELS:
+        if distance >= MIN_CURSOR_HOP_PARTS * PART_PIXELS:
             self._hop = places
 
         # from where it was, to the other patch
@@ -423,6 +428,6 @@ def _onset(differences: Sequence[_Difference], parts: Flags) -> _Difference:
     for difference in differences:
         common = difference.parts & parts
         counts.append(int(common.sum()))
-    floor = max(1, ONSET_SHARE * max(counts))
+    floor = max(1, ONSET_FRACTION * max(counts))
     first = next((n for n, count in enumerate(counts) if count >= floor), 0)
     return differences[first]

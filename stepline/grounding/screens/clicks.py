@@ -29,44 +29,50 @@ from stepline.text.narration.words import FUNCTION_WORDS
 from stepline.vision.faces import box_iou
 
 # log odds, set by hand as those of `clicks`
-FULL_LABEL = 4.0  # of a label all of whose words are said
-MORE_WORDS = 0.5  # of each further word that is said of a label
-FULL_STEP = 2.0  # of a label that holds all content words of a step
-LIKE_MEANING = 2.0  # of a label that means what the step does: times the cosine
-SURE_LETTERS = 4  # of the words that are said, from which a label counts in full; one says nothing
+FULL_LABEL_LOG_ODDS = 4.0  # of a label all of whose words are said
+FURTHER_WORD_LOG_ODDS = 0.5  # of each further word that is said of a label
+FULL_STEP_LOG_ODDS = 2.0  # of a label that holds all content words of a step
+COSINE_LOG_ODDS = 2.0  # of a label that means what the step does: times the cosine
+MIN_SURE_LETTERS = (
+    4  # of the words that are said, from which a label counts in full; one says nothing
+)
 MIN_WORD_RATIO = 0.8  # of the letters of two words that are one, misheard or in another form
-MIN_STEM = 4  # letters of a word that may be the beginning of another form of it
-MAX_ENDING = 3  # letters that such another form has more
+MIN_STEM_LETTERS = 4  # letters of a word that may be the beginning of another form of it
+MAX_ENDING_LETTERS = 3  # letters that such another form has more
 Floats = npt.NDArray[np.float64]
 # log odds, set by hand on three of the made apps, none on those that are scored
-CURSOR_INSIDE = 2.5  # of a label on which the cursor is
-CURSOR_AWAY = 2.0  # at most against a label from which the cursor is away
-CURSOR_REACH = 0.15  # of the picture's height: as far away counts 1
-TITLE_OF_RESULT = 1.5  # of a label whose words are over what opens
-WRITTEN_OVER = 1.0  # of the name of a field in which one line is then written
-OWN_LOOK = 1.0  # of a label that looks pressed or chosen then
-MAX_TOUCHED = 3  # lines around which something changes, beyond which that says nothing
-NAMED_RESULT = 1.5  # of a change in which what the step names appears
-BARE_CHANGE = 1.0  # against a change without any text that comes or goes
-CARET_WIDTH = 8  # px, at most
-SMALL_AREA = 0.05  # share of the picture of such a change
-MIN_PAIR = 2.5  # log odds from which a step makes a change
-MIN_LABEL = 2.0  # log odds from which a label is named
+CURSOR_INSIDE_LOG_ODDS = 2.5  # of a label on which the cursor is
+MAX_CURSOR_AWAY_LOG_ODDS = 2.0  # at most against a label from which the cursor is away
+CURSOR_REACH_FRACTION = 0.15  # of the picture's height: as far away counts 1
+WINDOW_TITLE_LOG_ODDS = 1.5  # of a label whose words are over what opens
+FIELD_NAME_LOG_ODDS = 1.0  # of the name of a field in which one line is then written
+PRESSED_LABEL_LOG_ODDS = 1.0  # of a label that looks pressed or chosen then
+MAX_TOUCHED_LINES = 3  # lines around which something changes, beyond which that says nothing
+NAMED_RESULT_LOG_ODDS = 1.5  # of a change in which what the step names appears
+NO_TEXT_CHANGE_LOG_ODDS = 1.0  # against a change without any text that comes or goes
+MAX_CARET_PIXELS = 8  # px, at most
+MAX_CARET_AREA_FRACTION = 0.05  # share of the picture of such a change
+MIN_PAIR_LOG_ODDS = 2.5  # log odds from which a step makes a change
+MIN_LABEL_LOG_ODDS = 2.0  # log odds from which a label is named
 # Words of a label, beyond which a line is a sentence that names what is clicked, and not a label.
 # The 71 labels of the made recordings have 5 at most.
 MAX_LABEL_WORDS = 8
-MIN_LABELS = 2  # that steps of a video click, below which one may be named by chance
+MIN_CLICKED_LABELS = 2  # that steps of a video click, below which one may be named by chance
 # s between the middle of the words and the change: before a video says how far, and the least
-FIRST_LAG = 0.5
-FIRST_SPREAD = 3.0
+INITIAL_LAG_SECONDS = 0.5
+INITIAL_LAG_SPREAD_SECONDS = 3.0
 MIN_SPREAD = 1.2
-FIRST_LAGS = (-2.5, 0.5, 3.5)  # from which the lag of a video is sought; the best sum counts
-USUAL_GAP = 30.0  # s, over which a change could lie anywhere
-MAX_LAG = 7.0  # s from its words within which a step is sought
-SURE_LABEL = 3.0  # log odds of a label whose lag is counted
-USUAL_SPREAD = 2.0  # s, of the lags of speakers
+INITIAL_LAGS_SECONDS = (
+    -2.5,
+    0.5,
+    3.5,
+)  # from which the lag of a video is sought; the best sum counts
+CHANGE_WINDOW_SECONDS = 30.0  # s, over which a change could lie anywhere
+MAX_LAG_SECONDS = 7.0  # s from its words within which a step is sought
+SURE_LABEL_LOG_ODDS = 3.0  # log odds of a label whose lag is counted
+PRIOR_LAG_SPREAD_SECONDS = 2.0  # s, of the lags of speakers
 LAG_ROUNDS = 3  # in which steps are placed and the lag is estimated again
-PRIOR_STEPS = 2.0  # steps that the lag before the video counts as
+LAG_PRIOR_STEPS = 2.0  # steps that the lag before the video counts as
 # s of a span before and after its change, at most
 LEAD_SECONDS = 1.0
 TAIL_SECONDS = 1.5
@@ -74,7 +80,7 @@ SPAN_DECIMALS = 3  # of a second
 
 
 class LabelMatcher:
-    """What K steps say of L lines on screen."""
+    """Scores which of L lines on screen each of K steps names."""
 
     def __init__(self, steps: Sequence[str], words: Sequence[str], lines: Sequence[str]) -> None:
         """steps: their texts. words: all that is said for each. lines: texts, each once."""
@@ -99,7 +105,7 @@ class LabelMatcher:
         named = [word for word in label if is_said(word, self._words[step])]
         letters = sum(map(len, named))
         share = letters / max(1, label_letters)
-        surety = (letters - 1) / (SURE_LETTERS - 1)
+        surety = (letters - 1) / (MIN_SURE_LETTERS - 1)
         surety = min(1.0, max(0.0, surety))
 
         # how much of the step the label says
@@ -111,10 +117,10 @@ class LabelMatcher:
         # Together with how alike step and label are in meaning.
         meaning = float(self._cosines[step, number])
         further_words = max(0, len(named) - 1)
-        total = FULL_LABEL * share**2 * surety
-        total += MORE_WORDS * share * further_words
-        total += FULL_STEP * coverage
-        total += LIKE_MEANING * meaning
+        total = FULL_LABEL_LOG_ODDS * share**2 * surety
+        total += FURTHER_WORD_LOG_ODDS * share * further_words
+        total += FULL_STEP_LOG_ODDS * coverage
+        total += COSINE_LOG_ODDS * meaning
         return total
 
     def named_share(self, step: int, line: str) -> float:
@@ -122,7 +128,7 @@ class LabelMatcher:
         label = self._lines[self._numbers[line]]
         named = [word for word in label if is_said(word, self._words[step])]
         letters = sum(map(len, named))
-        if letters < SURE_LETTERS:
+        if letters < MIN_SURE_LETTERS:
             return 0.0
         return letters / sum(map(len, label))
 
@@ -149,10 +155,10 @@ def is_said(word: str, others: set[str]) -> bool:
 
 def _is_alike(word: str, other: str) -> bool:
     shorter, longer = sorted((word, other), key=len)
-    if len(shorter) < MIN_STEM:
+    if len(shorter) < MIN_STEM_LETTERS:
         return False
     ending = len(longer) - len(shorter)
-    if longer.startswith(shorter) and ending <= MAX_ENDING:
+    if longer.startswith(shorter) and ending <= MAX_ENDING_LETTERS:
         return True
     return SequenceMatcher(None, word, other).ratio() >= MIN_WORD_RATIO
 
@@ -177,7 +183,7 @@ def place_clicks(
     steps: Sequence[Step], sentences: Sequence[Sentence], reading: ScreenReading
 ) -> tuple[Click, ...]:
     """Return the change that each step makes, in the order of the steps. Steps that make none are
-    left out, and all of them where fewer than MIN_LABELS click something that is known."""
+    left out, and all of them where fewer than MIN_CLICKED_LABELS click something that is known."""
     said = [(step.said, step) for step in steps if step.said]
     said.sort(key=lambda pair: pair[0].start)
     narrated = [step for _, step in said]
@@ -194,12 +200,12 @@ def place_clicks(
     starts = np.array([event.start for event in events])
     middles = np.array([span.center for span, _ in said])
     lags = starts - middles[:, None]  # (K, E)
-    tries = [_fitted_scores(evidence, lags, naming, lag) for lag in FIRST_LAGS]
+    tries = [_fitted_scores(evidence, lags, naming, lag) for lag in INITIAL_LAGS_SECONDS]
     scores, _ = max(tries, key=lambda fit: _fit_log_odds(*fit))
 
     # the best pairs
     pairs = _best_pairs(scores)
-    if sum(labels[k][e] is not None for k, e in pairs) < MIN_LABELS:
+    if sum(labels[k][e] is not None for k, e in pairs) < MIN_CLICKED_LABELS:
         return ()
     clicks = []
     for k, e in pairs:
@@ -218,10 +224,10 @@ def _fitted_scores(
     """Return (K, E) log odds and the lag, s. They use the speaker's own lag, estimated from `lag`
     on. They also use how often steps of this video name what is clicked: hands that are filmed
     click nothing."""
-    scores = evidence + _lag_log_odds(lags, lag, FIRST_SPREAD)
+    scores = evidence + _lag_log_odds(lags, lag, INITIAL_LAG_SPREAD_SECONDS)
     for _ in range(LAG_ROUNDS):
         # The lag of the pairs that words alone make sure.
-        sure = [lags[k, e] for k, e in _best_pairs(scores) if naming[k, e] >= SURE_LABEL]
+        sure = [lags[k, e] for k, e in _best_pairs(scores) if naming[k, e] >= SURE_LABEL_LOG_ODDS]
         lag, spread = _speaker_lag(sure)
         scores = evidence + _lag_log_odds(lags, lag, spread)
         # The odds that a step of this video names what it clicks.
@@ -233,7 +239,7 @@ def _fitted_scores(
 
 def _fit_log_odds(scores: Floats, lag: float) -> float:
     """Return the log odds of the best pairs, less those against a speaker of that lag."""
-    against_lag = (lag - FIRST_LAG) ** 2 / (2 * USUAL_SPREAD**2)
+    against_lag = (lag - INITIAL_LAG_SECONDS) ** 2 / (2 * PRIOR_LAG_SPREAD_SECONDS**2)
     return float(sum(scores[k, e] for k, e in _best_pairs(scores))) - against_lag
 
 
@@ -242,7 +248,7 @@ def _is_caret(event: ScreenEvent) -> bool:
     if event.appeared or event.vanished:
         return False
     width = event.box[2] - event.box[0]
-    return width <= CARET_WIDTH or not event.before
+    return width <= MAX_CARET_PIXELS or not event.before
 
 
 def _screen_evidence(
@@ -265,13 +271,13 @@ def _screen_evidence(
         for e, event in enumerate(events):
             label, named, best = _best_label(matcher, k, event, reading.height)
             results = [matcher.named_share(k, line.text) for line in event.appeared]
-            evidence[k, e] = max(0.0, best) + NAMED_RESULT * max(results, default=0.0)
+            evidence[k, e] = max(0.0, best) + NAMED_RESULT_LOG_ODDS * max(results, default=0.0)
             # A small change without any text is hardly a click.
             has_text = event.appeared or event.vanished
-            if not has_text and event.area < SMALL_AREA:
-                evidence[k, e] -= BARE_CHANGE
+            if not has_text and event.area < MAX_CARET_AREA_FRACTION:
+                evidence[k, e] -= NO_TEXT_CHANGE_LOG_ODDS
             naming[k, e] = named
-            row.append(label if best >= MIN_LABEL else None)
+            row.append(label if best >= MIN_LABEL_LOG_ODDS else None)
         labels.append(row)
     return evidence, labels, naming
 
@@ -300,23 +306,22 @@ def _is_touched(line: ScreenLine, event: ScreenEvent) -> bool:
 
 
 def _change_log_odds(line: ScreenLine, event: ScreenEvent, touched: Sequence[ScreenLine]) -> float:
-    """Return what the change says for a label: what opens may bear its name, its field may be
-    filled, and its own look may change."""
+    """Return the log odds that a label was clicked, by what changed on the screen."""
     total = 0.0
     if any(is_same_text(line.text, other.text) for other in event.appeared):
-        total += TITLE_OF_RESULT
+        total += WINDOW_TITLE_LOG_ODDS
     # A line that is replaced in its place is a field that was filled.
     if line in event.vanished and len(event.appeared) == 1:
         (typed,) = event.appeared
         if box_iou(line.box, typed.box) > 0:
-            total += WRITTEN_OVER
-    if line in touched and len(touched) <= MAX_TOUCHED:
-        total += OWN_LOOK
+            total += FIELD_NAME_LOG_ODDS
+    if line in touched and len(touched) <= MAX_TOUCHED_LINES:
+        total += PRESSED_LABEL_LOG_ODDS
     return total
 
 
 def _cursor_log_odds(line: ScreenLine, event: ScreenEvent, height: int) -> float:
-    """Return what the place of the cursor says for a label, 0 where no cursor is seen."""
+    """Return the log odds that a label was clicked, by the cursor position, 0 without a cursor."""
     if event.cursor is None:
         return 0.0
     cursor_x, cursor_y = event.cursor
@@ -327,42 +332,42 @@ def _cursor_log_odds(line: ScreenLine, event: ScreenEvent, height: int) -> float
     down = max(y - margin - cursor_y, cursor_y - end_y - margin, 0.0)
     distance = math.hypot(across, down)
     if distance == 0:
-        return CURSOR_INSIDE
-    return -min(CURSOR_AWAY, distance / (CURSOR_REACH * height))
+        return CURSOR_INSIDE_LOG_ODDS
+    return -min(MAX_CURSOR_AWAY_LOG_ODDS, distance / (CURSOR_REACH_FRACTION * height))
 
 
 def _lag_log_odds(lags: Floats, middle: float, spread: float) -> Floats:
     """Return the log odds that words and change belong together by their distance, a normal against
-    a uniform one. It is -inf beyond MAX_LAG."""
+    a uniform one. It is -inf beyond MAX_LAG_SECONDS."""
     deviations = (lags - middle) / spread
     whole = spread * math.sqrt(2 * math.pi)
     density = np.exp(-(deviations**2) / 2) / whole
     # The least keeps a far pair possible.
-    odds: Floats = np.log(density * USUAL_GAP + 1e-2)
-    odds[np.abs(lags) > MAX_LAG] = -np.inf
+    odds: Floats = np.log(density * CHANGE_WINDOW_SECONDS + 1e-2)
+    odds[np.abs(lags) > MAX_LAG_SECONDS] = -np.inf
     return odds
 
 
 def _speaker_lag(lags: Sequence[float]) -> tuple[float, float]:
-    """Return by how many seconds this speaker's changes follow the words, and the spread."""
+    """Return the lag in seconds from words to changes, and its spread."""
     if not lags:
-        return FIRST_LAG, FIRST_SPREAD
+        return INITIAL_LAG_SECONDS, INITIAL_LAG_SPREAD_SECONDS
     # Few lags weigh little against what is usual.
-    weight = len(lags) / (len(lags) + PRIOR_STEPS)
+    weight = len(lags) / (len(lags) + LAG_PRIOR_STEPS)
     median = float(np.median(lags))
     deviations = np.abs(np.array(lags) - median)
     # 1.48 times the median deviation is the standard deviation of a normal.
     spread = 1.48 * float(np.median(deviations))
-    middle = weight * median + (1 - weight) * FIRST_LAG
-    spread = weight * spread + (1 - weight) * FIRST_SPREAD
+    middle = weight * median + (1 - weight) * INITIAL_LAG_SECONDS
+    spread = weight * spread + (1 - weight) * INITIAL_LAG_SPREAD_SECONDS
     return middle, max(MIN_SPREAD, spread)
 
 
 def _best_pairs(scores: Floats) -> list[tuple[int, int]]:
-    """Return the pairs (step, change) of the greatest sum over MIN_PAIR, both in order, each
+    """Return the pairs (step, change) of the greatest sum over MIN_PAIR_LOG_ODDS, both in order, each
     once."""
     steps, events = scores.shape
-    gain = np.maximum(scores - MIN_PAIR, -1e9)
+    gain = np.maximum(scores - MIN_PAIR_LOG_ODDS, -1e9)
     total = np.zeros((steps + 1, events + 1))
     for k in range(steps):
         for e in range(events):

@@ -19,8 +19,8 @@ from stepline.grounding.screens.changes import (
     ChangeFinder,
     Point,
     ScreenChange,
-    ScreenLikeness,
     ScreenMeter,
+    ScreenStatistics,
 )
 from stepline.networks.weights import find_weights
 from stepline.processes import trim_memory
@@ -42,34 +42,36 @@ if TYPE_CHECKING:
     from stepline.vision.encode import Pictures
 
 
-MARGIN_SHARE = 0.03  # of the picture's shorter side, around what changed
-MIN_WINDOW = 160  # px that are read at least, across and down: the detector needs surroundings
-MIN_DETECTOR_SIDE = 64  # px of what the detector sees at least
+MARGIN_FRACTION = 0.03  # of the picture's shorter side, around what changed
+MIN_WINDOW_PIXELS = (
+    160  # px that are read at least, across and down: the detector needs surroundings
+)
+MIN_DETECTOR_PIXELS = 64  # px of what the detector sees at least
 # The detector sees a picture this many times its size, which takes half the memory. Lines are read
 # in full size. Of 698 lines of 24 recordings it leaves 688 as they are, and no click changes.
 DETECTOR_SCALE = 0.7
 MIN_MISREAD_LETTERS = 5  # of a text in which one letter may be misread
 SAME_PLACE_IOU = 0.2  # above which two lines of one screen are one: they have margins that touch
 MIN_COVERED_RATIO = 0.75  # of the letters that a line has left under a cursor
-MIN_LINE_HEIGHT = 8  # px; smaller letters are not read
-MAX_LINE_RATIO = 40  # times as wide as high
+MIN_LINE_PIXELS = 8  # px; smaller letters are not read
+MAX_LINE_ASPECT_RATIO = 40  # times as wide as high
 MIN_READ_PROBABILITY = 0.7  # mean of the letters, from which a line counts
 MAX_LINE_CHANGE = 0.02  # mean change of a line's pixels, 0 to 1, below which it is the same line
-MAX_KEPT_LINES = 2000  # that are remembered of one video
+MAX_CACHED_LINES = 2000  # that are remembered of one video
 log = logging.getLogger(__name__)
-READ_RATE = 5.0  # frames per second that are compared
+READ_FRAMES_PER_SECOND = 5.0  # frames per second that are compared
 MAX_SIDE = 1080  # px of the shorter side of what is read
-SCENE_SHARE = 0.2  # of the letters on screen: a greater change is a new scene (MONDAY)
-TYPED_PAUSE = 1.0  # s between letters of a line that is typed
-TYPED_LETTERS = 3  # with which it begins before and after
-MIN_LINES = 4  # of the median screen, from which a still video is a screen recording
-PAIR_LOOKS = 10  # pairs of pictures, spread over a video that is not decoded otherwise
+NEW_SCENE_FRACTION = 0.2  # of the letters on screen: a greater change is a new scene (MONDAY)
+MAX_TYPING_PAUSE_SECONDS = 1.0  # s between letters of a line that is typed
+MIN_TYPED_LETTERS = 3  # with which it begins before and after
+MIN_SCREEN_LINES = 4  # of the median screen, from which a still video is a screen recording
+SAMPLED_PAIRS = 10  # pairs of pictures, spread over a video that is not decoded otherwise
 PAIR_SECONDS = 0.34  # s between the pictures of a pair, as between those of the usual look
-PAIR_SIDE = 256  # px of their shorter side
-LOOK_WIDTH = 960  # px across of a picture whose lines are counted
-MAX_LOOK_LINES = 12  # that are tried in each
+SAMPLED_PAIR_PIXELS = 256  # px of their shorter side
+TEXT_SAMPLE_PIXELS = 960  # px across of a picture whose lines are counted
+MAX_TEXT_SAMPLE_LINES = 12  # that are tried in each
 CHANGES_PER_TRIM = 2  # that are read before freed memory goes back: 300 MiB for some CPU time
-TEXT_LOOKS = 6  # screens, spread over the video, in which they are counted
+TEXT_SAMPLES = 6  # screens, spread over the video, in which they are counted
 
 
 @dataclass(frozen=True)
@@ -93,33 +95,33 @@ class ScreenLineReader:
         patches: Sequence[Box] = (),
         lines_before: Sequence[ScreenLine] = (),
         *,
-        most: int | None = None,
+        max_lines: int | None = None,
     ) -> tuple[ScreenLine, ...]:
         """Return all lines of a picture (H, W, 3), from top to bottom.
 
         patches: what changed since the picture before. Those of its lines, `lines_before`, that no
             patch touches stay as they were: a cursor may cover them.
-        most: lines that are tried, from the top
+        max_lines: lines that are tried, from the top
         """
         height, width = picture.shape[:2]
         window: Box = (0, 0, width, height)
         lines: list[ScreenLine] = []
         if patches:
-            window = _window(functools.reduce(around, patches), lines_before, width, height)
+            window = _window(functools.reduce(enclosing_box, patches), lines_before, width, height)
             for before in lines_before:
                 if not _overlaps(before.box, patches):
                     lines.append(before)
-        standing = [line.box for line in lines]
+        unchanged_lines = [line.box for line in lines]
         window_x, window_y = window[:2]
         crop = np.ascontiguousarray(picture[window_y : window[3], window_x : window[2]])
-        side = max(MIN_DETECTOR_SIDE, round(DETECTOR_SCALE * min(crop.shape[:2])))
+        side = max(MIN_DETECTOR_PIXELS, round(DETECTOR_SCALE * min(crop.shape[:2])))
         letters = self._detect(crop, side)
         map_height, map_width = letters.shape
         high = crop.shape[0] / map_height
         boxes = line_boxes(letters, crop.shape[1] / map_width, high)
-        for x, y, end_x, end_y in boxes[:most]:
+        for x, y, end_x, end_y in boxes[:max_lines]:
             box = (x + window_x, y + window_y, end_x + window_x, end_y + window_y)
-            if _overlaps(box, standing, SAME_PLACE_IOU):
+            if _overlaps(box, unchanged_lines, SAME_PLACE_IOU):
                 continue
             line = self._line(picture, box)
             if line is not None:
@@ -133,7 +135,7 @@ class ScreenLineReader:
         read."""
         x, y, end_x, end_y = box
         height = end_y - y
-        if height < MIN_LINE_HEIGHT or end_x - x > MAX_LINE_RATIO * height:
+        if height < MIN_LINE_PIXELS or end_x - x > MAX_LINE_ASPECT_RATIO * height:
             return None
         crop = np.ascontiguousarray(picture[y:end_y, x:end_x])
         pixels = resize(crop, 2 * LINE_HEIGHT, LINE_HEIGHT)
@@ -145,36 +147,36 @@ class ScreenLineReader:
         line = None
         if probability >= MIN_READ_PROBABILITY and any(letter.isalnum() for letter in text):
             line = ScreenLine(text, box)
-        recent = self._memory[1 - MAX_KEPT_LINES :]
+        recent = self._memory[1 - MAX_CACHED_LINES :]
         self._memory = [*recent, (box, pixels, line)]
         return line
 
 
-def _overlaps(box: Box, others: Sequence[Box], least: float = 0.0) -> bool:
+def _overlaps(box: Box, others: Sequence[Box], min_iou: float = 0.0) -> bool:
     """Whether a box has an IoU above `least` with any of the others."""
-    return any(box_iou(box, other) > least for other in others)
+    return any(box_iou(box, other) > min_iou for other in others)
 
 
 def _window(area: Box, lines_before: Sequence[ScreenLine], width: int, height: int) -> Box:
-    """Return what is to be read of a picture: whole lines, with a margin around what changed."""
-    margin = round(MARGIN_SHARE * min(width, height))
-    window = _widened(area, margin, width, height)
+    """Return the box to read: whole lines, with a margin around the change."""
+    margin = round(MARGIN_FRACTION * min(width, height))
+    window = _expanded(area, margin, width, height)
     outside = list(lines_before)
-    while touched := [line for line in outside if box_iou(line.box, window) > 0]:
-        for line in touched:
-            whole_line = _widened(line.box, margin // 2, width, height)
-            window = around(window, whole_line)
-        outside = [line for line in outside if line not in touched]
+    while touched_lines := [line for line in outside if box_iou(line.box, window) > 0]:
+        for line in touched_lines:
+            whole_line = _expanded(line.box, margin // 2, width, height)
+            window = enclosing_box(window, whole_line)
+        outside = [line for line in outside if line not in touched_lines]
     return window
 
 
-def _widened(box: Box, margin: int, width: int, height: int) -> Box:
-    """Return a box with a margin, at least MIN_WINDOW px wide and high where the picture is."""
+def _expanded(box: Box, margin: int, width: int, height: int) -> Box:
+    """Return a box with a margin, at least MIN_WINDOW_PIXELS px wide and high where the picture is."""
     x, y, end_x, end_y = box
-    missing_width = MIN_WINDOW - (end_x - x)
-    missing_height = MIN_WINDOW - (end_y - y)
-    across = max(margin, missing_width // 2)
-    down = max(margin, missing_height // 2)
+    extra_width = MIN_WINDOW_PIXELS - (end_x - x)
+    extra_height = MIN_WINDOW_PIXELS - (end_y - y)
+    across = max(margin, extra_width // 2)
+    down = max(margin, extra_height // 2)
     return (
         max(0, x - across),
         max(0, y - down),
@@ -183,8 +185,8 @@ def _widened(box: Box, margin: int, width: int, height: int) -> Box:
     )
 
 
-def around(box: Box, other: Box) -> Box:
-    """Return the box around two."""
+def enclosing_box(box: Box, other: Box) -> Box:
+    """Return the smallest box around two boxes."""
     return (
         min(box[0], other[0]),
         min(box[1], other[1]),
@@ -267,30 +269,30 @@ class ScreenReading:
         return tuple(event.start for event in self.events if event.scene)
 
 
-def sampled_likeness(
+def sampled_screen_statistics(
     path: Path, start: float, duration: float, media: "MediaSettings"
-) -> ScreenLikeness:
-    """Return how like a screen recording a video is, by pairs of pictures of its seconds."""
+) -> ScreenStatistics:
+    """Return the screen statistics of a video, from pairs of frames sampled over it."""
     from stepline.media import read_frames_at
 
     times = []
-    for pair in range(PAIR_LOOKS):
-        first = start + (pair + 0.5) * duration / PAIR_LOOKS
+    for pair in range(SAMPLED_PAIRS):
+        first = start + (pair + 0.5) * duration / SAMPLED_PAIRS
         times.append(first)
         times.append(first + PAIR_SECONDS)
     pairs: dict[int, ScreenMeter] = {}
-    for frame in read_frames_at(path, times, settings=media, shorter=PAIR_SIDE):
-        pair = int((frame.time - start) * PAIR_LOOKS / duration)
+    for frame in read_frames_at(path, times, settings=media, shorter=SAMPLED_PAIR_PIXELS):
+        pair = int((frame.time - start) * SAMPLED_PAIRS / duration)
         pairs.setdefault(pair, ScreenMeter()).add(frame)
     if not pairs:
-        return ScreenLikeness(0.0, 0.0)
+        return ScreenStatistics(0.0, 0.0)
     still = []
     flat = []
     for meter in pairs.values():
         likeness = meter.finish()
         still.append(likeness.still)
         flat.append(likeness.flat)
-    return ScreenLikeness(float(np.median(still)), float(np.median(flat)))
+    return ScreenStatistics(float(np.median(still)), float(np.median(flat)))
 
 
 def has_screen_text(path: Path, seconds: Sequence[float]) -> bool:
@@ -299,17 +301,17 @@ def has_screen_text(path: Path, seconds: Sequence[float]) -> bool:
 
     reader = ScreenLineReader(find_weights("pp-ocr"))
     counts: list[int] = []
-    for frame in read_frames_at(path, seconds, LOOK_WIDTH):
-        lines = reader.read(frame.image, most=MAX_LOOK_LINES)
+    for frame in read_frames_at(path, seconds, TEXT_SAMPLE_PIXELS):
+        lines = reader.read(frame.image, max_lines=MAX_TEXT_SAMPLE_LINES)
         counts.append(len(lines))
 
         # Once most pictures agree, the others cannot move the median across the limit.
-        full = sum(count >= MIN_LINES for count in counts)
+        full = sum(count >= MIN_SCREEN_LINES for count in counts)
         agreeing = max(full, len(counts) - full)
         if agreeing > len(seconds) / 2:
             break
     log.info("%s: lines of text in %d pictures: %s", path, len(counts), counts)
-    return bool(counts) and float(np.median(counts)) >= MIN_LINES
+    return bool(counts) and float(np.median(counts)) >= MIN_SCREEN_LINES
 
 
 def read_screen(
@@ -323,9 +325,14 @@ def read_screen(
 
     size = min(MAX_SIDE, info.width, info.height)
     reader = MediaReader(
-        path, frame_rate=READ_RATE, frame_size=size, sound=False, settings=media, part=part
+        path,
+        frame_rate=READ_FRAMES_PER_SECOND,
+        frame_size=size,
+        sound=False,
+        settings=media,
+        part=part,
     )
-    finder = ChangeFinder(frame_rate=READ_RATE)
+    finder = ChangeFinder(frame_rate=READ_FRAMES_PER_SECOND)
     events = _EventReader(ScreenLineReader(find_weights("pp-ocr")))
     shape: tuple[int, ...] = (info.height, info.width)
     for frame in reader:
@@ -383,7 +390,7 @@ def _event(
         appeared,
         vanished,
         float(across * down),
-        share > SCENE_SHARE,
+        share > NEW_SCENE_FRACTION,
     )
 
 
@@ -401,21 +408,21 @@ def _is_typed_on(before: ScreenEvent, event: ScreenEvent) -> bool:
     """Whether a change goes on writing the line that the one before began."""
     if len(before.appeared) != 1 or len(event.appeared) != 1:
         return False
-    if event.start - before.end > TYPED_PAUSE:
+    if event.start - before.end > MAX_TYPING_PAUSE_SECONDS:
         return False
     (written,) = before.appeared
     (later,) = event.appeared
-    begins_alike = later.text[:TYPED_LETTERS] == written.text[:TYPED_LETTERS]
+    begins_alike = later.text[:MIN_TYPED_LETTERS] == written.text[:MIN_TYPED_LETTERS]
     grows = len(later.text) > len(written.text) and begins_alike
     return grows and box_iou(written.box, later.box) > 0
 
 
 def _joined(before: ScreenEvent, event: ScreenEvent) -> ScreenEvent:
-    """Return two changes as one."""
+    """Return two changes merged into one."""
     return replace(
         before,
         end=event.end,
-        box=around(before.box, event.box),
+        box=enclosing_box(before.box, event.box),
         patches=(*before.patches, *event.patches),
         after=event.after,
         appeared=_new_lines(event.after, before.before),

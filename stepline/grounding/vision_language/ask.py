@@ -23,7 +23,7 @@ from stepline.grounding.vision_language.places import (
     clip_report,
     move_steps,
     picture_seconds,
-    place_beliefs,
+    place_probabilities,
     video_places,
 )
 from stepline.grounding.vision_language.questions import (
@@ -34,8 +34,8 @@ from stepline.grounding.vision_language.questions import (
     tokens_at_most,
 )
 from stepline.grounding.vision_language.reliability import (
-    Ballot,
-    Beliefs,
+    AnswerInference,
+    ChoiceAnswer,
     expected_gain,
     infer,
     likeliest_places,
@@ -76,13 +76,13 @@ class Question:
     """One question: the rows of its steps, the places in the order shown, the seconds of their
     pictures.
 
-    again: of each step, whether it was asked about most of these places before.
+    is_repeat: of each step, whether it was asked about most of these places before.
     """
 
     steps: tuple[int, ...]
     choices: tuple[int, ...]
     seconds: tuple[float, ...]
-    again: tuple[bool, ...]
+    is_repeat: tuple[bool, ...]
 
 
 @dataclass(frozen=True)
@@ -142,34 +142,36 @@ def ask_about_steps(
 
 
 class StepInquiry:
-    """What was asked about the steps of one video, and what is believed of them now."""
+    """Questions and answers about the steps of one video, and the probabilities inferred from them."""
 
     def __init__(self, video: GroundedVideo, settings: VisionLanguageSettings) -> None:
         self.video = video
         self.settings = settings
         self.places = video_places(video.shots)
-        self.prior = place_beliefs(video.steps, video.alignment, self.places)  # (K, P + 1)
+        self.prior = place_probabilities(video.steps, video.alignment, self.places)  # (K, P + 1)
         # of the picture of each place, (K, P)
         self.seconds = picture_seconds(video.alignment, self.places, video.duration)
         self.answered: list[AnsweredQuestion] = []
         self.pictures: dict[float, bytes] = {}  # those read so far, by their seconds
         self._rng = np.random.default_rng(settings.seed)
-        self.beliefs = self.infer_beliefs()
+        self.inference = self.infer_probabilities()
 
-    def ballots(self) -> list[Ballot]:
+    def choice_answers(self) -> list[ChoiceAnswer]:
         """Return the answers, for the inference."""
-        ballots = []
+        choice_answers = []
         for answered in self.answered:
             question = answered.question
-            for (k, reply), again in zip(answered.by_step(), question.again, strict=True):
+            for (k, reply), is_repeat in zip(answered.by_step(), question.is_repeat, strict=True):
                 if not reply.refusal:
-                    ballots.append(Ballot(k, question.choices, reply.answer, again))
-        return ballots
+                    choice_answers.append(
+                        ChoiceAnswer(k, question.choices, reply.answer, is_repeat)
+                    )
+        return choice_answers
 
-    def infer_beliefs(self) -> Beliefs:
-        """Return what the answers so far make of the steps and of the model."""
-        ballots = self.ballots()
-        return infer(self.prior, ballots, self.settings.right, self.settings.wrong)
+    def infer_probabilities(self) -> AnswerInference:
+        """Return the probabilities of the steps and the model, given the answers so far."""
+        choice_answers = self.choice_answers()
+        return infer(self.prior, choice_answers, self.settings.right, self.settings.wrong)
 
     def ask_while_worth_it(self, runner: QuestionRunner) -> None:
         """Ask round by round, until limits are reached or no question promises enough. A model that
@@ -182,7 +184,7 @@ class StepInquiry:
             pictures = [self.pictures[second] for second in question.seconds]
             return runner.choose(texts, pictures)
 
-        while limits.sent < self.settings.requests and not self._model_is_useless():
+        while limits.sent < self.settings.requests and not self._is_model_useless():
             # the best questions whose pictures can be read
             count = min(workers, self.settings.requests - limits.sent)
             candidates = self.choose_questions(count)
@@ -203,7 +205,7 @@ class StepInquiry:
                 replies = replies_of.get(n, no_answers)
                 self.answered.append(AnsweredQuestion(question, replies))
                 refusals += [reply.refusal for reply in replies]
-            self.beliefs = self.infer_beliefs()
+            self.inference = self.infer_probabilities()
             if all(refusals):
                 break
 
@@ -213,9 +215,9 @@ class StepInquiry:
         if missing:
             self.pictures |= self.video.pictures(missing)
 
-    def _model_is_useless(self) -> bool:
+    def _is_model_useless(self) -> bool:
         enough = len(self.answered) >= MIN_QUESTIONS
-        return enough and self.beliefs.useless > MAX_USELESS_PROBABILITY
+        return enough and self.inference.useless_probability > MAX_USELESS_PROBABILITY
 
     def choose_questions(self, count: int) -> list[Question]:
         """Return at most `count` questions, the most valuable first, each step in one of them,
@@ -225,7 +227,7 @@ class StepInquiry:
         pictures. Steps that order a language model are not asked about.
         """
         least = self.settings.least_gain
-        beliefs = self.beliefs
+        inference = self.inference
         # Steps whose replies were refused are not asked about again.
         refused = set()
         for answered in self.answered:
@@ -240,7 +242,7 @@ class StepInquiry:
             choices_of = {}
             gains = {}
             for k in open_steps:
-                choices_of[k] = likeliest_places(beliefs.places[k], self.settings.choices)
+                choices_of[k] = likeliest_places(inference.places[k], self.settings.choices)
                 gains[k] = self._gain(k, choices_of[k])
             first = max(open_steps, key=lambda k: gains[k])
             if gains[first] <= least:
@@ -253,25 +255,25 @@ class StepInquiry:
             rows = (first, *(k for k in best if gains[k] > least))
             shuffled = tuple(int(place) for place in self._rng.permutation(choices))
             seconds = tuple(float(self.seconds[first, place]) for place in shuffled)
-            again = tuple(self._is_repeated(k, choices) for k in rows)
-            questions.append(Question(rows, shuffled, seconds, again))
+            is_repeat = tuple(self._is_repeated(k, choices) for k in rows)
+            questions.append(Question(rows, shuffled, seconds, is_repeat))
             open_steps = [k for k in open_steps if k not in rows]
         return questions
 
     def _gain(self, k: int, choices: Sequence[int]) -> float:
-        """Return what an answer on step k is worth.
+        """Return the expected gain of an answer on step k.
 
         Its worth to the adverse reading counts where that is more: without that reading's consent
         no step moves.
         """
-        again = self._is_repeated(k, choices)
-        mean = self.beliefs.mean
-        gain = expected_gain(self.beliefs.places[k], choices, mean, again=again)
-        adverse_gain = expected_gain(self.beliefs.adverse[k], choices, mean, again=again)
+        is_repeat = self._is_repeated(k, choices)
+        mean = self.inference.mean
+        gain = expected_gain(self.inference.places[k], choices, mean, is_repeat=is_repeat)
+        adverse_gain = expected_gain(self.inference.adverse[k], choices, mean, is_repeat=is_repeat)
         return max(gain, adverse_gain)
 
     def _is_repeated(self, k: int, choices: Sequence[int]) -> bool:
-        """Say whether step k was asked about most of these places before."""
+        """Return whether step k was asked about most of these places before."""
         most = REPEATED_SHARE * len(choices)
         for answered in self.answered:
             question = answered.question
@@ -283,7 +285,7 @@ class StepInquiry:
     def result(self, runner: QuestionRunner, ground: GroundSettings) -> VisualAnswers:
         """Return the steps as the answers leave them, with report and notes."""
         video = self.video
-        is_trusted = 1 - self.beliefs.useless >= MIN_USEFUL_PROBABILITY
+        is_trusted = 1 - self.inference.useless_probability >= MIN_USEFUL_PROBABILITY
         report = self.report(runner, is_trusted=is_trusted)
         notes = self._notes(is_trusted=is_trusted)
         if not is_trusted:
@@ -303,14 +305,14 @@ class StepInquiry:
             video.shots,
             seconds,
             self.prior,
-            self.beliefs.agreed,
+            self.inference.agreed,
             duration=video.duration,
             settings=ground,
         )
         return VisualAnswers(self._with_remarks(moved), alignment, report, notes)
 
     def _with_remarks(self, steps: Sequence[Step]) -> tuple[Step, ...]:
-        """Return the steps with what the model saw of them, in plain words, among `seen`."""
+        """Return the steps with the model's remarks added to `seen`."""
         steps = list(steps)
         for answered in self.answered:
             for k, reply in answered.by_step():
@@ -338,7 +340,7 @@ class StepInquiry:
             unanswered = f"has not answered on {len(refusals)} of {len(replies)} steps asked about"
             notes.append(f"provisional: the vision-language model {unanswered} ({refusals[0]})")
         if len(refusals) < len(replies) and not is_trusted:
-            low, high = self.beliefs.interval()
+            low, high = self.inference.interval()
             notes.append(
                 "the vision-language model's answers fit this video too little to be believed"
                 f" (its reliability is {low:.2f} to {high:.2f})"
@@ -346,9 +348,8 @@ class StepInquiry:
         return tuple(notes)
 
     def report(self, runner: QuestionRunner, *, is_trusted: bool) -> dict[str, JsonValue]:
-        """Return what the record says: who was asked what with which pictures, the answers, and
-        what they were worth."""
-        low, high = self.beliefs.interval()
+        """Return the report for the record: model, questions, pictures, answers and reliability."""
+        low, high = self.inference.interval()
         questions: list[JsonValue] = []
         for answered in self.answered:
             seconds: list[JsonValue] = []
@@ -363,7 +364,7 @@ class StepInquiry:
             "server": runner.server.name,
             "requests": runner.limits.sent,
             "tokens": runner.limits.used,
-            "reliability": [round(self.beliefs.mean, 3), low, high],
+            "reliability": [round(self.inference.mean, 3), low, high],
             "trusted": is_trusted,
             "questions": questions,
             **clip_report(self.settings),
@@ -376,8 +377,7 @@ class StepInquiry:
         }
 
     def plan(self) -> tuple[dict[str, JsonValue], str]:
-        """Return what would be asked first, and at most, with a note. Answers decide what is asked
-        then."""
+        """Return a dry run: the first questions, the most questions, and a note."""
         settings = self.settings
         planned = self.choose_questions(settings.requests)
         tokens = 0  # of the longest question

@@ -21,11 +21,11 @@ from stepline.records import Rejected, Span, Step
 from stepline.vision.settings import VisionLanguageSettings
 from stepline.writing.types import instruction_kind
 
-SEEN_BY_MODEL = "seen, not said: the words of a vision-language model"
+SEEN_BY_VLM = "seen, not said: the words of a vision-language model"
 
 
 @dataclass(frozen=True)
-class PlaceDescriptions:
+class DescribedSteps:
     """The steps that are seen, what was left out, what the record says of the asking, and notes."""
 
     steps: tuple[Step, ...]
@@ -43,7 +43,7 @@ def describe_places(
     network_steps: Sequence[Step] = (),
     server: Server | None = None,
     start: float = 0.0,
-) -> PlaceDescriptions:
+) -> DescribedSteps:
     """Return the steps that are seen in the places of a video in which no one speaks.
 
     shots: slices of whole seconds. network_steps: steps of a network (ProcX). Their spans are the
@@ -86,11 +86,11 @@ def describe_places(
         reply_of[row] = reply
     if network_steps:
         steps, dropped = _in_words_of_model(network_steps, reply_of)
-        return PlaceDescriptions(steps, dropped, report, notes)
+        return DescribedSteps(steps, dropped, report, notes)
     reliability = settings.right / (settings.right + settings.wrong)
     described = [(places[row], reply.after) for row, reply in reply_of.items()]
     steps = _steps(described, reliability)
-    return PlaceDescriptions(steps, (), report, notes)
+    return DescribedSteps(steps, (), report, notes)
 
 
 def _place_spans(shots: Sequence[slice], duration: float) -> list[Span]:
@@ -155,7 +155,7 @@ def _in_words_of_model(
             "text": reply.after,
             "alternatives": tuple(others),
             "kind": instruction_kind(reply.after),
-            "seen": (SEEN_BY_MODEL,),
+            "seen": (SEEN_BY_VLM,),
         }
         described.append(step.model_copy(update=changes))
     return tuple(described), tuple(dropped)
@@ -186,7 +186,7 @@ def _steps(described: Sequence[tuple[Span, str]], score: float) -> tuple[Step, .
             at=span.center,
             status="shown",
             score=score,
-            seen=(SEEN_BY_MODEL,),
+            seen=(SEEN_BY_VLM,),
         )
         steps.append(step)
     return tuple(steps)

@@ -12,7 +12,12 @@ from pathlib import Path
 import numpy as np
 from pydantic import JsonValue
 
-from stepline.grounding.fusion import StepOccupancy, occupancy, part_neighbours, with_verdict
+from stepline.grounding.fusion import (
+    StepOccupancy,
+    occupancy,
+    separate_overlapping_spans,
+    with_verdict,
+)
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.shots import cut_into_pieces
@@ -24,7 +29,7 @@ from stepline.records import Alignment, Step
 from stepline.vision.settings import VisionLanguageSettings
 
 # share of the most likely place's belief, below which a place is left out of a moved step's row
-MIN_BELIEF_SHARE = 0.01
+MIN_PROBABILITY_FRACTION = 0.01
 MIN_SHOWN_CHANGE = 0.02  # of P(shown), below which a step stays as it was
 # s before the end of a video at which its last picture is surely shown
 LAST_PICTURE_SECONDS = 0.1
@@ -44,7 +49,9 @@ def video_places(shots: Sequence[slice]) -> list[slice]:
     return places
 
 
-def place_beliefs(steps: Sequence[Step], alignment: Alignment, places: Sequence[slice]) -> Array:
+def place_probabilities(
+    steps: Sequence[Step], alignment: Alignment, places: Sequence[slice]
+) -> Array:
     """Return (K, P + 1): P(step k is shown in place p), the last column P(it is not shown).
 
     steps: as grounded, with their scores. alignment: P(step k is being shown at t), one column per
@@ -99,7 +106,7 @@ def move_steps(
     duration: float,
     settings: GroundSettings,
 ) -> tuple[tuple[Step, ...], Alignment]:
-    """Return the steps and their alignment as the beliefs `after` place them.
+    """Return the steps and alignment moved to the place probabilities `after`.
 
     seconds: (K, P), around which a step is shown if in that place. before, after: (K, P + 1). Where
     the most likely place stays, so does the second. Where P(shown) stays too, so does the whole
@@ -122,15 +129,15 @@ def move_steps(
         else:
             # Another place: the row is made of the beliefs.
             beliefs = after[k, :-1]
-            row = _row_of_beliefs(beliefs, seconds[k], shots, score, rows.shape[1], settings)
+            row = _shown_by_second(beliefs, seconds[k], shots, score, rows.shape[1], settings)
         step_occupancy = StepOccupancy(row, score)
         moved[k] = with_verdict(steps[k], step_occupancy, shots, duration, settings)
         rows[k] = row * score
     scores = rows.astype(np.float32)
-    return part_neighbours(moved), replace(alignment, scores=scores)
+    return separate_overlapping_spans(moved), replace(alignment, scores=scores)
 
 
-def _row_of_beliefs(
+def _shown_by_second(
     beliefs: Array,
     seconds: Array,
     shots: Sequence[slice],
@@ -140,7 +147,7 @@ def _row_of_beliefs(
 ) -> Array:
     """Return P(shown in the second), (T,), of a step that its most likely places show. beliefs,
     seconds: (P,). score: P(shown). count: T."""
-    likely = np.flatnonzero(beliefs > MIN_BELIEF_SHARE * beliefs.max())
+    likely = np.flatnonzero(beliefs > MIN_PROBABILITY_FRACTION * beliefs.max())
     columns = seconds[likely].astype(int)
     columns = np.minimum(columns, count - 1)
     numbers = np.arange(len(likely))
@@ -156,7 +163,7 @@ def _row_of_beliefs(
 def picture_reader(
     path: Path, size: int, *, start: float = 0.0, media: MediaSettings | None = None
 ) -> PictureReader:
-    """Return what reads JPEGs of a video, or of its part from `start` on, by their seconds. size:
+    """Return a function that reads JPEGs of a video, or of its part from `start` on, by their seconds. size:
     shorter side."""
 
     def read(seconds: Sequence[float]) -> dict[float, bytes]:
@@ -179,7 +186,7 @@ def question_pictures(
     start: float = 0.0,
     media: MediaSettings | None = None,
 ) -> PictureReader:
-    """Return what reads the pictures of questions by their seconds, as `picture_reader` does, or
+    """Return a function that reads the pictures of questions by their seconds, as `picture_reader` does, or
     clips around them.
 
     duration: of the video, or of its part, in seconds.

@@ -57,7 +57,7 @@ For each say what is being done in it, as a short command that begins with its v
 where nothing is being done, as in a title or a picture of things that stand there. Use names of things that are seen.
 Say only what is seen. Give no times.
 Answer with JSON alone, a key a picture: {{"A": "...", ...}} with the letters {letters}"""
-TOO_MUCH = "the reply holds more than was asked for"
+EXTRA_CONTENT_REFUSAL = "the reply holds more than was asked for"
 DESCRIPTION_REMINDER = (
     "\nAnswer with one JSON object: a key a letter, each with a short text, and nothing else."
 )
@@ -137,7 +137,7 @@ def description_schema(count: int) -> Schema:
 def read_descriptions(text: str, count: int) -> tuple[Reply, ...]:
     """Return what a reply says is done in each picture, as `after`, "" for nothing. Nothing
     raises."""
-    return _read_each(text, PICTURE_LETTERS[:count], _read_description)
+    return _parse_answers(text, PICTURE_LETTERS[:count], _read_description)
 
 
 def _read_description(text: object) -> Reply:
@@ -172,35 +172,35 @@ def read_choices(text: str, steps: int, count: int) -> tuple[Reply, ...]:
     """Return what a reply says of each of `steps` steps. Any text at all gives replies. Nothing
     raises."""
     numbers = [str(n) for n in range(1, steps + 1)]
-    return _read_each(text, numbers, lambda choice: _read_choice(choice, count))
+    return _parse_answers(text, numbers, lambda choice: _read_choice(choice, count))
 
 
-def _read_each(
+def _parse_answers(
     text: str, keys: Sequence[str], parse: Callable[[object], Reply]
 ) -> tuple[Reply, ...]:
     """Return what `parse` makes of the value of each key, in a JSON object that has no other
     keys."""
     # A reply that is too long is not parsed.
     match = _FENCED_JSON.match(text[: MAX_REPLY_CHARS + 1])
-    tree = None
+    parsed = None
     if match and len(text) <= MAX_REPLY_CHARS:
         with contextlib.suppress(ValueError, RecursionError):
-            tree = parse_json(match[1])
-    if not isinstance(tree, dict):
+            parsed = parse_json(match[1])
+    if not isinstance(parsed, dict):
         return (Reply(refusal="the reply is not a JSON object"),) * len(keys)
     # A reply that adds something is refused as a whole.
-    if not set(tree) <= set(keys):
-        return (Reply(refusal=TOO_MUCH),) * len(keys)
-    return tuple(parse(tree.get(key)) for key in keys)
+    if not set(parsed) <= set(keys):
+        return (Reply(refusal=EXTRA_CONTENT_REFUSAL),) * len(keys)
+    return tuple(parse(parsed.get(key)) for key in keys)
 
 
-def _read_choice(tree: object, count: int) -> Reply:
-    if not isinstance(tree, dict):
+def _read_choice(parsed: object, count: int) -> Reply:
+    if not isinstance(parsed, dict):
         return Reply(refusal="the reply leaves a step out")
-    if not set(tree) <= {"after", "shown"}:
-        return Reply(refusal=TOO_MUCH)
-    choice = tree.get("shown")
-    after = tree.get("after", "")
+    if not set(parsed) <= {"after", "shown"}:
+        return Reply(refusal=EXTRA_CONTENT_REFUSAL)
+    choice = parsed.get("shown")
+    after = parsed.get("after", "")
     # Models put brackets, colons and full stops around a letter.
     letter = ""
     if isinstance(choice, str) and isinstance(after, str):

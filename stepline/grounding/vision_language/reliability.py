@@ -59,7 +59,7 @@ SLIP_PROBABILITY = 0.01  # a guess that some behaviour would never make is a sli
 
 
 @dataclass(frozen=True)
-class Ballot:
+class ChoiceAnswer:
     """One answered question. choices: the places offered, in the order shown. answer: a position,
     None for "none".
 
@@ -69,13 +69,14 @@ class Ballot:
     step: int
     choices: tuple[int, ...]
     answer: int | None
-    again: bool = False
+    is_repeat: bool = False
 
 
 @dataclass(frozen=True)
-class Beliefs:
-    """What the answers make of the steps, each (K, P + 1), the last column P(it is not shown), and
-    of who answers.
+class AnswerInference:
+    """Place probabilities of the steps, each (K, P + 1), and the reliability of the model.
+
+    The last column is P(it is not shown).
 
     places: P(step k is shown in place p)
     agreed: the same where all plausible readings of the answers agree on the direction of the
@@ -95,7 +96,7 @@ class Beliefs:
         return float(self.reliability @ RELIABILITY_GRID)
 
     @property
-    def useless(self) -> float:
+    def useless_probability(self) -> float:
         """P(the answers say nothing, or too little)."""
         is_useless = RELIABILITY_GRID <= MAX_USELESS_RELIABILITY
         return float(self.reliability[is_useless].sum())
@@ -110,21 +111,23 @@ class Beliefs:
         return float(RELIABILITY_GRID[low]), float(RELIABILITY_GRID[high])
 
 
-def infer(prior: Array, ballots: Sequence[Ballot], right: float, wrong: float) -> Beliefs:
+def infer(
+    prior: Array, choice_answers: Sequence[ChoiceAnswer], right_count: float, wrong_count: float
+) -> AnswerInference:
     """Return what the answers make of the prior (K, P + 1). Steps without an answer keep theirs.
 
-    right, wrong: the Beta prior of reliability, as if that many answers had been right and wrong
+    right, wrong_count: the Beta prior of reliability, as if that many answers had been right and wrong
     before.
     """
     # P(r): the Beta prior on the grid, and the chance that answers say nothing.
-    beta = (RELIABILITY_GRID + 0.01) ** (right - 1)  # (R,)
-    beta = beta * (1.0 - RELIABILITY_GRID) ** (wrong - 1)
+    beta = (RELIABILITY_GRID + 0.01) ** (right_count - 1)  # (R,)
+    beta = beta * (1.0 - RELIABILITY_GRID) ** (wrong_count - 1)
     beta = (1 - USELESS_PRIOR) * beta / beta.sum()
     beta[0] += USELESS_PRIOR
 
     # how likely each power and reliability is
     priors = [sharpened(prior, power) for power in PRIOR_POWERS]
-    inferred = [_infer_at(sharp, ballots, beta) for sharp in priors]
+    inferred = [_infer_at(sharp, choice_answers, beta) for sharp in priors]
     log_weight = np.stack([log_answers for log_answers, _ in inferred])  # (N, R)
     weight = np.exp(log_weight - log_weight.max())
     weight /= weight.sum()  # P(power, r | answers)
@@ -134,12 +137,12 @@ def infer(prior: Array, ballots: Sequence[Ballot], right: float, wrong: float) -
     places = np.einsum("nr,nkp->kp", weight, np.stack(priors))
     agreed = prior.copy()
     adverse = places.copy()
-    for k in sorted({ballot.step for ballot in ballots}):
+    for k in sorted({choice_answer.step for choice_answer in choice_answers}):
         rows = np.stack([readings[k] for _, readings in inferred])  # (N, R, P + 1)
         places[k] = np.einsum("nr,nrp->p", weight, rows)
         readings_of_step = rows[plausible]
         agreed[k], adverse[k] = _agreed(prior[k], places[k], readings_of_step)
-    return Beliefs(places, agreed, adverse, weight.sum(axis=0))
+    return AnswerInference(places, agreed, adverse, weight.sum(axis=0))
 
 
 def highest_density(weight: Array, part: float) -> npt.NDArray[np.bool_]:
@@ -187,14 +190,14 @@ def sharpened(prior: Array, power: float) -> Array:
 
 
 def _infer_at(
-    prior: Array, ballots: Sequence[Ballot], beta: Array
+    prior: Array, choice_answers: Sequence[ChoiceAnswer], beta: Array
 ) -> tuple[Array, dict[int, Array]]:
     """Return log P(r, answers) (R,) and each asked step's P(place | r, answers), (R, P + 1).
 
     prior: (K, P + 1), raised to one power. beta: P(r) before.
     """
     # P(r) P(g) before any answer.
-    letters = max((len(ballot.choices) for ballot in ballots), default=1)
+    letters = max((len(choice_answer.choices) for choice_answer in choice_answers), default=1)
     behaviours = [EVEN_PROBABILITY, NEVER_NONE_PROBABILITY, ALWAYS_NONE_PROBABILITY]
     behaviours += [OTHER_STEP_PROBABILITY / 3] * 3
     behaviours += [SAME_LETTER_PROBABILITY / letters] * letters  # (G,)
@@ -203,10 +206,10 @@ def _infer_at(
     # log P(a step's answers | truth, r, g), (P + 1, R, G)
     shape = (prior.shape[1], *log_joint.shape)
     log_truths: dict[int, Array] = {}
-    for ballot in ballots:
-        log_truth = log_truths.setdefault(ballot.step, np.zeros(shape))
-        weight = REPEAT_WEIGHT if ballot.again else 1.0
-        log_truth += weight * np.log(likelihood(ballot, prior, letters))
+    for choice_answer in choice_answers:
+        log_truth = log_truths.setdefault(choice_answer.step, np.zeros(shape))
+        weight = REPEAT_WEIGHT if choice_answer.is_repeat else 1.0
+        log_truth += weight * np.log(likelihood(choice_answer, prior, letters))
 
     # log P(a step's answers | r, g), (R, G), and of all steps
     log_steps = {}
@@ -215,62 +218,61 @@ def _infer_at(
         answers = np.einsum("p,prg->rg", prior[k], truth)
         log_steps[k] = np.log(answers)
         log_joint = log_joint + log_steps[k]
-    best = log_joint.max(axis=1, keepdims=True)  # (R, 1)
-    joint = np.exp(log_joint - best)
+    max_log = log_joint.max(axis=1, keepdims=True)  # (R, 1)
+    joint = np.exp(log_joint - max_log)
     guess = sum_to_one(joint)  # P(g | r, answers)
 
     # Where each asked step is, over all behaviours.
     readings = {}
     for k, log_truth in log_truths.items():
         truth = np.exp(log_truth - log_steps[k])
-        weighed = np.einsum("rg,prg->rp", guess, truth)
-        readings[k] = prior[k] * weighed
+        weighed_likelihood = np.einsum("rg,prg->rp", guess, truth)
+        readings[k] = prior[k] * weighed_likelihood
     total = joint.sum(axis=1)
-    return best[:, 0] + np.log(total), readings
+    return max_log[:, 0] + np.log(total), readings
 
 
-def likelihood(ballot: Ballot, prior: Array, letters: int) -> Array:
+def likelihood(choice_answer: ChoiceAnswer, prior: Array, letters: int) -> Array:
     """Return P(answer | truth, r, g), (P + 1, R, G). letters: the most choices of any question."""
-    answer = ballot.answer
-    choices = list(ballot.choices)
+    answer = choice_answer.answer
+    choices = list(choice_answer.choices)
     count = len(choices)
     even = 1 / (count + 1)
 
     # where a step that was not asked about is shown: any other, the one before, the next
-    before = max(ballot.step - 1, 0)
-    after = min(ballot.step + 1, len(prior) - 1)
+    before = max(choice_answer.step - 1, 0)
+    after = min(choice_answer.step + 1, len(prior) - 1)
     others = prior[0]
     if len(prior) > 1:
-        other_rows = np.delete(prior, ballot.step, axis=0)
+        other_rows = np.delete(prior, choice_answer.step, axis=0)
         others = other_rows.mean(axis=0)
     elsewhere = np.array([others, prior[before], prior[after]])  # (3, P + 1)
-    offered = elsewhere[:, choices]
+    is_offered = elsewhere[:, choices]
 
     # what is right, and how each behaviour guesses
-    right = np.zeros(prior.shape[1])
+    right_count = np.zeros(prior.shape[1])
     if answer is None:
-        right[:] = 1.0
-        right[choices] = 0.0
+        right_count[:] = 1.0
+        right_count[choices] = 0.0
         guesses = [even, 0.0, 1.0]
-        guesses += (1 - offered.sum(axis=1)).tolist()
+        guesses += (1 - is_offered.sum(axis=1)).tolist()
     else:
-        right[choices[answer]] = 1.0
+        right_count[choices[answer]] = 1.0
         guesses = [even, 1 / count, 0.0]
-        guesses += offered[:, answer].tolist()
+        guesses += is_offered[:, answer].tolist()
     guesses += [float(answer == letter) for letter in range(letters)]
     guess = (1 - SLIP_PROBABILITY) * np.array(guesses)
     guess = guess + SLIP_PROBABILITY / (count + 1)
 
     r = RELIABILITY_GRID[:, None]  # (R, 1)
-    is_right = right[:, None, None] * r
+    is_right = right_count[:, None, None] * r
     return np.asarray(is_right + (1 - r) * guess)
 
 
 def expected_gain(
-    row: Array, choices: Sequence[int], reliability: float, *, again: bool = False
+    row: Array, choices: Sequence[int], reliability: float, *, is_repeat: bool = False
 ) -> float:
-    """Return how much an answer is expected to raise P(the most likely truth of a step is right):
-    its value.
+    """Return the expected rise of P(the most likely place of a step is right) from an answer.
 
     row: (P + 1,) beliefs on the step. reliability: of who answers, who guesses evenly otherwise.
     """
@@ -286,12 +288,12 @@ def expected_gain(
             others = np.setdiff1d(np.arange(len(row)), choices)
             table[n, others] += reliability
     # The same question asked again says less.
-    if again:
+    if is_repeat:
         table = table**REPEAT_WEIGHT
         table = table / table.sum(axis=0)
     # The best guess after each answer, against the best one without.
-    best = (table * row).max(axis=1)
-    return float(best.sum() - row.max())
+    max_log = (table * row).max(axis=1)
+    return float(max_log.sum() - row.max())
 
 
 def likeliest_places(row: Array, count: int) -> tuple[int, ...]:

@@ -209,6 +209,7 @@ def _passes(
 
 
 # of competition and of dependencies, each half the way. They settle in fewer
+ORDER_COST = 1.5  # nats, of a text that is shown before the shown one in front of it
 MEAN_FIELD_ROUNDS = 10
 PROBABILITY_MARGIN = 1e-4  # no text is surely shown, or surely not
 MIN_PROBABILITY = 1e-30  # so that its logarithm is finite
@@ -262,13 +263,13 @@ def posterior(
         at = compete(at, p_shown, settings.compete, settings.typical)
     if before is not None:
         before = np.where(np.outer(is_said, is_said), 0.5, before)
-        at = prefer_order(at, p_shown, before, settings.order_cost)
+        at = prefer_order(at, p_shown, before, ORDER_COST)
     if settings.order == "none":
         return Posterior(at, p_shown)
 
     # order costs nothing where the text in front is said as well
     both_said = is_said & np.append(False, is_said[:-1])
-    return ordered_posterior(at, p_shown, np.where(both_said, 0.0, settings.order_cost))
+    return ordered_posterior(at, p_shown, np.where(both_said, 0.0, ORDER_COST))
 
 
 def compete(at: Array, p_shown: Array, strength: float, typical: int) -> Array:

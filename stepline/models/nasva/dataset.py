@@ -86,6 +86,7 @@ def labelled_rows(span: Span, features: FeatureSequence, rule: LabelRule = "cove
 RowIndices: TypeAlias = npt.NDArray[np.int32]
 SmallIndices: TypeAlias = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 
+MAX_HELD_OUT = 500  # samples that are scored
 OTHER_TEXTS = "the features of its texts are of other texts"
 NO_TEXT = "it has no text"
 NO_LABEL = "none of its texts has a label"
@@ -173,9 +174,9 @@ class AlignerSamples(GatheredSamples[_PendingSample, Sample]):
         """Return the samples to train on and those held out: a fraction of the videos, chosen by
         their ids alone.
 
-        Of those held out, the first `held_out_most`, as a benchmark asks them.
+        Of those held out, the first `MAX_HELD_OUT`, as a benchmark asks them.
         """
-        training, held_out = self.split_parts(fraction, self._settings.held_out_most)
+        training, held_out = self.split_parts(fraction, MAX_HELD_OUT)
         stores = (self._features, self._vectors, self._settings)
         return (
             AlignerSamples(training, *stores, self.omitted),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepline.errors import ShapeError
-from stepline.grounding.fusion import part_neighbours
+from stepline.grounding.fusion import separate_overlapping_spans
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.models.nasva.align import (
     Posterior,
@@ -64,7 +64,7 @@ class AlignerReport:
     calibrated: bool
 
     @property
-    def doubts(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """What the user should know before trusting P(shown)."""
         return () if self.calibrated else (UNCALIBRATED_NOTE,)
 
@@ -156,7 +156,7 @@ def ground_by_aligner(
         steps, fit, loaded.calibration, settings=settings, duration=duration, before=before
     )
     grown = settings.spans == "grown"
-    placed_steps = part_neighbours(placing.steps) if grown else placing.steps
+    placed_steps = separate_overlapping_spans(placing.steps) if grown else placing.steps
     report = AlignerReport(loaded.sha256, placing.calibrated)
     return AlignerGrounding(placed_steps, placing.alignment, report)
 

@@ -89,9 +89,6 @@ class AlignerLossSettings(Settings):
     every_layer: bool | None = Field(
         None, description="deep supervision. None: as the form has it (release yes, paper no)"
     )
-    alignability_weight: NonNegative = Field(
-        1.0, description="of its loss next to that of the alignment"
-    )
     shuffled: Fraction = Field(
         0.5, description="chance that texts lose their order; supplement 6.3"
     )
@@ -133,7 +130,6 @@ class AlignerDataSettings(Settings):
         description="share of the videos, by their ids, that are not trained on but choose the "
         "best",
     )
-    held_out_most: Count = Field(500, description="samples of them that are looked at")
     held_out_score: HeldOutScore = Field(
         "recall",
         description="what chooses the best: the share of texts whose best row has their label",
@@ -183,11 +179,7 @@ class AlignerSettings(Settings):
     compete: NonNegative = Field(1.0, description="how far texts compete for seconds; 0 not at all")
     order: TextOrder = Field(
         "none",
-        description='"given": texts that are shown in another order than the given one cost '
-        "`order_cost`",
-    )
-    order_cost: NonNegative = Field(
-        1.5, description="nats that a text shown before the shown one in front of it costs"
+        description='"given": texts that are shown in another order than the given one cost more',
     )
     speech: NonNegative = Field(
         0.25, description="weight of when a text is said, where that is known; 0 not at all"

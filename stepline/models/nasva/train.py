@@ -89,8 +89,7 @@ def aligner_task(samples: Sequence[Sample], settings: AlignerLossSettings) -> Tr
         alignment = network(batch)
         terms = [grounding_loss(alignment, batch, settings)]
         if alignment.alignable is not None:
-            head = alignability_loss(alignment, batch)
-            terms.append(head.weighted(settings.alignability_weight))
+            terms.append(alignability_loss(alignment, batch))
         return terms
 
     def augment(batch_samples: Sequence[Sample], rng: np.random.Generator) -> list[Sample]:

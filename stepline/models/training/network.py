@@ -28,7 +28,7 @@ from stepline.limits import parse_json
 from stepline.models.training.settings import CHECKPOINT_FILE
 from stepline.networks.device import current_device
 from stepline.records import FeatureSequence
-from stepline.settings import Settings
+from stepline.settings import Settings, without_constants
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -154,7 +154,7 @@ class NetworkSpec(Generic[H, N]):
 
 def parse_settings(settings: type[T], tree: Mapping[str, Any]) -> T:
     """Return the settings in a header, checked as those of a file are."""
-    return settings.model_validate_json(json.dumps(tree))
+    return settings.model_validate_json(json.dumps(without_constants(tree)))
 
 
 def read_tensors(file: Any) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from stepline.files.atomic_files import atomic_path, check_own_file, write_atomi
 from stepline.limits import parse_json
 from stepline.models.training.network import parse_settings, read_tensors
 from stepline.models.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
-from stepline.settings import Settings
+from stepline.settings import Settings, with_constants
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +60,9 @@ def claim_run_folder(
     identity = json.loads(json.dumps(run, default=str))
     if path.exists():
         try:
-            before = parse_json(path.read_text(encoding="utf-8"))
-            same = all(before.get(name) == value for name, value in identity.items())
+            before = with_constants(parse_json(path.read_text(encoding="utf-8")))
+            now = with_constants(identity)
+            same = all(before.get(name) == value for name, value in now.items())
         except (OSError, ValueError, AttributeError) as error:
             raise StoreError(
                 f"{path}: cannot be read ({error}); remove it, or give another --out"

@@ -151,7 +151,7 @@ def infer_labels(dataset: ClipDataset, settings: LabelSettings) -> Mask:
     """
     clips = dataset.clips
     if settings.kind == "ss":
-        return sentence_similarity_labels(key_step_similarity(clips, settings), settings)
+        return sentence_similarity_labels(key_step_similarity(clips), settings)
     if settings.kind == "vr":
         return visual_relevance_labels(clips)
     # MC: the task of each clip, and what the classifiers take it for
@@ -182,12 +182,10 @@ def _clip_tasks(clips: Sequence[NarratedClip]) -> Tasks:
     return np.unique(names, return_inverse=True)[1].astype(np.int64)
 
 
-def key_step_similarity(
-    clips: Sequence[NarratedClip], settings: LabelSettings, encode: TextEncoder | None = None
-) -> Array:
+def key_step_similarity(clips: Sequence[NarratedClip], encode: TextEncoder | None = None) -> Array:
     """Return S(narration, key-step) in [0, 1] of each clip, (N,). It is NaN without a key-step.
 
-    encode: texts to unit rows. By default it is that of `settings.text_model`.
+    encode: texts to unit rows. By default it is MiniLM.
     """
     # every text once
     with_step = [
@@ -196,7 +194,7 @@ def key_step_similarity(
         if clip.key_step is not None
     ]
     texts = sorted({text for _, *pair in with_step for text in pair})
-    vectors = encode(texts) if encode else embed(texts, model=settings.text_model)
+    vectors = encode(texts) if encode else embed(texts)
     vector_of = dict(zip(texts, vectors.astype(np.float64), strict=True))
     # Rows of length 1, so that the products below are cosines.
     cosine = np.full(len(clips), np.nan)

@@ -70,9 +70,6 @@ class LabelSettings(Settings):
         description="ss: instead of c, the share of clips with a key-step that is kept, the most "
         "similar first",
     )
-    text_model: str = Field(
-        "minilm", description="ss: what compares texts. The paper's InferSent is not available"
-    )
     ranking: Ranking = Field(
         "clips",
         description="mc: rank of the clip among the clips of its task, or of its task among the "
@@ -189,10 +186,6 @@ class SummarySettings(Settings):
     seconds: Positive | None = Field(None, description="most seconds; None: every shown step")
     share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         None, description="most of the video's length. The smaller one counts"
-    )
-    gap: NonNegative = Field(1.0, description="s; segments closer than this become one")
-    reach: NonNegative = Field(
-        6.0, description="s an end moves to leave a sentence whole; else to a word's end"
     )
     pad: NonNegative = Field(0.15, description="s of the pause kept before and after speech")
 

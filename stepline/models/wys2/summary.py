@@ -19,6 +19,8 @@ from stepline.models.wys2.settings import SummarySettings
 from stepline.records import Record, Span, Step
 
 MIN_PART_SECONDS = 2.0  # of a step that is shortened; a shorter look shows hardly anything
+MIN_GAP_SECONDS = 1.0  # between segments; closer ones become one
+MAX_MOVE_SECONDS = 6.0  # of an end, to leave a sentence whole; else it moves to a word's end
 MIN_ADDED_SECONDS = 0.1  # by which a value is divided
 ROUNDING_SECONDS = 1e-9
 TOUCHING_SECONDS = 1e-6  # between the start of speech and a second that is its start
@@ -67,13 +69,13 @@ def summarize(
         fault = "no step of it is shown, so there is nothing to summarize"
         raise MediaError(f"{record.id}: {fault}; see its page for why")
     # all of them where they fit into the target, else the most valuable
-    merged = _merge_near(candidates, settings.gap)
+    merged = _merge_near(candidates, MIN_GAP_SECONDS)
     total = _length(merged)
     target = settings.target(record.video.duration or total)
     if target is None or total <= target:
         return merged
-    selected = _select_within(candidates, target, pauses, settings.gap)
-    return _merge_near(selected, settings.gap)
+    selected = _select_within(candidates, target, pauses, MIN_GAP_SECONDS)
+    return _merge_near(selected, MIN_GAP_SECONDS)
 
 
 def _mean_importance(importance: Importance, span: Span) -> float:
@@ -212,7 +214,7 @@ class PauseFinder:
         ends = (sentence.start, sentence.end)
         outer, inner = ends if starts else ends[::-1]
         keeps_middle = inner <= middle if starts else inner >= middle
-        is_near = abs(second - outer) <= self._settings.reach
+        is_near = abs(second - outer) <= MAX_MOVE_SECONDS
         is_source = self._sentence_spans.index(sentence) in self._sources
         if is_near and (is_source or not keeps_middle):
             return padded(outer)

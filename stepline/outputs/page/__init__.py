@@ -81,7 +81,7 @@ def page(
 
 
 def _beginning(record: Record, alignment: Alignment | None) -> tuple[Record, Alignment | None]:
-    """Return what of a very long record fits a page, with warnings that say what does not."""
+    """Return a record cut to the size of a page, with warnings about the omitted parts."""
     warnings = list(record.warnings)
     count = len(record.steps)
     if count > MAX_PICTURED_STEPS:

@@ -39,7 +39,7 @@ COLOUR_RAMP = ((244, 249, 247), (207, 233, 227), (108, 192, 179), (18, 128, 118)
 
 
 class TimelineItem(NamedTuple):
-    """What a bar stands for, before it is laid out."""
+    """One bar of the timeline before layout."""
 
     span: Span
     look: str
@@ -60,10 +60,10 @@ def timeline(record: Record, total: float) -> View:
     # the rows, from top to bottom
     placed_name = _placed_row_name(record)
     for name, items, height in (
-        ("Said", _said(record), 14),
-        (placed_name, _shown(record), 22),
-        ("Described", _placed("Described", "captions", record.captions), 14),
-        ("Reference", _placed("Reference", "reference", record.reference), 14),
+        ("Said", _said_items(record), 14),
+        (placed_name, _shown_items(record), 22),
+        ("Described", _placed_items("Described", "captions", record.captions), 14),
+        ("Reference", _placed_items("Reference", "reference", record.reference), 14),
     ):
         if items:
             row, top = _row(name, items, total, top, height)
@@ -72,7 +72,7 @@ def timeline(record: Record, total: float) -> View:
     summary = ", ".join(f"{row['name'].lower()}: {len(row['bars'])} spans" for row in rows)
     return {
         "rows": rows,
-        "ties": list(_ties(record, {row["name"]: row["bars"] for row in rows}, total)),
+        "ties": list(_connection_lines(record, {row["name"]: row["bars"] for row in rows}, total)),
         "ticks": ticks(total),
         "height": top,
         "summary": summary,
@@ -145,7 +145,7 @@ def _row(
             "y": bars_top + lane * lane_pixels,
             "height": height,
             "look": item.look,
-            "seek": _seek(item.span),
+            "seek": _seek_second(item.span),
             "label": item.label if width >= MIN_LABELLED_PERCENT else "",
             "title": item.title,
         }
@@ -154,7 +154,7 @@ def _row(
     return {"name": name, "y": top, "bars": bars}, bottom + ROW_GAP_PIXELS
 
 
-def _said(record: Record) -> list[TimelineItem]:
+def _said_items(record: Record) -> list[TimelineItem]:
     items = []
     for sentence, citing in zip(record.sentences, citing_steps(record), strict=True):
         mark = sentence_mark(sentence, citing.values())
@@ -163,7 +163,7 @@ def _said(record: Record) -> list[TimelineItem]:
     return items
 
 
-def _placed(name: str, look: str, steps: Iterable[Step]) -> list[TimelineItem]:
+def _placed_items(name: str, look: str, steps: Iterable[Step]) -> list[TimelineItem]:
     return [
         TimelineItem(span, look, "", f"{name} · {_title(span, step.text)}")
         for step in steps
@@ -179,7 +179,7 @@ def _placed_row_name(record: Record) -> str:
     return "Shown"
 
 
-def _shown(record: Record) -> list[TimelineItem]:
+def _shown_items(record: Record) -> list[TimelineItem]:
     items = []
     for number, step in enumerate(record.steps, start=1):
         if shown_span(step) is None:
@@ -193,7 +193,7 @@ def _shown(record: Record) -> list[TimelineItem]:
     return items
 
 
-def _seek(span: Span) -> float:
+def _seek_second(span: Span) -> float:
     return round(span.start, 3)  # seconds. A player knows no finer ones
 
 
@@ -202,7 +202,9 @@ def _title(span: Span, text: str) -> str:
     return f"{clock(span.start)}–{clock(span.end)} · {line}"
 
 
-def _ties(record: Record, bars: Mapping[str, list[View]], total: float) -> Iterator[View]:
+def _connection_lines(
+    record: Record, bars: Mapping[str, list[View]], total: float
+) -> Iterator[View]:
     """Yield a line from the middle of what is said to the middle of what is shown, for each shown
     step. bars: of each row, by its name."""
     placed_row = _placed_row_name(record)
@@ -217,7 +219,7 @@ def _ties(record: Record, bars: Mapping[str, list[View]], total: float) -> Itera
         if best is not None and step.said is not None:
             x1 = percent(step.said.center, total)
             x2 = percent(best.center, total)
-            yield {"x1": x1, "y1": y1, "x2": x2, "y2": tops[_seek(best)]}
+            yield {"x1": x1, "y1": y1, "x2": x2, "y2": tops[_seek_second(best)]}
 
 
 def alignment_picture(alignment: Alignment, view: View) -> View:

@@ -24,12 +24,12 @@ MAX_WAITING_CLIENTS = 128  # that the system queues, and that are taken in toget
 END_OF_HEAD = re.compile(rb"\n\r?\n")
 # As a header that frames the body may be spelled: others read an underscore as a hyphen.
 LENGTH_LINE = re.compile(rb"content[-_]length[ \t]*:(.*)", re.IGNORECASE)
-CODING_LINE = re.compile(rb"transfer[-_]encoding[ \t]*:", re.IGNORECASE)
+TRANSFER_ENCODING_LINE = re.compile(rb"transfer[-_]encoding[ \t]*:", re.IGNORECASE)
 ONE_LENGTH = re.compile(rb"[ \t]*[0-9]+[ \t]*")
 
 
 def check_framing(head: bytes) -> None:
-    """Raise h11.RemoteProtocolError for a request whose end two servers may see at two places.
+    """Raise h11.RemoteProtocolError for a request with ambiguous framing (request smuggling).
 
     head: the request's line and headers, without the empty line that ends them.
     """
@@ -40,7 +40,7 @@ def check_framing(head: bytes) -> None:
             raise h11.RemoteProtocolError("a bare line end")
         if line.startswith((b" ", b"\t")):
             raise h11.RemoteProtocolError("a folded line")
-        if CODING_LINE.match(line):
+        if TRANSFER_ENCODING_LINE.match(line):
             raise h11.RemoteProtocolError("a Transfer-Encoding; state a Content-Length")
         length = LENGTH_LINE.match(line)
         if length is not None:
@@ -91,7 +91,7 @@ class LimitedProtocol(H11Protocol):
         self.connections.add(self)
         self._since = self.loop.time()
         self._limit_reading()
-        self._close_one_too_many()
+        self._close_excess_client()
         if self not in self.connections:  # all others are busy
             return
         if self.tls is None:
@@ -100,7 +100,7 @@ class LimitedProtocol(H11Protocol):
             self._handshake = self.loop.create_task(self._shake_hands(transport, self.tls))
 
     async def _shake_hands(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
-        """Begin HTTP over TLS. A client that does not speak it is left without a word."""
+        """Start HTTP over TLS. A client that does not speak TLS is disconnected."""
         try:
             encrypted = await self.loop.start_tls(
                 transport,
@@ -126,17 +126,19 @@ class LimitedProtocol(H11Protocol):
         if early:
             self.data_received(early)
 
-    def _close_one_too_many(self) -> None:
+    def _close_excess_client(self) -> None:
         most = MAX_CONNECTIONS if self.most is None else self.most
         if len(self.connections) > most:
-            ours = [other for other in self.connections if isinstance(other, LimitedProtocol)]
+            own_connections = [
+                other for other in self.connections if isinstance(other, LimitedProtocol)
+            ]
             # One that is not busy, and of these the oldest.
-            oldest = min(ours, key=lambda other: (other._is_busy(), other._since))
+            oldest = min(own_connections, key=lambda other: (other._is_busy(), other._since))
             self.connections.discard(oldest)
             oldest.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Take in what came. It waits while the end of a handshake is not known yet."""
+        """Process received bytes, or hold them until the TLS handshake is complete."""
         if self._early is None:
             super().data_received(data)
         else:
@@ -148,7 +150,7 @@ class LimitedProtocol(H11Protocol):
         self._end_limit()
 
     def handle_events(self) -> None:
-        """Take in what came, and check whether a request is still incomplete."""
+        """Process received bytes, and check whether a request is still incomplete."""
         super().handle_events()
         self._limit_reading()
 

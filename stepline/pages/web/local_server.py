@@ -65,10 +65,10 @@ class Guards:
     """The rules of an application for requests and replies.
 
     token: value of the header X-Stepline in requests that send something.
-    tells_header: whether the error of a request without it says the value, which is not a secret
+    sets_header: whether the error of a request without it says the value, which is not a secret
     then.
     policy: Content-Security-Policy of replies that have none of their own.
-    answers_to: whether a Host header is this server.
+    is_own_host: whether a Host header is this server.
     max_bytes: of a request's body.
     refuse: a reply instead of the route's, for a user without access.
     count: called with each request, the status of its reply, and the seconds until it began.
@@ -76,21 +76,21 @@ class Guards:
 
     token: str
     policy: str
-    answers_to: Callable[[str], bool] = is_this_machine
+    is_own_host: Callable[[str], bool] = is_this_machine
     max_bytes: Callable[[Request], int] = lambda _: MAX_BODY_BYTES
     refuse: Callable[[Request], Response | None] = lambda _: None
-    tells_header: bool = False
+    sets_header: bool = False
     count: Callable[[Request, int, float], None] = lambda _request, _status, _seconds: None
 
     async def guard(
         self, request: Request, call_next: Callable[[Request], Awaitable[Response]]
     ) -> Response:
         """Return the route's reply, or a refusal, with the headers that protect the page."""
-        begun = time.monotonic()
+        begin_time = time.monotonic()
         response = self._refusal(request)
         if response is None:
             response = await call_next(request)
-        self.count(request, response.status_code, time.monotonic() - begun)
+        self.count(request, response.status_code, time.monotonic() - begin_time)
         # What a browser must know to protect the page.
         headers = response.headers
         own_policy = headers.get("Content-Security-Policy", self.policy)
@@ -103,24 +103,24 @@ class Guards:
 
     def _refusal(self, request: Request) -> Response | None:
         # A page that binds its own name to this address asks by that name.
-        if not self.answers_to(request.headers.get("Host", "")):
+        if not self.is_own_host(request.headers.get("Host", "")):
             return error_reply(HTTPStatus.FORBIDDEN, f"ask for {LOCAL_HOST} by that name")
-        if _is_of_another_site(request):
+        if _is_cross_site(request):
             return error_reply(HTTPStatus.FORBIDDEN, "only the page of this server may ask")
         # What only reads needs no token.
         if request.method in ("GET", "HEAD"):
             if request.headers.get("Content-Length", "0") != "0":
                 return error_reply(HTTPStatus.BAD_REQUEST, "a GET has no body")
         else:
-            fault = self._fault_of_sender(request)
+            fault = self._sender_error(request)
             if fault is not None:
                 return error_reply(HTTPStatus.BAD_REQUEST, fault)
         return self.refuse(request)
 
-    def _fault_of_sender(self, request: Request) -> str | None:
-        """Return why a request that sends something is refused. None for one that may go on."""
+    def _sender_error(self, request: Request) -> str | None:
+        """Return why a request with a body is refused, or None if it is accepted."""
         if request.headers.get("X-Stepline") != self.token:
-            if not self.tells_header:
+            if not self.sets_header:
                 return "not an answer of this page"
             return f"a request that sends something needs the header `X-Stepline: {self.token}`"
         length = request.headers.get("Content-Length", "")
@@ -142,24 +142,26 @@ def local_application(routes: Sequence[BaseRoute], guards: Guards) -> Starlette:
         routes=routes,
         middleware=[Middleware(BaseHTTPMiddleware, dispatch=guards.guard)],
         exception_handlers={
-            **dict.fromkeys((ValueError, LookupError, TypeError, OverflowError), _senseless),
-            SteplineError: _conflict,
+            **dict.fromkeys(
+                (ValueError, LookupError, TypeError, OverflowError), _invalid_request_reply
+            ),
+            SteplineError: _conflict_reply,
             HTTPException: _http_error,
-            Exception: _fault,
+            Exception: _first_error_text,
         },
     )
 
 
-async def _conflict(request: Request, error: Exception) -> Response:
+async def _conflict_reply(request: Request, error: Exception) -> Response:
     return _error_of_route(request, HTTPStatus.CONFLICT, str(error))
 
 
-async def _senseless(request: Request, _: Exception) -> Response:
+async def _invalid_request_reply(request: Request, _: Exception) -> Response:
     reason = "that request makes no sense here; load the page again"
     return _error_of_route(request, HTTPStatus.BAD_REQUEST, reason)
 
 
-async def _fault(request: Request, error: Exception) -> Response:
+async def _first_error_text(request: Request, error: Exception) -> Response:
     reason = f"a fault of Stepline itself ({type(error).__name__}); its log has the trace"
     return _error_of_route(request, HTTPStatus.INTERNAL_SERVER_ERROR, reason)
 
@@ -191,12 +193,12 @@ def error_reply(status: int, reason: str) -> Response:
     return JSONResponse({"error": reason}, status)
 
 
-def post(path: str, kind: type[Model], take: Callable[[Model], None]) -> Route:
-    """Return the route that gives a POST's body, as a model, to `take`. Its reply is empty."""
+def post(path: str, model_type: type[Model], take: Callable[[Model], None]) -> Route:
+    """Return a POST route that calls `take` with the body as a model and replies nothing."""
 
     async def endpoint(request: Request) -> Response:
         body = await request.body()
-        await run_in_threadpool(lambda: take(kind.model_validate_json(body)))
+        await run_in_threadpool(lambda: take(model_type.model_validate_json(body)))
         return JSONResponse({})
 
     return Route(path, endpoint, methods=["POST"])
@@ -212,7 +214,7 @@ def is_whole_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= MAX_LENGTH_DIGITS
 
 
-def _is_of_another_site(request: Request) -> bool:
+def _is_cross_site(request: Request) -> bool:
     """Return whether another site's page sent a request, other than by a link that a person
     followed."""
     headers = request.headers
@@ -333,7 +335,7 @@ class LocalServer:
         self._server.run(sockets=[self._socket])
 
     def stop(self) -> None:
-        """Let `run` return."""
+        """Make `run` return."""
         self._server.should_exit = True
 
     @property

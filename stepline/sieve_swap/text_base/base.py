@@ -57,7 +57,7 @@ class TextBase:
 
     @property
     def engine(self) -> Engine:
-        """What searches unless another is named: the index, "exact" without one."""
+        """The default search engine: the index, or "exact" without an index."""
         return "exact" if self._index_entry is None else INDEX_ENGINE
 
     @property
@@ -133,7 +133,7 @@ class TextBase:
             need = f"queries {queries.shape}: need (N, {self.width})"
             raise ShapeError(f"{need}; embed them with {self.encoder}")
         if documents is not None:
-            return self._nearest_of(queries, k, documents)
+            return self._nearest_in_documents(queries, k, documents)
         # Without an index, all vectors are compared.
         if (engine or self.engine) == "exact":
             return nearest_exact(queries, self._vectors.blocks(), k)
@@ -146,7 +146,9 @@ class TextBase:
             self._index = open_index(self.folder)
         return self._index.search(queries, k, entry.effort if effort is None else effort)
 
-    def _nearest_of(self, queries: Matrix, k: int, documents: Sequence[int] | Rows) -> Neighbours:
+    def _nearest_in_documents(
+        self, queries: Matrix, k: int, documents: Sequence[int] | Rows
+    ) -> Neighbours:
         """Search the steps of some documents, read a piece at a time."""
         numbers = np.unique(np.asarray(documents, dtype=np.int64))
         # the rows of the last search are stored

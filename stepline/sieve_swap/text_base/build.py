@@ -73,7 +73,7 @@ def build_base(
     # A part, unless one of the same plan is there.
     manifest = read_manifest(folder)
     if manifest is None or plan not in {part.plan for part in manifest.parts}:
-        manifest = _start(manifest, folder, settings, facts, append)
+        manifest = _start_manifest(manifest, folder, settings, facts, append)
         manifest = _add_part(manifest, sources, entries, plan, folder, settings, licence)
     # What only an unfinished part needs is removed, and the index is made.
     for part in manifest.parts:
@@ -91,7 +91,7 @@ def prepared_base(path: Path, folder: Path, settings: TextBaseSettings | None = 
     return build_base([path], folder, settings)
 
 
-def _start(
+def _start_manifest(
     manifest: Manifest | None,
     folder: Path,
     settings: TextBaseSettings,
@@ -134,7 +134,7 @@ def _add_part(
     """Read, merge and embed one more part. Write and return the manifest that holds it."""
     parts = [folder / "parts" / part.name for part in manifest.parts]
     part = folder / "parts" / f"{len(parts) + 1:04d}"
-    _take_up(part, plan)
+    _resume_part(part, plan)
     # each stage goes on where a killed run ended
     shards, tallies = read_shards(sources, part / "work", settings, licence)
     counts = write_tables(shards, parts, part, tallies, settings)
@@ -147,7 +147,7 @@ def _add_part(
         read=counts.lines,
         same=counts.same,
         near=counts.near,
-        sources=tuple(map(_after_reading, entries, tallies, counts.by_source)),
+        sources=tuple(map(_finished_source_entry, entries, tallies, counts.by_source)),
         files={file.name: sha256(file) for file in sorted(part.iterdir()) if file.is_file()},
     )
     manifest = manifest.model_copy(
@@ -162,8 +162,8 @@ def _add_part(
     return manifest
 
 
-def _take_up(part: Path, plan: str) -> None:
-    """Go on with an unfinished part of the same plan, or clear one of another."""
+def _resume_part(part: Path, plan: str) -> None:
+    """Resume an unfinished part of the same plan, or delete one of another plan."""
     note = part / "work" / "plan.json"
     if not note.is_file() or parse_json(note.read_text(encoding="utf-8")) != plan:
         shutil.rmtree(part, ignore_errors=True)
@@ -174,7 +174,7 @@ def _take_up(part: Path, plan: str) -> None:
 
 
 def _source_entry(source: Path, licence: str | None) -> SourceEntry:
-    """Return what a source is before it is read."""
+    """Return the manifest entry of a source that is not read yet."""
     digests = hashlib.sha256()
     files = source_files(source)
     for file in files:
@@ -188,7 +188,9 @@ def _source_entry(source: Path, licence: str | None) -> SourceEntry:
     )
 
 
-def _after_reading(entry: SourceEntry, tally: Tally, counts: tuple[int, int]) -> SourceEntry:
+def _finished_source_entry(
+    entry: SourceEntry, tally: Tally, counts: tuple[int, int]
+) -> SourceEntry:
     """Return the entry of a source that was read. counts: of its documents and lines."""
     documents, steps = counts
     dropped = tuple(

@@ -69,24 +69,24 @@ DOCUMENT_COLUMNS: dict[str, ColumnType] = {
 }
 
 
-def first_places(keys: Sequence[Hashes], memory: int) -> Rows:
-    """Return for each key the place of the first key equal to it: (N,) int64.
+def first_occurrences(keys: Sequence[Hashes], memory: int) -> Rows:
+    """Return for each key the position of the first equal key: (N,) int64.
 
     keys: N in all, several arrays one after another (memory-mapped is fine). memory: bytes to sort
     in.
     """
     count = sum(map(len, keys))
     firsts = np.arange(count, dtype=np.int64)
-    for places, edges in _equal_groups(keys, memory):
+    for positions, edges in _equal_groups(keys, memory):
         # Sorting is stable, so the first of a group is its earliest key.
-        firsts[places] = np.repeat(places[edges[:-1]], np.diff(edges))
+        firsts[positions] = np.repeat(positions[edges[:-1]], np.diff(edges))
     return firsts
 
 
 def near_duplicates(
     sketches: Sequence[Sketch], known_count: int, threshold: float, memory: int
 ) -> Rows:
-    """Return for each line the place of the line that represents it, itself without a near one:
+    """Return for each line the position of its representative, itself without a near-duplicate:
     (N,) int64.
 
     known_count: how many of the lines were merged before, which stay. threshold: Jaccard likeness
@@ -96,13 +96,13 @@ def near_duplicates(
     representatives = np.arange(count, dtype=np.int64)
     if threshold >= 1.0:
         return representatives
-    lines = _Pairs(sketches)
+    lines = _SketchWordPairs(sketches)
     # the earliest line near each
     earliest = np.full(count, count, dtype=np.int64)
     _, band_count = sketches[0].bands.shape
     for band in range(band_count):
         keys = [part.bands[:, band] for part in sketches]
-        for row, leader in _candidates(keys, known_count, memory):
+        for row, leader in _candidate_pairs(keys, known_count, memory):
             if leader >= earliest[row]:
                 continue
             if jaccard(lines[row], lines[leader]) >= threshold:
@@ -116,8 +116,8 @@ def near_duplicates(
     return representatives
 
 
-class _Pairs:
-    """The word pairs of lines that several sketches hold."""
+class _SketchWordPairs:
+    """Word-pair hashes of lines, over several sketches."""
 
     def __init__(self, sketches: Sequence[Sketch]) -> None:
         self._sketches = sketches
@@ -131,12 +131,12 @@ class _Pairs:
         return np.asarray(part.pairs[start : part.ends[line]])
 
 
-def _candidates(keys: Sequence[Hashes], known_count: int, memory: int) -> Iterator[LinePair]:
+def _candidate_pairs(keys: Sequence[Hashes], known_count: int, memory: int) -> Iterator[LinePair]:
     """Yield (line, earlier line) for lines from `known_count` on that share a hash, at most
     MAX_CANDIDATES earlier ones each."""
-    for places, edges in _equal_groups(keys, memory):
+    for positions, edges in _equal_groups(keys, memory):
         for group in np.flatnonzero(np.diff(edges) > 1).tolist():
-            members = places[edges[group] : edges[group + 1]].tolist()
+            members = positions[edges[group] : edges[group + 1]].tolist()
             for number, member in enumerate(members):
                 if member < known_count:
                     continue
@@ -159,13 +159,13 @@ def _equal_groups(keys: Sequence[Hashes], memory: int) -> Iterator[tuple[Rows, R
     shift = np.uint64(HASH_BITS - range_bits)
     for number in range(range_count):
         # the hashes of this range and their places
-        places = []
+        positions = []
         hashes = []
         for start, array in zip(starts, keys, strict=False):
             rows = np.arange(len(array))
             if range_count > 1:  # a shift by all 64 bits is undefined
                 rows = np.flatnonzero(array >> shift == np.uint64(number))
-            places.append(rows + start)
+            positions.append(rows + start)
             hashes.append(np.asarray(array[rows]))
         if not any(map(len, hashes)):
             continue
@@ -174,12 +174,12 @@ def _equal_groups(keys: Sequence[Hashes], memory: int) -> Iterator[tuple[Rows, R
         order = np.argsort(all_hashes, kind="stable")
         ordered = all_hashes[order]
         is_edge = np.concatenate([[True], ordered[1:] != ordered[:-1], [True]])
-        yield np.concatenate(places)[order], np.flatnonzero(is_edge)
+        yield np.concatenate(positions)[order], np.flatnonzero(is_edge)
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What one part holds: documents, lines read, merged as equal and as near, added, and
+    """Counts of one part: documents, lines read, merged as equal and as near, added, and
     (documents, lines) per source."""
 
     documents: int
@@ -197,7 +197,7 @@ def write_tables(
     tallies: Sequence[Tally],
     settings: TextBaseSettings,
 ) -> Counts:
-    """Write a part's tables and arrays. Return what they hold.
+    """Write a part's tables and arrays, and return their counts.
 
     Documents whose id was read before are left out and counted in the tallies.
 
@@ -209,8 +209,8 @@ def write_tables(
         settings: of the base.
     """
     documents = _NewDocuments(shards, parts, part, tallies, settings.memory << 20)
-    line_rows, is_first, near_count = _merge(documents, parts, part, settings)
-    steps = _first_lines(documents, is_first)
+    line_rows, is_first, near_count = _merge_lines(documents, parts, part, settings)
+    steps = _new_lines(documents, is_first)
     write_table(steps, STEP_COLUMNS, part / "steps.parquet", STEP_GROUP_ROWS)
     # of each source
     document_counts = [0] * len(tallies)
@@ -227,7 +227,7 @@ def write_tables(
 
     path = part / "documents.parquet"
     write_table(documents_with_rows(), DOCUMENT_COLUMNS, path, DOCUMENT_GROUP_ROWS)
-    _write_holders(documents, line_rows, parts, part)
+    _write_documents_of_rows(documents, line_rows, parts, part)
     step_count = int(is_first.sum())
     return Counts(
         documents=sum(document_counts),
@@ -264,7 +264,7 @@ class _NewDocuments:
         earlier_keys = [read_array(folder / "identities.u64") for folder in parts]
         rows = chain.from_iterable(map(read_shard, shards))
         keys = np.array([text_key(row["id"]) for row in rows], dtype=np.uint64)
-        _, self._is_new = _are_first(earlier_keys, keys, memory)
+        _, self._is_new = _first_occurrence_flags(earlier_keys, keys, memory)
         if not self._is_new.all():
             rows = chain.from_iterable(map(read_shard, shards))
             for row, is_new in zip(rows, self._is_new, strict=True):
@@ -282,11 +282,13 @@ class _NewDocuments:
         return chain.from_iterable(self.by_shard())
 
 
-def _are_first(earlier: Sequence[Hashes], keys: Hashes, memory: int) -> tuple[Rows, Flags]:
-    """Return the place of the first key equal to each, among earlier ones and these, and whether it
+def _first_occurrence_flags(
+    earlier: Sequence[Hashes], keys: Hashes, memory: int
+) -> tuple[Rows, Flags]:
+    """Return the position of the first equal key, among earlier and these keys, and whether it
     is that key itself."""
     earlier_count = sum(map(len, earlier))
-    all_firsts = first_places([*earlier, keys], memory)
+    all_firsts = first_occurrences([*earlier, keys], memory)
     firsts = all_firsts[earlier_count:]
     return firsts, firsts == np.arange(earlier_count, len(all_firsts))
 
@@ -294,7 +296,7 @@ def _are_first(earlier: Sequence[Hashes], keys: Hashes, memory: int) -> tuple[Ro
 # ---------------------------------------------------------------- merging
 
 
-def _merge(
+def _merge_lines(
     documents: _NewDocuments, parts: Sequence[Path], part: Path, settings: TextBaseSettings
 ) -> tuple[Rows, Flags, int]:
     """Return the row of every line, whether a line brings a new row, and how many near-duplicates
@@ -305,7 +307,7 @@ def _merge(
     old_keys = [read_array(folder / "keys.u64") for folder in parts]
     texts = (text for row in documents for text in row["texts"])
     keys = np.fromiter(map(line_key, texts), dtype=np.uint64)
-    first, is_distinct = _are_first(old_keys, keys, memory)
+    first, is_distinct = _first_occurrence_flags(old_keys, keys, memory)
     _write_sketches(documents, is_distinct, work_folder)
     # distinct lines that are near an earlier one
     old_sketches = list(map(_line_sketch, parts))
@@ -313,11 +315,11 @@ def _merge(
     known_count = sum(len(old.ends) for old in old_sketches)
     all_representatives = near_duplicates(sketches, known_count, settings.merge, memory)
     representatives = all_representatives[known_count:]
-    alone = representatives == np.arange(known_count, len(all_representatives))
+    is_representative = representatives == np.arange(known_count, len(all_representatives))
     # the row of each distinct line: an old one, or the next free one
     row_of = representatives
     if len(representatives):
-        new_rows = np.cumsum(alone) - 1 + known_count
+        new_rows = np.cumsum(is_representative) - 1 + known_count
         new_representatives = np.maximum(representatives - known_count, 0)
         is_old = representatives < known_count
         row_of = np.where(is_old, representatives, new_rows[new_representatives])
@@ -327,16 +329,18 @@ def _merge(
     write_arrays(part / "key_rows.i64", [row_of])
     lines = sketches[-1]
     sizes = np.diff(lines.ends, prepend=0)
-    write_arrays(part / "bands.u64", _marked(lines.bands, alone))
-    write_arrays(part / "ends.i64", [np.cumsum(sizes[alone])])
-    write_arrays(part / "pairs.u32", _marked(lines.pairs, np.repeat(alone, sizes)))
+    write_arrays(part / "bands.u64", _flagged_rows(lines.bands, is_representative))
+    write_arrays(part / "ends.i64", [np.cumsum(sizes[is_representative])])
+    write_arrays(
+        part / "pairs.u32", _flagged_rows(lines.pairs, np.repeat(is_representative, sizes))
+    )
     # the row of every line, by the first line of the same words
     old_rows = [read_array(folder / "key_rows.i64") for folder in parts]
     own_rows = np.full(len(keys), -1, np.int64)
     own_rows[distinct] = row_of
     is_first = np.zeros(len(keys), dtype=bool)
-    is_first[distinct[alone]] = True
-    return np.concatenate([*old_rows, own_rows])[first], is_first, int((~alone).sum())
+    is_first[distinct[is_representative]] = True
+    return np.concatenate([*old_rows, own_rows])[first], is_first, int((~is_representative).sum())
 
 
 def _write_sketches(documents: _NewDocuments, is_distinct: Flags, work: Path) -> None:
@@ -357,8 +361,8 @@ def _write_sketches(documents: _NewDocuments, is_distinct: Flags, work: Path) ->
             total += len(shard_sketch.pairs)
 
 
-def _marked(array: Array, marks: Flags) -> Iterator[Array]:
-    """Yield the marked rows of an array, a piece at a time."""
+def _flagged_rows(array: Array, marks: Flags) -> Iterator[Array]:
+    """Yield the rows of an array whose flag is set, a piece at a time."""
     for start in range(0, len(marks), COPY_NUMBERS):
         piece = slice(start, start + COPY_NUMBERS)
         yield array[piece][marks[piece]]
@@ -367,8 +371,8 @@ def _marked(array: Array, marks: Flags) -> Iterator[Array]:
 # ---------------------------------------------------------------- tables
 
 
-def _first_lines(rows: Iterable[Row], firsts: Flags) -> Iterator[Row]:
-    """Yield the lines that bring a new row."""
+def _new_lines(rows: Iterable[Row], firsts: Flags) -> Iterator[Row]:
+    """Yield the lines that add a new row."""
     flags = iter(firsts.tolist())
     for row in rows:
         document = row["id"]
@@ -384,7 +388,7 @@ def _first_lines(rows: Iterable[Row], firsts: Flags) -> Iterator[Row]:
                 }
 
 
-def _write_holders(
+def _write_documents_of_rows(
     documents: Iterable[Row], line_rows: Rows, parts: Sequence[Path], part: Path
 ) -> None:
     """Write which documents hold each row, sorted by row: two arrays side by side, no pair
@@ -396,8 +400,8 @@ def _write_holders(
     # by row, then by document
     order = np.lexsort((numbers, line_rows))
     rows = line_rows[order]
-    holders = numbers[order]
+    documents_of_rows = numbers[order]
     is_new = np.ones(len(order), dtype=bool)
-    is_new[1:] = (rows[1:] != rows[:-1]) | (holders[1:] != holders[:-1])
+    is_new[1:] = (rows[1:] != rows[:-1]) | (documents_of_rows[1:] != documents_of_rows[:-1])
     write_arrays(part / "holder_rows.i64", [rows[is_new]])
-    write_arrays(part / "holders.i64", [holders[is_new]])
+    write_arrays(part / "holders.i64", [documents_of_rows[is_new]])

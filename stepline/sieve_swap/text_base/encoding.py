@@ -9,7 +9,7 @@ from pathlib import Path
 from stepline.files.digests import sha256
 from stepline.files.parquet import ParquetReader
 from stepline.networks.weights import find_weights
-from stepline.sieve_swap.text_base.parquet_tables import damage_of
+from stepline.sieve_swap.text_base.parquet_tables import reject_damaged_table
 from stepline.sieve_swap.text_base.settings import TextBaseSettings
 from stepline.sieve_swap.text_base.vectors import read_vectors, write_vectors
 from stepline.text import embed
@@ -57,7 +57,7 @@ def write_embeddings(part: Path, count: int, width: int, settings: TextBaseSetti
 
 def read_texts(path: Path, block: int) -> Iterator[list[str]]:
     """Yield the lines, `block` at a time whatever the row groups are."""
-    with damage_of(path):
+    with reject_damaged_table(path):
         rows = ParquetReader(path).rows(["text"], block)
         texts = (row["text"] for row in rows)
         while lines := list(itertools.islice(texts, block)):

@@ -66,7 +66,7 @@ class InvertedLists:
         return [effort for effort in sorted(efforts) if effort <= count]
 
     def search(self, queries: Matrix, k: int, effort: int) -> Neighbours:
-        """Return what `nearest_exact` does, found in the `effort` lists whose centroids are
+        """Return what `nearest_exact` returns, found in the `effort` lists whose centroids are
         nearest."""
         rows = np.empty((len(queries), k), np.int64)
         cosines = np.empty((len(queries), k), np.float32)
@@ -86,12 +86,12 @@ class InvertedLists:
         order = np.argsort(lists, axis=None, kind="stable")
         query_of = torch.from_numpy(order // effort).to(device)
         edges = np.searchsorted(lists.ravel()[order], np.arange(list_count + 1))
-        asked_lists = np.flatnonzero(np.diff(edges))
+        probed_lists = np.flatnonzero(np.diff(edges))
         # list by list, all queries that ask it together
         all_queries = as_tensor(queries, device)
         best = Nearest(len(queries), k, device)
         with torch.inference_mode():
-            for number in asked_lists.tolist():
+            for number in probed_lists.tolist():
                 start, end = self._bounds[number : number + 2]
                 if start == end:
                     continue
@@ -100,7 +100,7 @@ class InvertedLists:
                 vectors = as_tensor(self._vectors[start:end], device)  # (m, D)
                 rows = torch.from_numpy(np.array(self._order[start:end])).to(device)
                 scores = all_queries[numbers] @ vectors.T  # (n, m)
-                best.offer(numbers, scores, rows)
+                best.add_scores(numbers, scores, rows)
         return best.result()
 
 
@@ -121,8 +121,8 @@ def build_lists(vectors: VectorStore, folder: Path, *, seed: int, memory: int) -
     # a sample, on which the centroids are trained: a float32 per number, and its copy in the order
     # of the centroids
     sample_size = max(1, min(VECTORS_PER_CENTROID * lists, memory // (8 * vectors.width)))
-    sample = vectors.take(_sample(rng, count, sample_size))
-    centroids = _train(sample, lists, rng)
+    sample = vectors.take(_sample_rows(rng, count, sample_size))
+    centroids = _train_centroids(sample, lists, rng)
     # the list of every vector, and the order of the vectors by their lists
     block_lists = [np.empty(0, np.int64)]
     for _, block in vectors.blocks(BLOCK_VECTORS):
@@ -146,33 +146,34 @@ def _nearest_centroids(vectors: Matrix, centroids: Matrix) -> Rows:
     return rows[:, 0]
 
 
-def _sample(rng: np.random.Generator, count: int, size: int) -> Rows:
+def _sample_rows(rng: np.random.Generator, count: int, size: int) -> Rows:
     """Return `size` of `count` rows, or all, ascending."""
     return np.sort(rng.choice(count, size=min(count, size), replace=False))
 
 
-def _train(points: Matrix, count: int, rng: np.random.Generator) -> Matrix:
+def _train_centroids(points: Matrix, count: int, rng: np.random.Generator) -> Matrix:
     """Return unit centroids (C, D) by spherical k-means. One that lost all its points starts again
     at a point."""
     point_count = len(points)
     count = min(count, point_count)
-    centroids = points[_sample(rng, point_count, count)]
+    centroids = points[_sample_rows(rng, point_count, count)]
     for _ in range(KMEANS_ROUNDS):
         # points by their nearest centroid
         nearest = _nearest_centroids(points, centroids)
         order = np.argsort(nearest, kind="stable")
         counts = np.bincount(nearest, minlength=count)
         # the sum of the points of each centroid, or another point where it has none
-        filled = np.flatnonzero(counts)
-        filled_starts = (np.cumsum(counts) - counts)[filled]
+        filled_lists = np.flatnonzero(counts)
+        filled_starts = (np.cumsum(counts) - counts)[filled_lists]
         sums = np.empty_like(centroids)
-        sums[filled] = np.add.reduceat(points[order], filled_starts, axis=0)
+        sums[filled_lists] = np.add.reduceat(points[order], filled_starts, axis=0)
         empty = np.flatnonzero(counts == 0)
-        sums[empty] = points[_sample(rng, point_count, len(empty))]
+        sums[empty] = points[_sample_rows(rng, point_count, len(empty))]
         centroids = unit_rows(sums)
     return centroids.astype(np.float32)
 
 
+RANDOM_SEED = 0  # of the k-means and of the probes
 MAX_PROBES = 500  # lines whose nearest other line is asked for, to measure recall
 COSINE_TOLERANCE = 1e-5  # below the exact neighbour's cosine; what is within it is as near
 
@@ -193,7 +194,7 @@ def add_index(folder: Path, settings: TextBaseSettings) -> IndexEntry:
     vectors = open_vectors(folder, manifest)
     index_folder = folder / "indexes" / INDEX_ENGINE
     index_folder.mkdir(parents=True, exist_ok=True)
-    build_lists(vectors, index_folder, seed=settings.seed, memory=settings.memory << 20)
+    build_lists(vectors, index_folder, seed=RANDOM_SEED, memory=settings.memory << 20)
     # measure. A base of fewer than two lines has no curve.
     curve, probes = measure_recall(open_index(folder), vectors, settings)
     entry = IndexEntry(
@@ -224,24 +225,24 @@ def measure_recall(
     if count < 2:
         return (), 0
     # Lines of the base, and their exact neighbours.
-    rng = np.random.default_rng(settings.seed)
-    probes = _sample(rng, count, MAX_PROBES)
+    rng = np.random.default_rng(RANDOM_SEED)
+    probes = _sample_rows(rng, count, MAX_PROBES)
     queries = vectors.take(probes)
     exact_rows, exact_cosines = nearest_exact(queries, vectors.blocks(), 2)
-    least = _other(probes, exact_rows, exact_cosines) - COSINE_TOLERANCE
+    least = _best_other_cosine(probes, exact_rows, exact_cosines) - COSINE_TOLERANCE
     # From the least effort to the first that reaches the recall.
     curve: list[CurvePoint] = []
     for effort in index.efforts():
         rows, row_cosines = index.search(queries, 2, effort)
-        is_near_enough = _other(probes, rows, row_cosines) >= least
-        recall = round(float(is_near_enough.mean()), 4)
+        is_within_tolerance = _best_other_cosine(probes, rows, row_cosines) >= least
+        recall = round(float(is_within_tolerance.mean()), 4)
         curve.append(CurvePoint(effort=effort, recall=recall))
         if recall >= settings.recall:
             break
     return tuple(curve), len(probes)
 
 
-def _other(probes: Rows, rows: Rows, cosines: Matrix) -> Matrix:
+def _best_other_cosine(probes: Rows, rows: Rows, cosines: Matrix) -> Matrix:
     """Return the cosine of the best of two rows that is not the probe itself, -1 where none was
     found."""
     # A probe is its own nearest line, unless an equal line comes before it.

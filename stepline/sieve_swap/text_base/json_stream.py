@@ -22,14 +22,14 @@ class JsonError(ValueError):
 
 
 @dataclass(frozen=True)
-class JsonDamage:
-    """What ends the reading of a file, or a member that is too long."""
+class JsonFileError:
+    """An error in a JSON file: broken syntax, a cut-off file, or a member that is too long."""
 
     reason: str
 
 
 def json_members(path: Path) -> Iterator[tuple[str, object]]:
-    """Yield key and value of each member of the object in a JSON file (or .gz), a JsonDamage last
+    """Yield key and value of each member of the object in a JSON file or .gz, a JsonFileError last
     where it breaks off.
 
     Held at the same time: one member and a block. Bytes that are not UTF-8 become U+FFFD.
@@ -38,7 +38,7 @@ def json_members(path: Path) -> Iterator[tuple[str, object]]:
         with _open_text(path) as file:
             yield from JsonObjectReader(file).members()
     except (OSError, EOFError, zlib.error) as error:
-        yield "", JsonDamage(f"cannot be read to its end ({error})")
+        yield "", JsonFileError(f"cannot be read to its end ({error})")
 
 
 def _open_text(path: Path) -> IO[str]:
@@ -81,7 +81,7 @@ class JsonWindow:
         self.source = ""
 
     def peek(self) -> str:
-        """Return the next character that is not skipped, reading on where needed, "" at the end."""
+        """Return the next character after skipped ones, "" at the end of the file."""
         while True:
             match = self._skipped.match(self.text, self.place)
             self.place = match.end() if match else self.place
@@ -116,7 +116,7 @@ class JsonWindow:
                 return cast(object, value)
 
     def _more(self, size: int) -> bool:
-        """Read on, forgetting what was passed. False at the end."""
+        """Read the next block and drop parsed text. Return False at the end of the file."""
         block = self._read_more(size)
         self.passed += self.place
         self.text = self.text[self.place :] + block
@@ -131,9 +131,9 @@ class JsonObjectReader(JsonWindow):
         super().__init__(file.read, block=BLOCK_CHARS, most=MAX_MEMBER_CHARS)
 
     def members(self) -> Iterator[tuple[str, object]]:
-        """Yield key and value of each member, and a JsonDamage last where the file breaks off."""
+        """Yield key and value of each member, and a JsonFileError last where the file breaks off."""
         if self.peek() != "{":
-            yield "", JsonDamage("is not a JSON object")
+            yield "", JsonFileError("is not a JSON object")
             return
         self.place += 1
         while (mark := self.peek()) != "}":
@@ -150,6 +150,6 @@ class JsonObjectReader(JsonWindow):
                 self.place += 1
                 value = self.value()
             except JsonError as error:
-                yield key, JsonDamage(str(error))
+                yield key, JsonFileError(str(error))
                 return
             yield key, value

@@ -1,4 +1,4 @@
-"""What a text base says of itself: manifest.json, the last file written. Without it there is no
+"""The manifest of a text base: manifest.json, the last file written. Without it there is no
 base."""
 
 import hashlib
@@ -19,7 +19,7 @@ MAX_EXAMPLES = 3  # places named for each reason
 
 
 class RejectionCount(FrozenModel):
-    """How often something was left out for one reason, and the first places where."""
+    """Number of items rejected for one reason, with the locations of the first."""
 
     reason: str
     count: CountOrZero
@@ -76,7 +76,7 @@ class IndexEntry(FrozenModel):
 
 
 class Manifest(FrozenModel):
-    """All that is known of a base without reading it."""
+    """Metadata of a text base: sources, parts and indexes."""
 
     version: Literal[1] = LAYOUT_VERSION
     encoder: str
@@ -118,7 +118,7 @@ def write_manifest(manifest: Manifest, folder: Path) -> None:
 
 
 def digest(value: object) -> str:
-    """Return the sha256 of a value as JSON."""
+    """Return the sha256 of a value's JSON."""
     # Sorted, so that equal settings have one digest.
     text = json.dumps(value, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()

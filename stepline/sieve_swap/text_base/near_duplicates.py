@@ -1,5 +1,4 @@
-"""When two lines say the same: a key of their normal words, and a sketch (MinHash) that finds
-near-duplicates.
+"""Near-duplicate detection of lines: a key of their normalised words, and a MinHash sketch.
 
 Lines that differ in more than light words ("and", "it", a plural) are never the same. Nor are lines
 whose numbers, units or negations differ: "bake 30 minutes" is not "bake 40 minutes", salt is not
@@ -65,7 +64,7 @@ NUMBER_WORDS = word_set(
 EXACT_WORDS = NEGATION_WORDS | NUMBER_WORDS | frozenset(UNIT_OF_SPELLING.values())
 IGNORED_WORDS = word_set("a an the degrees degree deg")  # words that change nothing
 # Words in which near-duplicates may differ. Any other word, a plural apart, must be in both.
-LIGHT_WORDS = word_set(
+FILLER_WORDS = word_set(
     """
     and then it its them they this that these those to of your you is are be will in into on onto
     for at with there just until till from
@@ -82,7 +81,7 @@ _FRACTION_CHARS = {
 
 @dataclass(frozen=True)
 class Sketch:
-    """What N lines are compared by.
+    """MinHash sketch of N lines.
 
     bands: (N, BANDS)
     pairs: the hashes of all lines' word pairs, one line after another, sorted in each
@@ -94,7 +93,7 @@ class Sketch:
     ends: npt.NDArray[np.int64]
 
 
-def normal_words(text: str) -> tuple[str, ...]:
+def normalised_words(text: str) -> tuple[str, ...]:
     """Return the words that a line is compared by: folded, units in one spelling, articles left
     out."""
     folded = unicodedata.normalize("NFKC", text.translate(_FRACTION_CHARS)).casefold()
@@ -107,7 +106,7 @@ def normal_words(text: str) -> tuple[str, ...]:
 
 def line_key(text: str) -> int:
     """Return 64 bits that are equal for lines of the same normal words, in the same order."""
-    return text_key(" ".join(normal_words(text)))
+    return text_key(" ".join(normalised_words(text)))
 
 
 def text_key(text: str) -> int:
@@ -125,9 +124,9 @@ def must_match_tokens(words: Sequence[str]) -> tuple[str, ...]:
 
     The other words are sorted, without light ones and plurals.
     """
-    in_order = [word for word in words if word[0].isdigit() or word in EXACT_WORDS]
-    others = {_singular(word) for word in words if word not in LIGHT_WORDS}
-    return (*in_order, "|", *sorted(others))
+    ordered_tokens = [word for word in words if word[0].isdigit() or word in EXACT_WORDS]
+    others = {_singular(word) for word in words if word not in FILLER_WORDS}
+    return (*ordered_tokens, "|", *sorted(others))
 
 
 def _singular(word: str) -> str:
@@ -135,15 +134,15 @@ def _singular(word: str) -> str:
 
 
 def sketch(texts: Sequence[str]) -> Sketch:
-    """Return the sketch of some lines. Each line's does not depend on the others."""
-    lines = [normal_words(text) for text in texts]
-    guards = np.array(
+    """Return the MinHash sketch of lines. Each line's sketch is independent of the others."""
+    lines = [normalised_words(text) for text in texts]
+    must_match_hashes = np.array(
         [text_key(" ".join(must_match_tokens(words))) for words in lines], dtype=np.uint64
     )
-    sets = [_pairs(words) for words in lines]
+    sets = [_word_pair_hashes(words) for words in lines]
     ends = np.cumsum(list(map(len, sets)), dtype=np.int64)
     pairs = np.concatenate([*sets, np.empty(0, dtype=np.uint32)])
-    return Sketch(_bands(pairs, ends, guards), pairs, ends)
+    return Sketch(_band_hashes(pairs, ends, must_match_hashes), pairs, ends)
 
 
 def jaccard(one: npt.NDArray[np.uint32], other: npt.NDArray[np.uint32]) -> float:
@@ -152,7 +151,7 @@ def jaccard(one: npt.NDArray[np.uint32], other: npt.NDArray[np.uint32]) -> float
     return shared / max(1, len(one) + len(other) - shared)
 
 
-def _pairs(words: Sequence[str]) -> npt.NDArray[np.uint32]:
+def _word_pair_hashes(words: Sequence[str]) -> npt.NDArray[np.uint32]:
     """Return the hashes of the neighbouring words' pairs, the ends of the line counting as words:
     sorted, unique."""
     # 1 and 2 are the ends of the line.
@@ -162,7 +161,9 @@ def _pairs(words: Sequence[str]) -> npt.NDArray[np.uint32]:
     return np.unique((mixed >> np.uint64(32)).astype(np.uint32))
 
 
-def _bands(pairs: npt.NDArray[np.uint32], ends: npt.NDArray[np.int64], guards: Hashes) -> Hashes:
+def _band_hashes(
+    pairs: npt.NDArray[np.uint32], ends: npt.NDArray[np.int64], must_match_hashes: Hashes
+) -> Hashes:
     """Return (N, BANDS) hashes of MINIMA_PER_BAND minima each, mixed with the guard of the tokens
     that must match."""
     if not len(ends):
@@ -170,17 +171,19 @@ def _bands(pairs: npt.NDArray[np.uint32], ends: npt.NDArray[np.int64], guards: H
     # reduceat needs a pair in each line, and even an empty line has one: its two ends.
     starts = np.concatenate([[0], ends[:-1]])
     # Always the same draw: sketches on disk are compared with new ones.
-    draw = np.random.default_rng(1997)
-    factors = draw.integers(
+    rng = np.random.default_rng(1997)
+    factors = rng.integers(
         1, 1 << 63, size=(BAND_COUNT, MINIMA_PER_BAND), dtype=np.uint64
     ) | np.uint64(1)
     bands = np.empty((len(ends), BAND_COUNT), dtype=np.uint64)
     for band in range(BAND_COUNT):
         # The guard is in every band, so lines with other numbers agree in none.
-        mixed = guards * np.uint64(0xD6E8FEB86659FD93)
+        mixed = must_match_hashes * np.uint64(0xD6E8FEB86659FD93)
         for depth in range(MINIMA_PER_BAND):
-            scrambled = (pairs.astype(np.uint64) + np.uint64(depth + 1)) * factors[band, depth]
-            least = np.minimum.reduceat(scrambled ^ (scrambled >> np.uint64(29)), starts)
-            mixed = (mixed ^ least) * np.uint64(0x9E3779B97F4A7C15)
+            mixed_hashes = (pairs.astype(np.uint64) + np.uint64(depth + 1)) * factors[band, depth]
+            smallest_hashes = np.minimum.reduceat(
+                mixed_hashes ^ (mixed_hashes >> np.uint64(29)), starts
+            )
+            mixed = (mixed ^ smallest_hashes) * np.uint64(0x9E3779B97F4A7C15)
         bands[:, band] = mixed ^ (mixed >> np.uint64(31))
     return bands

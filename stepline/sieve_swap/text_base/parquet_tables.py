@@ -47,7 +47,7 @@ def write_table(
 
 
 @contextmanager
-def damage_of(path: Path, cure: str = "build the text base again") -> Iterator[None]:
+def reject_damaged_table(path: Path, cure: str = "build the text base again") -> Iterator[None]:
     """Raise StoreError, with the cure, for a table that turns out to be damaged."""
     try:
         yield
@@ -92,7 +92,7 @@ class PartedTable:
         return self._groups[key][row_in_group]
 
     def _read(self, path: Path, group: int) -> list[Row]:
-        with damage_of(path):
+        with reject_damaged_table(path):
             if path not in self._files:
                 self._files[path] = ParquetReader(path)
             return self._files[path].group(group)

@@ -12,7 +12,12 @@ from stepline.files.parquet import ParquetReader
 from stepline.limits import parse_json
 from stepline.sieve_swap.text_base.documents import Document, DocumentOrRejected
 from stepline.sieve_swap.text_base.manifest import MAX_EXAMPLES
-from stepline.sieve_swap.text_base.parquet_tables import ColumnType, Row, damage_of, write_table
+from stepline.sieve_swap.text_base.parquet_tables import (
+    ColumnType,
+    Row,
+    reject_damaged_table,
+    write_table,
+)
 from stepline.sieve_swap.text_base.readers import read_source
 from stepline.sieve_swap.text_base.settings import TextBaseSettings
 
@@ -30,7 +35,7 @@ SHARD_COLUMNS: dict[str, ColumnType] = {
 
 
 class Tally:
-    """Why things of one source were left out, counted, with the first locations of each reason."""
+    """Counts of rejected items of one source by reason, with the first locations of each."""
 
     def __init__(
         self, counts: dict[str, int] | None = None, examples: dict[str, list[str]] | None = None
@@ -39,7 +44,7 @@ class Tally:
         self.examples = dict(examples or {})
 
     def add(self, reason: str, place: str) -> None:
-        """Count one."""
+        """Count a rejected item."""
         self.counts[reason] += 1
         examples = self.examples.setdefault(reason, [])
         if len(examples) < MAX_EXAMPLES:
@@ -94,7 +99,7 @@ def read_shards(
 
 def read_shard(path: Path) -> list[Row]:
     """Return the documents of a shard, as rows of SHARD_COLUMNS."""
-    with damage_of(path, "remove it and build again"):
+    with reject_damaged_table(path, "remove it and build again"):
         return list(ParquetReader(path).rows())
 
 

@@ -5,14 +5,14 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from stepline.settings import Batch, Count, Fraction, Seed, Settings
+from stepline.settings import Batch, Count, Fraction, Settings
 
 Engine: TypeAlias = Literal["exact", "lists"]
 INDEX_ENGINE: Literal["lists"] = "lists"
 
 
 class TextBaseSettings(Settings):
-    """How a text base is built and searched."""
+    """Settings of building and searching a text base."""
 
     encoder: str = Field(
         "minilm",
@@ -41,7 +41,4 @@ class TextBaseSettings(Settings):
     )
     recall: Fraction = Field(
         0.98, description="recall@1 that an approximate index is tuned to, against exact search"
-    )
-    seed: Seed = Field(
-        0, description="of the index's k-means and of the probes that measure its recall"
     )

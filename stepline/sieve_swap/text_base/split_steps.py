@@ -55,7 +55,7 @@ def strip_markup(text: str) -> str:
     text = unicodedata.normalize("NFC", text)
     lines = []
     for line in text.splitlines():
-        words = _visible(line).split()
+        words = _without_control_chars(line).split()
         if words:
             lines.append(" ".join(words))
     return "\n".join(lines)
@@ -66,7 +66,7 @@ def has_words(text: str) -> bool:
     return _TWO_LETTERS.search(text) is not None
 
 
-def _visible(line: str) -> str:
+def _without_control_chars(line: str) -> str:
     if line.isprintable():
         return line
     chars = []
@@ -86,7 +86,7 @@ def _steps_of_line(line: str) -> Iterator[str]:
         if _GLUED_SENTENCES.search(part):
             tokens = _split_glued(tokens)
         for sentence in _sentences(tokens):
-            for step in _unwrapped(sentence):
+            for step in _unwrap_brackets(sentence):
                 if has_words(step):
                     yield step
 
@@ -103,7 +103,7 @@ def _split_glued(tokens: list[str]) -> list[str]:
     return words
 
 
-def _unwrapped(step: str) -> list[str]:
+def _unwrap_brackets(step: str) -> list[str]:
     """Return the sentences of a bracket that holds several: "(Stir. Taste.)". Any other step comes
     back as it is."""
     is_wrapped = step.startswith("(") and step.endswith(")")
@@ -134,31 +134,35 @@ def _sentences(tokens: list[str]) -> Iterator[str]:
 
 def ends_step(word: str, following: str) -> bool:
     """Return whether a step ends between two words of a line."""
-    bare = word.rstrip(CLOSING_CHARS)
-    if not bare or bare[-1] not in FULL_STOPS:
+    word_without_marks = word.rstrip(CLOSING_CHARS)
+    if not word_without_marks or word_without_marks[-1] not in FULL_STOPS:
         return False
     next_word = following.lstrip(OPENING_CHARS)
     if not next_word:
         return False
     first_char = next_word[0]
-    is_verb = _is_listed(next_word, "verbs")
+    is_verb = _is_in_word_list(next_word, "verbs")
     # without a capital, only a verb begins a step
     if first_char.islower():
-        return is_verb and not _is_quantity(bare) and not bare.endswith("..")
-    if bare[-1] != ".":
+        return (
+            is_verb
+            and not _is_quantity(word_without_marks)
+            and not word_without_marks.endswith("..")
+        )
+    if word_without_marks[-1] != ".":
         return True
     # after a full stop that may belong to a unit or an abbreviation
-    if _is_quantity(bare):
-        return (is_verb or _is_listed(next_word, "capitals")) and first_char.isalpha()
-    is_measure = _stem(bare) in step_words()["measures"]
+    if _is_quantity(word_without_marks):
+        return (is_verb or _is_in_word_list(next_word, "capitals")) and first_char.isalpha()
+    is_measure = _stem(word_without_marks) in step_words()["measures"]
     return first_char.isalpha() or not is_measure
 
 
-def _is_quantity(bare: str) -> bool:
-    if not bare.endswith("."):
+def _is_quantity(word_without_marks: str) -> bool:
+    if not word_without_marks.endswith("."):
         return False
     words = step_words()
-    unit = _stem(bare).lstrip(_NUMBER_CHARS)  # "8oz."
+    unit = _stem(word_without_marks).lstrip(_NUMBER_CHARS)  # "8oz."
     is_letter = len(unit) == 1 and unit.isalpha()
     return unit in words["quantities"] or (is_letter and unit not in words["measures"])
 
@@ -168,7 +172,7 @@ def _stem(word: str) -> str:
     return word.rstrip(".").casefold().lstrip(OPENING_CHARS)
 
 
-def _is_listed(word: str, section: str) -> bool:
+def _is_in_word_list(word: str, section: str) -> bool:
     """Return whether a section of step_words.txt holds a word, punctuation aside."""
     return word.casefold().rstrip(_ENDING_CHARS) in step_words()[section]
 

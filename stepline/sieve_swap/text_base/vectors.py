@@ -54,7 +54,7 @@ def read_array(path: Path, width: int = 0) -> Array:
     """Return a memory-mapped array, (N,) or (N, width). Raises StoreError when it is missing or cut
     off."""
     type = ARRAY_TYPES[path.suffix]
-    with _damage_of(path):
+    with _reject_damaged_array(path):
         shape = (-1, width) if width else (-1,)
         # an empty file cannot be mapped
         if path.stat().st_size == 0:
@@ -63,7 +63,7 @@ def read_array(path: Path, width: int = 0) -> Array:
 
 
 @contextmanager
-def _damage_of(path: Path) -> Iterator[None]:
+def _reject_damaged_array(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, EOFError) as error:
@@ -85,7 +85,7 @@ def write_vectors(
 
 def read_vectors(path: Path) -> Array:
     """Return a memory-mapped .npy (N, D). Raises StoreError when it is missing or damaged."""
-    with _damage_of(path):
+    with _reject_damaged_array(path):
         vectors: Array = np.load(path, mmap_mode="r", allow_pickle=False)
     return vectors
 
@@ -137,7 +137,7 @@ NO_ROW = -1  # row of a neighbour that does not exist; its cosine is -1, too
 
 
 class Nearest:
-    """The best k of each query so far. Tiles of scores are offered in any order."""
+    """Running top k of each query. Tiles of scores may be added in any order."""
 
     def __init__(self, count: int, k: int, device: str) -> None:
         import torch
@@ -146,7 +146,7 @@ class Nearest:
         self.rows = torch.full((count, k), NO_ROW, dtype=torch.int64, device=device)
         self.cosines = torch.full((count, k), float("-inf"), device=device)
 
-    def offer(self, queries: "Tensor", scores: "Tensor", rows: "Tensor") -> None:
+    def add_scores(self, queries: "Tensor", scores: "Tensor", rows: "Tensor") -> None:
         """Take scores (n, m) of the queries with these numbers (n,) against these rows (m,),
         ascending.
 
@@ -234,7 +234,7 @@ def nearest_exact(queries: Matrix, blocks: Iterable[Block], k: int = 1) -> Neigh
                     shape = (len(chunk_queries), len(tile))
                     scores = score_memory[: shape[0] * shape[1]].view(shape)
                     torch.mm(chunk_queries, tile.T, out=scores)  # (n, m)
-                    best.offer(numbers[chunk], scores, rows)
+                    best.add_scores(numbers[chunk], scores, rows)
     return best.result()
 
 

@@ -1,7 +1,7 @@
 """The tagger of sentences: MiniLM with low-rank additions, and three linear heads.
 
-kind   what a sentence does: tells a step, warns, ... (sentence vector)
-edit   what becomes of a word in the step (word vector and sentence vector)
+kind   kind of a sentence: step, warning, ... (sentence vector)
+edit   whether a word is kept, dropped, ... in the step (word vector and sentence vector)
 verb   the verb that an editor would put in front, or none (sentence vector)
 
 A sentence's vector is the mean of its words'.

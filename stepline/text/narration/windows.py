@@ -23,7 +23,7 @@ TARGET_WORDS: Final = 80  # of unpunctuated speech that a window is asked about
 CONTEXT_WORDS: Final = 24  # on either side of those
 
 TokenIds: TypeAlias = list[int]
-Ids: TypeAlias = npt.NDArray[np.int64]
+TokenIdArray: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def word_windows(words: Sequence[str], tokenizer: Tokenizer) -> list[Window]:
     return windows
 
 
-def pad_windows(windows: Sequence[Window]) -> tuple[Ids, npt.NDArray[np.bool_]]:
+def pad_windows(windows: Sequence[Window]) -> tuple[TokenIdArray, npt.NDArray[np.bool_]]:
     """Return padded token ids (B, L), and a mask (B, L) that is True at tokens."""
     longest = max(len(window.ids) for window in windows)
     shape = (len(windows), longest)

@@ -18,8 +18,8 @@ Edit: TypeAlias = Literal["drop", "keep", "verb", "next", "name"]
 WORD_EDITS: Final[tuple[Edit, ...]] = get_args(Edit)
 
 NO_VERB: Final = "-"  # the editor puts no verb in front
-CLOSING_MARKS: Final = "\"'”’)]"
-OUTER_MARKS: Final = "\"'“”()[]*.!?;:,—–-…"
+CLOSING_QUOTES: Final = "\"'”’)]"
+OUTER_PUNCTUATION: Final = "\"'“”()[]*.!?;:,—–-…"
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -37,7 +37,7 @@ FUNCTION_WORDS: Final = word_set(
 MIN_CLAUSE_WORDS: Final = 4
 JOINING_WORDS: Final = word_set("and so but then because")
 # of a transcript's words. How-to English has 0.35 to 0.5, French or German under 0.05.
-ENGLISH_SHARE: Final = 0.12
+MIN_ENGLISH_SHARE: Final = 0.12
 
 
 def spoken_words(text: str) -> list[str]:
@@ -53,12 +53,12 @@ def bare_word(word: str) -> str:
     """Return a word in lower case, without surrounding punctuation."""
     word = word.lower()
     word = word.replace("’", "'")
-    return word.strip(OUTER_MARKS)
+    return word.strip(OUTER_PUNCTUATION)
 
 
 def mark_after(word: str) -> Mark:
     """Return the punctuation at the end of a word."""
-    end = word.rstrip(CLOSING_MARKS)[-1:]
+    end = word.rstrip(CLOSING_QUOTES)[-1:]
     if end == "?":
         return "question"
     if end in (".", "!", "…", ";"):
@@ -76,7 +76,7 @@ def clauses_of_speech(text: str) -> list[str]:
     begin = 0
     # Both parts must have words enough.
     for index in range(MIN_CLAUSE_WORDS, len(words) - MIN_CLAUSE_WORDS + 1):
-        is_joining_word = words[index].lower().strip(OUTER_MARKS) in JOINING_WORDS
+        is_joining_word = words[index].lower().strip(OUTER_PUNCTUATION) in JOINING_WORDS
         is_boundary = is_joining_word or mark_after(words[index - 1]) != "none"
         if is_boundary and index - begin >= MIN_CLAUSE_WORDS:
             clauses.append(" ".join(words[begin:index]))
@@ -89,4 +89,4 @@ def looks_english(words: Sequence[str]) -> bool:
     """Return whether enough of the (lower-case) words are English function words. True for no
     words."""
     count = sum(word in FUNCTION_WORDS for word in words)
-    return count >= ENGLISH_SHARE * len(words)
+    return count >= MIN_ENGLISH_SHARE * len(words)

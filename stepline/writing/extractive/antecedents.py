@@ -1,7 +1,7 @@
-"""Which thing a pronoun of a step stands for: a conditional logit over the things named before it.
+"""Antecedents of a step's pronouns: a conditional logit over the things named before.
 
 Each thing named in the last sentences is a candidate, "none of them" is one more. The numbers are
-learned from editors' steps by stepline/writing/training/antecedents.py. A name is given only where
+learned from editors' steps by lab/writer_training/antecedents.py. A name is given only where
 its probability is high.
 """
 
@@ -230,7 +230,7 @@ def _read_fitted() -> dict[str, Any]:
     return fitted
 
 
-# P(the pronoun stands for this) from which it is named. Names in six long transcripts were read one
+# P(antecedent) from which a pronoun is replaced. Names in six long transcripts were read one
 # by one. All seven names of "it" and "them" from here on were right, three of the six between .8
 # and it. "This" points at the picture: three of three were wrong, however sure.
 MIN_NAME_PROBABILITY: Final = 0.9

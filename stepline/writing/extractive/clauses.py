@@ -275,8 +275,8 @@ def _carried_verb(verb: "Token") -> "Token | None":
     for child in verb.children:
         if child.i > verb.i and child.dep_ in ("xcomp", "advcl") and _is_carried_by(verb, child):
             return child
-        is_by = child.dep_ == "prep" and child.lower_ in ("by", "with")
-        if is_by and verb.lemma_ in ("start", "begin", "finish"):
+        is_by_phrase = child.dep_ == "prep" and child.lower_ in ("by", "with")
+        if is_by_phrase and verb.lemma_ in ("start", "begin", "finish"):
             for nested in child.children:
                 if nested.dep_ == "pcomp":
                     return nested

@@ -1,4 +1,4 @@
-"""What belongs to a step besides its verb: objects, places, means and conditions.
+"""Complements of a step's verb: objects, places, means and conditions.
 
 No asides, joined clauses or fillers. A complement is what the parser hangs on the verb, a list of
 its tokens in order.
@@ -26,16 +26,20 @@ MAX_LIST_WORDS = 45  # words of a list of things
 NOUN_TAGS = ("NOUN", "PROPN")
 # Qualifying clauses that belong to the step: until when, under which condition, by what means, for
 # what.
-KEPT_MARKS = word_set("until till if so before without by unless to that while when once after")
+KEPT_CLAUSE_OPENERS = word_set(
+    "until till if so before without by unless to that while when once after"
+)
 UNTIL_WORDS = word_set("until till")
-# Adverbs that order the tale or warm the talk and say nothing of the action.
+# Adverbs of order or emphasis, without meaning for the action.
 FILLER_ADVERBS = word_set(
     """
     then now first next finally also here there just again too well so anyway basically actually really simply
     maybe probably definitely already once afterwards obviously instead even pretty
     """
 )
-COMPLETE_VERBS = word_set("click tap wait stop pause go come stand sit breathe")  # need no object
+INTRANSITIVE_VERBS = word_set(
+    "click tap wait stop pause go come stand sit breathe"
+)  # need no object
 SETTING_VERBS = word_set("set put leave place lay")
 ASIDE_WORDS = word_set("aside side away")
 ADVERB_PHRASES = (("instead", "of"), ("even", "with"))
@@ -49,11 +53,15 @@ _OTHER_RELATIONS = word_set(
 Complement: TypeAlias = "list[Token]"  # in order
 KeepProbability: TypeAlias = "Callable[[Token], float]"  # P(a word is part of the step)
 
-MIN_COMPLEMENT_KEEP = 0.3  # mean of a complement's words from which it stays; its verb was chosen
+MIN_COMPLEMENT_KEEP_PROBABILITY = (
+    0.3  # mean of a complement's words from which it stays; its verb was chosen
+)
 # The same of what says until when. Of 74 sentences of our own with such a clause an editor kept
 # it in 66.
-MIN_UNTIL_KEEP = 0.15
-MIN_ASIDE_KEEP = 0.6  # of a clause that says which or where: "a spot where you can walk around it"
+MIN_UNTIL_KEEP_PROBABILITY = 0.15
+MIN_ASIDE_KEEP_PROBABILITY = (
+    0.6  # of a clause that says which or where: "a spot where you can walk around it"
+)
 
 
 def verb_complements(
@@ -89,7 +97,7 @@ def verb_complements(
         complement = _with_can_noun(tokens_of(head, keep_probability), verb)
         # "stir it UNTIL IT IS SMOOTH"
         is_until = head.dep_ == "advcl" and _is_opened_by(head, UNTIL_WORDS)
-        min_keep = MIN_UNTIL_KEEP if is_until else MIN_COMPLEMENT_KEEP
+        min_keep = MIN_UNTIL_KEEP_PROBABILITY if is_until else MIN_COMPLEMENT_KEEP_PROBABILITY
         if keep_probability is None or _mean_keep(complement, keep_probability) >= min_keep:
             complements.append(complement)
 
@@ -150,7 +158,7 @@ def _is_kept_clause(clause: "Token") -> bool:
         return True
     for child in clause.children:
         is_opener = child.i < clause.i and child.dep_ in ("mark", "aux", "advmod")
-        if is_opener and child.lower_ in KEPT_MARKS:
+        if is_opener and child.lower_ in KEPT_CLAUSE_OPENERS:
             return True
     return False
 
@@ -208,7 +216,7 @@ def _shared_object(clause: Clause) -> "Token | None":
     """Return the object of a later joined verb: "peel and slice the POTATOES"."""
     verb = clause.verb
     is_last_token = verb.i + 1 >= len(verb.doc)
-    if is_last_token or verb.lemma_ in COMPLETE_VERBS:
+    if is_last_token or verb.lemma_ in INTRANSITIVE_VERBS:
         return None
     after = verb.nbor()
     if after.dep_ not in ("cc", "punct", "conj") and after.lower_ != "then":
@@ -259,7 +267,10 @@ def tokens_of(head: "Token", keep_probability: "KeepProbability | None" = None) 
         if not _is_aside(token, head):
             continue
         aside = list(token.subtree)
-        if keep_probability is None or _mean_keep(aside, keep_probability) < MIN_ASIDE_KEEP:
+        if (
+            keep_probability is None
+            or _mean_keep(aside, keep_probability) < MIN_ASIDE_KEEP_PROBABILITY
+        ):
             dropped.update(map(token_index, aside))
     remaining = [token for token in tokens if token.i not in dropped]
     while remaining and (remaining[0].is_punct or remaining[0].lower_ == "and"):

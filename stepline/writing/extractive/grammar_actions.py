@@ -1,7 +1,7 @@
 """Actions that the grammar finds in a spoken sentence, chosen and pruned by the tagger.
 
-A clause is an action of a step where the tagger lets one begin with its verb. What the clause says
-of it (what, with what, how much, until when, where) stays where the tagger keeps its words.
+A clause is an action of a step where the tagger lets one begin with its verb. Its
+complements (what, with what, how much, until when, where) stay where the tagger keeps them.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from stepline.text.narration.words import WORD_EDITS, bare_word, mark_after, spoken_words, word_set
 from stepline.writing.extractive.clauses import Clause, find_clauses
 from stepline.writing.extractive.complements import (
-    MIN_UNTIL_KEEP,
+    MIN_UNTIL_KEEP_PROBABILITY,
     NOUN_TAGS,
     UNTIL_WORDS,
     is_resting_clause,
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 MIN_ACTION_PROBABILITY: Final = 0.3  # P that an action begins with the verb that the grammar found
 MAX_JOINED_WORDS: Final = 22  # of a step that two actions make; a recipe's line is hardly longer
 # P(a joined verb is part of the step) from which it is an action too: "keep it warm and WAIT".
-MIN_JOINED_VERB_KEEP: Final = 0.5
-# Mean chance of the things that a clause acts on, from which it is an action whatever its verb.
-MIN_OBJECT_KEEP: Final = 0.6
+MIN_JOINED_VERB_KEEP_PROBABILITY: Final = 0.5
+# Mean P(kept) of a clause's objects, from which it is an action whatever its verb.
+MIN_OBJECT_KEEP_PROBABILITY: Final = 0.6
 # Words between two actions that may still be one step.
 MAX_WORDS_BETWEEN: Final = 6
 
-# Mean chance of the words of a phrase behind an action, from which it belongs to the step.
-MIN_PHRASE_KEEP: Final = 0.6
+# Mean P(kept) of the words of a phrase after an action, from which it belongs to the step.
+MIN_PHRASE_KEEP_PROBABILITY: Final = 0.6
 MAX_WORDS_BEFORE_UNTIL: Final = 4  # of what the step leaves out, in front of "until"
 MIN_UNTIL_WORDS: Final = 3  # "until it boils"
 # Words with which a phrase says where, how or until when.
@@ -55,7 +55,7 @@ PHRASE_OPENERS: Final = word_set(
 NEGATION_WORDS: Final = ("not", "never", "dont")
 
 Findings = npt.NDArray[np.float64]
-# the place of a pronoun among the sentence's spoken words -> its name, None where none is sure
+# index of a pronoun among the sentence's spoken words -> its name, None where unsure
 WordResolver = Callable[[int], str | None]
 
 
@@ -141,7 +141,8 @@ def _with_following_phrases(
             phrase_end = _end_of_phrase(words, end, limit)
             phrase_indices = range(end, phrase_end)
             is_kept = (
-                sum(map(keep_probability, phrase_indices)) / len(phrase_indices) >= MIN_PHRASE_KEEP
+                sum(map(keep_probability, phrase_indices)) / len(phrase_indices)
+                >= MIN_PHRASE_KEEP_PROBABILITY
             )
             is_opener = bare_word(words[end]) in PHRASE_OPENERS
             if not is_kept or not is_opener:
@@ -173,7 +174,7 @@ def _until_clause(
         if bare_word(words[start]) not in UNTIL_WORDS:
             continue
         clause = range(start, _end_of_phrase(words, start, word_indices.stop))
-        is_kept = sum(map(keep_probability, clause)) / len(clause) >= MIN_UNTIL_KEEP
+        is_kept = sum(map(keep_probability, clause)) / len(clause) >= MIN_UNTIL_KEEP_PROBABILITY
         if is_kept and len(clause) >= MIN_UNTIL_WORDS:
             return clause
         break
@@ -247,14 +248,16 @@ def _clause_action(
     next_probability = float(edits[verb, WORD_EDITS.index("next")])
     is_joined = clause.joined_verb is not None or clause.verb.dep_ == "conj"
     continues_action = (
-        has_earlier_action and is_joined and keep_probability(clause.verb) >= MIN_JOINED_VERB_KEEP
+        has_earlier_action
+        and is_joined
+        and keep_probability(clause.verb) >= MIN_JOINED_VERB_KEEP_PROBABILITY
     )
     is_likely = first_probability + next_probability >= MIN_ACTION_PROBABILITY
     # An action counts by its verb, as the rest of the one before, or by its objects.
     if (
         not is_likely
         and not continues_action
-        and _mean_keep(clause, keep_probability) < MIN_OBJECT_KEEP
+        and _mean_keep(clause, keep_probability) < MIN_OBJECT_KEEP_PROBABILITY
     ):
         return None
     if clause.is_negated and not reading.is_warning:

@@ -1,4 +1,4 @@
-"""The detail of the steps: halves of a step are joined to it, so that the list reads like a recipe.
+"""The detail of the steps: continuations are joined to their step, as in a recipe.
 
     add the noodles; give it a stir            add the noodles and stir
     drain the pasta; rinse it                  drain the pasta and rinse
@@ -9,7 +9,7 @@
 is said (10, 14), with sources 0 and 1. "slice the tomatoes" at (15, 17) stays a step of its own. So
 does "rinse it" at (20, 22), more than 6 s later.
 
-A half acts on a pronoun or on nothing, soon after the step before. In YouCook2's captions
+A continuation acts on a pronoun or on nothing, soon after the step before. In YouCook2's captions
 annotators put 82 % and 79 % of such actions into one step with the action before. Of those with an
 object of their own it is 9 %.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 Detail = Literal["brief", "usual", "full"]
 
-MAX_PAUSE_SECONDS: Final = 6.0  # between a step and a half of it
+MAX_PAUSE_SECONDS: Final = 6.0  # between a step and its continuation
 MAX_LIST_PAUSE_SECONDS: Final = 3.0  # between a step and more of its list
 # words of a step that is joined, by detail. "full" joins nothing.
 MAX_JOINED_WORDS: Final = {"brief": 30, "usual": 22}

@@ -1,7 +1,7 @@
 """Why a clause that looks like an instruction is not a step: talk to the audience, plans, opinions,
 habits, options, and what the grammar of its sentence says against it.
 
-Each rule of `off_topic_reason` is a row of a table, and the first that holds is the reason. What
+Each rule of `off_topic_reason` is a row of a table, and the first that matches is the reason. What
 `flaw_in_sentence` refuses:
 
 before we remove the drain plug             says what comes later
@@ -40,7 +40,7 @@ SPEECH_VERBS = word_set(
 )
 STARTING_VERBS = word_set("get dive jump go move head hop")  # "let's dive right into it"
 START_WORDS = word_set("started into over onto straight")
-# States of mind and being: they order nothing, in whatever mood.
+# Verbs of state, which are no actions even as orders.
 STATE_VERBS = word_set(
     """
     be have see know think guess believe hope wish love hate like want need mean feel seem look sound depend
@@ -322,7 +322,7 @@ def _verb_and_governors(verb: "Token") -> "list[Token]":
 
 PAST_TAGS: Final = ("VBD", "VBN")
 PERCEPTION_VERBS: Final = frozenset(("see", "notice"))
-# With a subject and an object they tell how things are.
+# With a subject and an object they describe a state.
 STATIVE_VERBS: Final = word_set("have want need like love know see")
 PERSON_WORDS: Final = word_set("i we you they")
 WILL_WORDS: Final = frozenset(("will", "'ll"))

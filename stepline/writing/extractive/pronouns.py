@@ -1,4 +1,4 @@
-"""Pronoun resolution for steps: which noun a pronoun stands for, where that is safe. Elsewhere the
+"""Pronoun resolution for steps: the noun of a pronoun, where that is safe. Elsewhere the
 pronoun stays.
 
 Safe means: the nearest clause that names a thing of the same number names one only. In the same

@@ -1,4 +1,4 @@
-"""Steps that say the same thing twice, folded, and their numbers.
+"""Repeated steps, merged, and the numbers of steps.
 
 The language-model writer ends with them too.
 """

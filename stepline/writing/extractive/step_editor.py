@@ -23,12 +23,12 @@ from stepline.writing.extractive.english import base_form, word_set
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
-MIN_KEEP: Final = 0.5  # P that a word or phrase is part of the step
+MIN_KEEP_PROBABILITY: Final = 0.5  # P that a word or phrase is part of the step
 MIN_ACTION_PROBABILITY: Final = 0.45  # P that an action begins with a word
-MIN_FRONT_VERB: Final = 0.5  # P that an editor puts some verb in front
+MIN_FRONT_VERB_PROBABILITY: Final = 0.5  # P that an editor puts some verb in front
 # The same two where the sentence surely describes a step, and none was made out.
-MIN_LIKELIEST_ACTION: Final = 0.25
-MIN_LIKELIEST_FRONT_VERB: Final = 0.2
+MIN_FALLBACK_ACTION_PROBABILITY: Final = 0.25
+MIN_FALLBACK_FRONT_VERB_PROBABILITY: Final = 0.2
 MAX_NEGATION_DISTANCE_WORDS: Final = 4  # words between "don't" and what is not to be done
 MAX_STEP_WORDS: Final = 30
 
@@ -151,9 +151,9 @@ class SentenceEditor:
 
     def most_likely_step(self, front_verbs: Sequence[str]) -> list[DraftStep]:
         """Return the most likely step of a sentence that surely describes one, or none."""
-        heads = self._action_heads(MIN_LIKELIEST_ACTION)
+        heads = self._action_heads(MIN_FALLBACK_ACTION_PROBABILITY)
         if not heads:
-            return self._with_front_verb(front_verbs, MIN_LIKELIEST_FRONT_VERB)
+            return self._with_front_verb(front_verbs, MIN_FALLBACK_FRONT_VERB_PROBABILITY)
         probabilities = self.action_probabilities
         head = max(heads, key=lambda index: float(probabilities[index]))
         later_heads = [index for index in heads if index > head]
@@ -344,7 +344,7 @@ class SentenceEditor:
         return token is not None and token.pos_ == "DET" and token.head.i > token.i
 
     def _with_front_verb(
-        self, front_verbs: Sequence[str], min_probability: float = MIN_FRONT_VERB
+        self, front_verbs: Sequence[str], min_probability: float = MIN_FRONT_VERB_PROBABILITY
     ) -> list[DraftStep]:
         """Return the kept words after the most likely front verb, or no step."""
         probabilities = self.reading.verbs.copy()
@@ -447,7 +447,7 @@ def _kept_words(
     """Return a mask (W,), True for kept words: a noun phrase and its preposition are kept or
     dropped whole."""
     probability = 1 - reading.edits[:, WORD_EDITS.index("drop")]
-    is_kept = probability >= MIN_KEEP
+    is_kept = probability >= MIN_KEEP_PROBABILITY
     word_index_of = {}
     for index, token in enumerate(tokens):
         if token is not None:
@@ -464,7 +464,7 @@ def _kept_words(
             continue
 
         # the phrase
-        word_is_kept = float(np.mean(probability[naming_indices])) >= MIN_KEEP
+        word_is_kept = float(np.mean(probability[naming_indices])) >= MIN_KEEP_PROBABILITY
         if word_is_kept:
             is_kept[naming_indices] = True
             is_kept[
@@ -477,6 +477,6 @@ def _kept_words(
         before = chunk.root.head
         if before.pos_ == "ADP" and before.i in word_index_of and chunk.root.dep_ == "pobj":
             index = word_index_of[before.i]
-            is_likely = is_kept[index] or probability[index] >= MIN_KEEP / 2
+            is_likely = is_kept[index] or probability[index] >= MIN_KEEP_PROBABILITY / 2
             is_kept[index] = word_is_kept and is_likely
     return is_kept

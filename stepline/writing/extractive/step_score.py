@@ -1,4 +1,4 @@
-"""P(a sentence describes a step): what the tagger says of it and of its neighbours, calibrated.
+"""P(a sentence describes a step): a calibration of the tagger's probabilities.
 
 The few numbers are a logistic regression on the tagger's log probabilities, fitted by
 `lab/fit_step_score.py`.

@@ -20,10 +20,14 @@ from stepline.writing.extractive.segments import SEQUENCE_WORDS
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
-MIN_ANNOUNCEMENT: Final = 0.5  # P(a sentence announces) from which it can name the work
-MIN_HOW_TO: Final = 0.3  # the same where it says "how to", which hardly any other sentence does
+MIN_ANNOUNCEMENT_PROBABILITY: Final = 0.5  # P(a sentence announces) from which it can name the work
+MIN_HOW_TO_PROBABILITY: Final = (
+    0.3  # the same where it says "how to", which hardly any other sentence does
+)
 MAX_OPENING_UNITS: Final = 25  # from the beginning, in which a speaker says what comes
-MIN_STEP: Final = 0.5  # P(a sentence describes a step). After two of these the work has begun
+MIN_STEP_PROBABILITY: Final = (
+    0.5  # P(a sentence describes a step). After two of these the work has begun
+)
 MAX_TITLE_WORDS: Final = 12
 
 # Their object is what the work results in, or what is said. The verb adds nothing to a title.
@@ -34,10 +38,10 @@ ARTICLE_WORDS: Final = word_set(
     "a an the my our your some this that these those us me it favorite favourite own very"
 )
 TOPIC_PREPOSITIONS: Final = word_set("about at through over into")
-PARTS_OF_NAME: Final = word_set(
+NAME_RELATIONS: Final = word_set(
     "compound amod nmod poss case nummod prep pobj pcomp conj cc quantmod det punct"
 )
-PARTS_OF_ACTION: Final = PARTS_OF_NAME | word_set("dobj prt advmod xcomp aux acomp acl")
+ACTION_RELATIONS: Final = NAME_RELATIONS | word_set("dobj prt advmod xcomp aux acomp acl")
 # Other words say what these stand for.
 NON_TOPIC_NOUNS: Final = (
     NON_ANTECEDENT_NOUNS
@@ -50,15 +54,15 @@ NON_TOPIC_NOUNS: Final = (
     )
 )
 # A part of the work is announced with these, not the whole of it.
-PART_WORDS: Final = SEQUENCE_WORDS | word_set("later meanwhile while also")
+PARTIAL_ANNOUNCEMENT_WORDS: Final = SEQUENCE_WORDS | word_set("later meanwhile while also")
 BEGINNING_VERBS: Final = word_set("start begin see settle")
 # Who names the occasion speaks of the whole video.
-TODAY_WORDS_IN_TITLES: Final = word_set("today tonight")
-NOUNS_AFTER_THIS: Final = word_set(
+TODAY_ADVERBS: Final = word_set("today tonight")
+TIME_NOUNS_AFTER_THIS: Final = word_set(
     "morning afternoon evening video lesson session tutorial week time"
 )
 # What may come before "is a plain sourdough".
-SUBJECTS_OF_WORK: Final = word_set("it this that today tonight")
+WORK_SUBJECTS: Final = word_set("it this that today tonight")
 SUBJECTS_AFTER_WHAT: Final[frozenset[str]] = frozenset()  # only "what we'll do today is"
 SPEECH_VERBS: Final = word_set("show teach introduce demonstrate explain walk take learn")
 
@@ -68,7 +72,7 @@ def narration_title(narration: NarrationReading) -> str | None:
     steps = 0
     rows = zip(narration.docs[:MAX_OPENING_UNITS], narration.readings, strict=False)
     for doc, reading in rows:
-        if reading.step_probability >= MIN_STEP:
+        if reading.step_probability >= MIN_STEP_PROBABILITY:
             steps += 1
         if steps > 2:
             return None
@@ -87,12 +91,14 @@ def _announced_title(doc: "Doc", reading: SentenceReading) -> str | None:
     announces_action = _announces_action(doc)
     has_speech_verb = any(token.lemma_ in SPEECH_VERBS for token in doc)
     # "How to" names the work more surely than a topic, so it is looked for first.
-    if announcement >= MIN_HOW_TO or (announces_action and has_speech_verb):
+    if announcement >= MIN_HOW_TO_PROBABILITY or (announces_action and has_speech_verb):
         for tokens in _how_to_actions(doc):
             return _sentence_case(f"how to {_joined_text(tokens)}")
     topics: list[list[Token]] = []
-    if announcement >= MIN_ANNOUNCEMENT and (names_time or announces_action or has_speech_verb):
-        topics = _topic_phrases(doc, SUBJECTS_OF_WORK)
+    if announcement >= MIN_ANNOUNCEMENT_PROBABILITY and (
+        names_time or announces_action or has_speech_verb
+    ):
+        topics = _topic_phrases(doc, WORK_SUBJECTS)
     elif names_time and announces_action:
         topics = _topic_phrases(doc, SUBJECTS_AFTER_WHAT)
     if not topics:
@@ -102,7 +108,11 @@ def _announced_title(doc: "Doc", reading: SentenceReading) -> str | None:
 
 def _announces_a_part(doc: "Doc") -> bool:
     for token in doc:
-        if token.lower_ in PART_WORDS and token.dep_ in ("advmod", "mark", "npadvmod"):
+        if token.lower_ in PARTIAL_ANNOUNCEMENT_WORDS and token.dep_ in (
+            "advmod",
+            "mark",
+            "npadvmod",
+        ):
             return True
         if token.lemma_ in BEGINNING_VERBS and token.dep_ in ("ROOT", "xcomp", "ccomp"):
             return True
@@ -112,9 +122,9 @@ def _announces_a_part(doc: "Doc") -> bool:
 def _names_the_time(doc: "Doc") -> bool:
     """Return whether a sentence mentions today, this evening or this video."""
     for token in doc:
-        if token.lower_ in TODAY_WORDS_IN_TITLES:
+        if token.lower_ in TODAY_ADVERBS:
             return True
-        if token.lower_ == "this" and token.head.lower_ in NOUNS_AFTER_THIS:
+        if token.lower_ == "this" and token.head.lower_ in TIME_NOUNS_AFTER_THIS:
             return True
     return False
 
@@ -189,14 +199,14 @@ def _named_action(verb: "Token") -> "list[Token]":
     things = [child for child in verb.children if child.dep_ == "dobj"]
     if not any(_names_something(thing) for thing in things):
         return []
-    return [verb, *_dependents(verb, PARTS_OF_ACTION, after=verb.i)]
+    return [verb, *_dependents(verb, ACTION_RELATIONS, after=verb.i)]
 
 
 def _name_tokens(thing: "Token") -> "list[Token]":
     """Return a noun phrase, without its article and asides."""
     if not _names_something(thing):
         return []
-    words = [thing, *_dependents(thing, PARTS_OF_NAME)]
+    words = [thing, *_dependents(thing, NAME_RELATIONS)]
     words.sort(key=lambda token: token.i)
     while words and (words[0].lower_ in ARTICLE_WORDS or words[0].is_punct):
         del words[0]

@@ -10,8 +10,8 @@ and 2. At the usual setting a sentence needs P(step) 0.41, a warning 0.2:
 sentences   the narration tagger reads each with its neighbours (stepline/narration)
 choice      which of them describe a step (step_score)
 editing     which words make the step, put as orders (step_editor)
-names       what "it" and "them" stand for, where that is sure (antecedents)
-folding     what is said twice is one step (repeats)
+names       antecedents of "it" and "them", where sure (antecedents)
+merging     what is said twice is one step (repeats)
 """
 
 from collections.abc import Sequence
@@ -149,7 +149,7 @@ def write_extractive(
             step = _named_step(draft, unit, namer, probability)
             if step is not None:
                 steps.append(step)
-    # One list: halves joined, repeats folded, steps numbered.
+    # One list: continuations joined, repeats merged, steps numbered.
     joined = join_continuations(steps, settings.detail)
     dropped += joined.rejected
     merged = merge_by_meaning(merge_repeats(joined.steps))

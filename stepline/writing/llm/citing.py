@@ -26,7 +26,7 @@ WORD_OVERLAP_WEIGHT = 0.5  # of the shared fraction of a step's content words, n
 # cost of citing an earlier sentence than the step before: models keep the order of the speech, but
 # for slips
 BACKWARD_COST = 0.1
-# With this fraction of a step's content words said, WORD_FLOOR x floor is enough. One common verb
+# With this fraction of a step's content words said, WORD_OVERLAP_FLOOR_FACTOR x floor is enough. One common verb
 # is not.
 MIN_WORD_OVERLAP = 0.6
 WORD_OVERLAP_FLOOR_FACTOR = 0.5
@@ -45,7 +45,7 @@ LIGHT_LEMMAS = frozenset(
 
 
 @dataclass(frozen=True)
-class Support:
+class SupportScores:
     """How well each sentence supports each step: cosine and overlap of content words, both (K, S)."""
 
     cosine: Matrix
@@ -128,11 +128,11 @@ def named_seconds(step: Step) -> list[float]:
     return seconds
 
 
-def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed) -> Support:
+def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed) -> SupportScores:
     """Return how well each of the S sentences supports each of the K texts."""
     if not texts:
         no_rows = np.zeros((0, len(sentences)), np.float32)
-        return Support(no_rows, no_rows)
+        return SupportScores(no_rows, no_rows)
     count = len(texts)
     # How near they are in meaning.
     texts_and_sentences = [*texts, *sentences]
@@ -146,7 +146,7 @@ def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed
     for row, step in zip(word_overlap, step_words, strict=True):
         if step:
             row[:] = [len(step & sentence) / len(step) for sentence in sentence_words]
-    return Support(cosine, word_overlap)
+    return SupportScores(cosine, word_overlap)
 
 
 def align_in_order(score: Matrix) -> list[int]:
@@ -210,7 +210,7 @@ def _distinctive_words(doc: "Doc") -> set[str]:
     return lemmas - LIGHT_LEMMAS
 
 
-def _sources(support: Support, k: int, best: int, floor: float) -> list[int]:
+def _sources(support: SupportScores, k: int, best: int, floor: float) -> list[int]:
     """Return the best sentence that supports a step, and neighbours that support it nearly as well."""
     score = support.score[k]
     cosine = support.cosine[k]

@@ -281,8 +281,8 @@ def chosen_prompt(settings: LlmSettings, *, pictures: bool = False) -> Prompt:
     has_times = TIMED_SPEECH_FIELD in text
     if not has_times and SPEECH_FIELD not in text:
         cure = f"write {SPEECH_FIELD} where the sentences belong"
-        other_cure = f"{TIMED_SPEECH_FIELD} for them with times"
-        raise SettingsError(f"{setting}: has no place for the speech; {cure}, or {other_cure}")
+        second_cure = f"{TIMED_SPEECH_FIELD} for them with times"
+        raise SettingsError(f"{setting}: has no place for the speech; {cure}, or {second_cure}")
     # From here on `has_times` says which of the two fields it was.
     text = text.replace(TIMED_SPEECH_FIELD, SPEECH_FIELD)
     if pictures:

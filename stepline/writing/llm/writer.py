@@ -2,8 +2,8 @@
 support it.
 
 Source: NaSVA, section 3.1. Differs: every step must cite sentences of its chunk. Times in a reply
-are cut out, and steps that mean the same are folded. What the model does not serve in time the
-extractive writer serves, which a note says.
+are cut out, and steps that mean the same are merged. Chunks that miss the deadline are written by
+the extractive writer, with a note.
 """
 
 import logging

@@ -45,7 +45,7 @@ def _read_weights() -> tuple[Array, Array]:
     return np.array(content["weights"], np.float32), np.array(content["biases"], np.float32)
 
 
-# Chances of a sentence, by the tagger.
+# Probabilities of a sentence, by the tagger.
 MIN_WORK_PROBABILITY: Final = (
     0.5  # P(it describes a step or lists what is needed) from which it is read
 )
@@ -54,7 +54,7 @@ MIN_OPTION_PROBABILITY: Final = (
     0.5  # P(it is left to the viewer), from which what it measures is not needed
 )
 MIN_LIST_PROBABILITY: Final = 0.5  # P(it lists what is needed) from which all that it names counts
-# Chances of a thing, by its name.
+# Probabilities of a thing, by its name.
 MAX_OTHER_PROBABILITY: Final = (
     0.9  # P(neither material nor tool) of what is measured in grams or cups
 )

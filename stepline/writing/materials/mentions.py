@@ -41,9 +41,11 @@ SIZE_WORDS: Final = word_set(
 LENGTH_PIECES: Final = word_set("piece strip length knob bit")
 ARTICLE_WORDS: Final = word_set("a an another")
 # "the glass of water", "each slice of bread" speak of one that is there
-NOT_BEFORE_UNIT: Final = word_set("the that this your my our his her its each every any no of - by")
+NON_UNIT_CONTEXT_WORDS: Final = word_set(
+    "the that this your my our his her its each every any no of - by"
+)
 # "20 percent", "2 of them", "180 degrees", "1 / 3" count no things
-NOT_AFTER_COUNT: Final = ("of", "degrees", "percent", "%", "°", "/")
+NON_COUNT_FOLLOWERS: Final = ("of", "degrees", "percent", "%", "°", "/")
 MEASURED_KINDS: Final = word_set("mass volume length")
 
 
@@ -89,7 +91,7 @@ def amount_at(words: Sequence[str], index: int) -> StatedAmount | None:
         is_not_a_count = word_at_unit in UNIT_KINDS and (
             has_digits or word_at_unit not in VAGUE_UNITS
         )
-        if is_not_a_count or _word_at(words, end) in NOT_AFTER_COUNT:
+        if is_not_a_count or _word_at(words, end) in NON_COUNT_FOLLOWERS:
             return None
         return StatedAmount(low, high, "", index, end, is_article)
     name, kind, end = unit
@@ -145,7 +147,7 @@ def _is_bare_unit(words: Sequence[str], index: int) -> bool:
         return False
     if _word_at(words, index + 1) != "of":
         return False
-    return _word_at(words, index - 1) not in NOT_BEFORE_UNIT
+    return _word_at(words, index - 1) not in NON_UNIT_CONTEXT_WORDS
 
 
 def _unit_at(words: Sequence[str], index: int, *, has_digits: bool) -> tuple[str, str, int] | None:
@@ -214,11 +216,11 @@ NAME_PARTS: Final = word_set("NOUN PROPN ADJ")
 MISTAGGED_NOUN_TAGS: Final = word_set("VERB ADV X ADJ INTJ")  # a parser's reading of rare nouns
 PARTICIPLE_TAGS: Final = word_set("VBN VBG")
 # They say how good or which, not what.
-EMPTY_WORDS: Final = SIZE_WORDS | word_set(
+NON_NAMING_WORDS: Final = SIZE_WORDS | word_set(
     "own other same first second last next few whole entire only favourite usual couple"
 )
-NOT_IN_NAME: Final = EMPTY_WORDS | ARTICLE_WORDS | word_set("of the your")
-NOT_FIRST_IN_NAME: Final = EMPTY_WORDS.union(UNIT_KINDS)
+NON_NAME_WORDS: Final = NON_NAMING_WORDS | ARTICLE_WORDS | word_set("of the your")
+NON_INITIAL_NAME_WORDS: Final = NON_NAMING_WORDS.union(UNIT_KINDS)
 
 
 @dataclass(frozen=True)
@@ -414,7 +416,7 @@ def _name_after(doc: "Doc", index: int, *, is_measured: bool) -> "list[Token]":
     is_measured: a unit precedes it, so the word after "of" is a name whatever its part of speech.
     """
     # Words that do not name it are passed over.
-    while index < len(doc) and doc[index].lower_ in NOT_IN_NAME:
+    while index < len(doc) and doc[index].lower_ in NON_NAME_WORDS:
         index += 1
     # All that can be part of its name, to the last noun.
     end = index
@@ -457,7 +459,7 @@ def _name_before(doc: "Doc", end: int) -> "list[Token]":
     name = list(doc[begin:end])
     while name:
         first = name[0]
-        if first.lower_ not in NOT_FIRST_IN_NAME and first.text not in ("-", "'s"):
+        if first.lower_ not in NON_INITIAL_NAME_WORDS and first.text not in ("-", "'s"):
             break
         del name[0]
     if not name or name[-1].pos_ not in NOUN_TAGS:
@@ -466,7 +468,7 @@ def _name_before(doc: "Doc", end: int) -> "list[Token]":
 
 
 def _can_be_in_name(token: "Token", *, is_first: bool) -> bool:
-    if token.lower_ in EMPTY_WORDS:
+    if token.lower_ in NON_NAMING_WORDS:
         return False
     if token.pos_ in NAME_PARTS or (token.tag_ == "POS" and not is_first):
         return True

@@ -29,8 +29,8 @@ from stepline.writing.quantities import UNIT_KINDS, Quantity, located_quantities
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
-# It stands for a time among the words of a sentence. No word is like it.
-TIME_MARK: Final = "@"
+# Replaces each time among the words of a sentence. No word is equal to it.
+TIME_PLACEHOLDER: Final = "@"
 APPROXIMATE_PATTERN: Final = (
     r"(?:(?:about|around|roughly|approximately|just|only|under|over|maybe|like|of|a) )*"
 )
@@ -40,20 +40,20 @@ WHOLE_WORK_PATTERN: Final = (
 )
 TIME_PATTERNS: Final[dict[TimeKind, re.Pattern[str]]] = {
     "total": re.compile(
-        rf"\btotal (?:\w+ )?time {COPULA_PATTERN}{APPROXIMATE_PATTERN}{TIME_MARK}"
-        rf"|{TIME_MARK} (?:in total|in all|all in|all together|altogether|total\b"
+        rf"\btotal (?:\w+ )?time {COPULA_PATTERN}{APPROXIMATE_PATTERN}{TIME_PLACEHOLDER}"
+        rf"|{TIME_PLACEHOLDER} (?:in total|in all|all in|all together|altogether|total\b"
         r"|(?:from )?start to finish|from beginning to end)"
         rf"|\b{WHOLE_WORK_PATTERN} (?:(?:only|just|usually|will|can|should) )*"
-        rf"(?:takes?|took) (?:(?:you|us|me) )?{APPROXIMATE_PATTERN}{TIME_MARK}"
+        rf"(?:takes?|took) (?:(?:you|us|me) )?{APPROXIMATE_PATTERN}{TIME_PLACEHOLDER}"
     ),
     "preparation": re.compile(
-        rf"\bprep(?:aration)? (?:time )?{COPULA_PATTERN}{APPROXIMATE_PATTERN}{TIME_MARK}"
-        rf"|{TIME_MARK} (?:(?:of|for) )?prep(?:aration)?\b|{TIME_MARK} to prep(?:are)?(?: [,.;]|$)"
+        rf"\bprep(?:aration)? (?:time )?{COPULA_PATTERN}{APPROXIMATE_PATTERN}{TIME_PLACEHOLDER}"
+        rf"|{TIME_PLACEHOLDER} (?:(?:of|for) )?prep(?:aration)?\b|{TIME_PLACEHOLDER} to prep(?:are)?(?: [,.;]|$)"
     ),
     "cooking": re.compile(
-        rf"(?<!total )\b(?:cook|cooking|baking|roasting) time {COPULA_PATTERN}{APPROXIMATE_PATTERN}{TIME_MARK}"
-        rf"|{TIME_MARK} (?:of )?(?:cook|cooking|baking|roasting) time\b"
-        rf"|{TIME_MARK} to (?:cook|bake|roast)(?: [,.;]|$)"
+        rf"(?<!total )\b(?:cook|cooking|baking|roasting) time {COPULA_PATTERN}{APPROXIMATE_PATTERN}{TIME_PLACEHOLDER}"
+        rf"|{TIME_PLACEHOLDER} (?:of )?(?:cook|cooking|baking|roasting) time\b"
+        rf"|{TIME_PLACEHOLDER} to (?:cook|bake|roast)(?: [,.;]|$)"
     ),
 }
 APPROXIMATE_WORDS: Final = word_set("about around roughly approximately up to at least just enough")
@@ -96,7 +96,7 @@ def _unit_times(unit: NarrationUnit) -> Iterator[WorkTime]:
     for kind, pattern in TIME_PATTERNS.items():
         for match in pattern.finditer(text):
             before = text[: match.end()]
-            number = before.count(TIME_MARK) - 1
+            number = before.count(TIME_PLACEHOLDER) - 1
             low, high = durations[number]
             yield WorkTime(
                 kind=kind,
@@ -127,7 +127,7 @@ def _mark_times(words: list[str]) -> tuple[list[str], list[tuple[float, float]]]
             last_low, last_high = durations.pop()
             durations.append((last_low + low, last_high + high))
         else:
-            marked_words += [*words[copied_until:begin], TIME_MARK]
+            marked_words += [*words[copied_until:begin], TIME_PLACEHOLDER]
             durations.append((low, high))
         copied_until = last_end = end
         last_factor = factor

@@ -21,7 +21,7 @@ from stepline.sieve_swap.text_base.readers.item import (
     STEP_FIELDS,
     SourceFile,
     file_format,
-    open_bytes,
+    open_unpacked,
     read_item,
 )
 
@@ -41,23 +41,23 @@ def read_json(file: SourceFile) -> Iterator[DocumentOrRejected]:
     """Yield the documents of a JSON or JSON-lines file, and what was left out. Raises DatasetError
     if unreadable."""
     is_lines = file_format(file.path) in (".jsonl", ".ndjson")
-    with open_bytes(file.path) as stream:
+    with open_unpacked(file.path) as stream:
         items = _lines(stream) if is_lines else _items(_window(stream))
         try:
-            for number, (own_key, item) in enumerate(items):
-                key = own_key or str(number)
+            for number, (key_of_item, item) in enumerate(items):
+                key = key_of_item or str(number)
                 if isinstance(item, Exception):
                     reason = item.__cause__ or item
-                    yield file.reject("broken JSON", _shortened(reason), key=key)
+                    yield file.reject("broken JSON", _shorten_reason(reason), key=key)
                 else:
                     yield from read_item(item, key, file)
         except UnicodeDecodeError as error:
-            yield file.reject("not UTF-8", _shortened(error))
+            yield file.reject("not UTF-8", _shorten_reason(error))
         except FILE_DAMAGE as error:
-            yield file.reject("file cut off", _shortened(error))
+            yield file.reject("file cut off", _shorten_reason(error))
 
 
-def _shortened(error: BaseException) -> str:
+def _shorten_reason(error: BaseException) -> str:
     return str(error)[:MAX_REASON_CHARS]
 
 
@@ -86,11 +86,11 @@ def _items(window: JsonWindow) -> Iterator[KeyedItem]:
     """Yield (key, item) of the top-level list or object, and of what follows it: JSON lines in a
     .json file. A single how-to text is one item."""
     try:
-        opening = _token(window)
+        opening = _next_character(window)
         if opening == "[":
-            yield from _listed(window)
+            yield from _items_of_list(window)
         elif opening == "{":
-            yield from _keyed(window)
+            yield from _items_by_key(window)
         else:
             raise JsonError(f"starts with {opening!r}, not with a list or an object")
         while window.peek():
@@ -99,7 +99,7 @@ def _items(window: JsonWindow) -> Iterator[KeyedItem]:
         yield "", error
 
 
-def _token(window: JsonWindow) -> str:
+def _next_character(window: JsonWindow) -> str:
     """Return the next character that is not a space or comma, and step over it."""
     character = window.peek()
     if not character:
@@ -108,24 +108,24 @@ def _token(window: JsonWindow) -> str:
     return character
 
 
-def _listed(window: JsonWindow) -> Iterator[KeyedItem]:
+def _items_of_list(window: JsonWindow) -> Iterator[KeyedItem]:
     while window.peek() != "]":
         yield "", window.value()
     window.place += 1
 
 
-def _keyed(window: JsonWindow) -> Iterator[KeyedItem]:
+def _items_by_key(window: JsonWindow) -> Iterator[KeyedItem]:
     """Yield the values of an object by key. An object that has steps itself is one item, without a
     key."""
     fields: dict[str, object] = {}  # of one text
     while window.peek() != "}":
         key = window.value()
-        if not isinstance(key, str) or _token(window) != ":":
+        if not isinstance(key, str) or _next_character(window) != ":":
             raise JsonError("an object's key and colon are expected")
         # A key such as "recipes" holds all items.
         if key in WRAPPER_KEYS and window.peek() in ("[", "{"):
-            opening = _token(window)
-            yield from _listed(window) if opening == "[" else _keyed(window)
+            opening = _next_character(window)
+            yield from _items_of_list(window) if opening == "[" else _items_by_key(window)
             continue
         value = window.value()
         # After the first field of a text, all that follows belongs to it.
@@ -150,7 +150,7 @@ _NUMBERED_LINE = re.compile(
     r"^\s*(?:\(?\d{1,3}\s*[.)]|step\s+\d{1,3}\s*[.:)-]?)\s+(.*)$", re.IGNORECASE
 )
 _BULLET_LINE = re.compile(r"^\s*[-*+•‣]\s+(.*)$")
-_NEEDS_WORDS = re.compile(
+_INGREDIENT_HEADINGS = re.compile(
     r"\b(ingredients?|materials?|supplies|tools|you(?:'ll)? (?:will )?need|parts list)\b",
     re.IGNORECASE,
 )
@@ -169,10 +169,10 @@ def read_text(file: SourceFile) -> Iterator[DocumentOrRejected]:
     # A character of UTF-8 has at most four bytes.
     most = 4 * file.settings.longest_document  # bytes
     try:
-        with open_bytes(file.path) as stream:
+        with open_unpacked(file.path) as stream:
             data = stream.read(most + 1)
     except FILE_DAMAGE as error:
-        yield file.reject("file cut off", _shortened(error))
+        yield file.reject("file cut off", _shorten_reason(error))
         return
     if len(data) > most:
         yield file.reject("document too long", f"more than {most} bytes")
@@ -181,41 +181,41 @@ def read_text(file: SourceFile) -> Iterator[DocumentOrRejected]:
     else:
         try:
             text = data.decode("utf-8-sig")
-            yield from read_item(_parsed(text), file.stem, file)
+            yield from read_item(_parse_text(text), file.stem, file)
         except UnicodeDecodeError:
             yield file.reject("not UTF-8")
 
 
-def _parsed(text: str) -> dict[str, object]:
+def _parse_text(text: str) -> dict[str, object]:
     """Return title, steps, ingredients and the fields of a front matter."""
     fields, lines = _front_matter(text.splitlines())
     title = ""
-    is_needs = False  # within a list of ingredients or materials
+    is_ingredients = False  # within a list of ingredients or materials
     blocks: dict[str, list[str]] = {"numbered": [], "bullets": [], "paragraphs": [], "needs": []}
-    run: list[str] = []  # whose last item a wrapped line continues
+    current_block: list[str] = []  # whose last item a wrapped line continues
     for line, next_line in zip_longest(lines, lines[1:], fillvalue=""):
         heading = _heading(line, next_line)
         stripped = line.strip()
         if heading is not None:
             title = title or heading
-            is_needs = _NEEDS_WORDS.search(heading) is not None
-            run = []
+            is_ingredients = _INGREDIENT_HEADINGS.search(heading) is not None
+            current_block = []
         elif not stripped:
-            run = []
+            current_block = []
         elif not _UNDERLINE_LINE.match(stripped):
-            kind, text = _kind_of_line(line)
-            if kind == "paragraphs" and run:
-                run[-1] += f" {stripped}"
+            kind, text = _classify_line(line)
+            if kind == "paragraphs" and current_block:
+                current_block[-1] += f" {stripped}"
             else:
-                run = blocks["needs" if is_needs else kind]
-                run.append(text)
+                current_block = blocks["needs" if is_ingredients else kind]
+                current_block.append(text)
     # Numbers mark steps better than bullets, and those better than paragraphs.
     steps = blocks["numbered"] or blocks["bullets"] or blocks["paragraphs"]
     return {"title": title, "steps": steps, "ingredients": blocks["needs"]} | fields
 
 
-def _kind_of_line(line: str) -> tuple[str, str]:
-    """Return what a line is, and its text without its mark."""
+def _classify_line(line: str) -> tuple[str, str]:
+    """Return the kind of a line, and its text without the list mark."""
     if match := _NUMBERED_LINE.match(line):
         return "numbered", match[1]
     if match := _BULLET_LINE.match(line):

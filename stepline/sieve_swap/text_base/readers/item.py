@@ -83,21 +83,21 @@ class SourceFile:
     def reject(
         self, reason: str, value: str = "", *, key: str = "", what: RejectedKind = "document"
     ) -> Rejected:
-        """Return why something was left out. key: of the item, "" for the file."""
+        """Return a Rejected with its location. key: of the item, "" for the file."""
         location = f"{self.path.name}, {key}" if key else self.path.name
         return Rejected(what, reason, location=location, value=value)
 
 
 def read_item(item: object, key: str, file: SourceFile) -> Iterator[DocumentOrRejected]:
-    """Yield what was left out of an item, then its Document if one step remains.
+    """Yield the rejected parts of an item, then its Document if one step remains.
 
     key: of the item in its file, or its row.
     """
     if not isinstance(item, Mapping):
         yield file.reject("not a document", type(item).__name__, key=key)
         return
-    fields = _with_nested_fields(item)
-    texts = list(strings(first(fields, STEP_FIELDS), 0))
+    fields = _merge_nested_fields(item)
+    texts = list(nested_texts(first(fields, STEP_FIELDS), 0))
     size = sum(map(len, texts))
     if size > file.settings.longest_document:
         yield file.reject("document too long", f"{size} characters", key=key)
@@ -125,28 +125,28 @@ def _document(
     source = one_line(first(fields, SOURCE_FIELDS)) or file.path.name
     licence = one_line(first(fields, LICENCE_FIELDS)) or file.licence
     title = one_line(first(fields, TITLE_FIELDS)) or key.replace("-", " ").replace("_", " ")
-    ingredients = map(one_line, strings(first(fields, INGREDIENT_FIELDS), 0))
+    ingredients = map(one_line, nested_texts(first(fields, INGREDIENT_FIELDS), 0))
     return Document.from_texts(identity, title, steps, source, licence, filter(None, ingredients))
 
 
 def first(fields: Mapping[str, object], names: Sequence[str]) -> object:
-    """Return the first field among `names` that holds something, else None."""
+    """Return the first non-empty field among `names`, or None."""
     return next(
         (fields[name] for name in names if fields.get(name) not in (None, "", [], {})), None
     )
 
 
-def strings(value: object, depth: int) -> Iterator[str]:
-    """Yield the texts in a string, a list, or a list of sections and steps, in order."""
+def nested_texts(value: object, depth: int) -> Iterator[str]:
+    """Yield the strings of a nested value: a string, a list, or sections of steps."""
     if isinstance(value, str):
         yield value
     elif depth >= MAX_SECTION_DEPTH:
         return
     elif isinstance(value, Mapping):
-        yield from strings(first(value, PART_FIELDS), depth + 1)
+        yield from nested_texts(first(value, PART_FIELDS), depth + 1)
     elif isinstance(value, Sequence) and not isinstance(value, bytes):
         for part in value:
-            yield from strings(part, depth + 1)
+            yield from nested_texts(part, depth + 1)
 
 
 def one_line(value: object) -> str:
@@ -157,7 +157,7 @@ def one_line(value: object) -> str:
     return " ".join(strip_markup(str(value)[:2_000]).split())[:500]
 
 
-def _with_nested_fields(item: Mapping[object, object]) -> dict[str, object]:
+def _merge_nested_fields(item: Mapping[object, object]) -> dict[str, object]:
     """Return the fields, those of a nested part taking second place."""
     fields = {str(key): value for key, value in item.items()}
     for name in NESTED_FIELDS:
@@ -172,7 +172,7 @@ FILE_DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)  # what a cut or b
 
 
 @contextmanager
-def open_bytes(path: Path) -> Iterator[BinaryIO]:
+def open_unpacked(path: Path) -> Iterator[BinaryIO]:
     """Yield a file's bytes, unpacked where its name ends in .gz. Raises DatasetError where it
     cannot be opened."""
     try:

@@ -25,7 +25,7 @@ from stepline.sieve_swap.text_base.readers.item import (
     STEP_FIELDS,
     TITLE_FIELDS,
     SourceFile,
-    open_bytes,
+    open_unpacked,
     read_item,
 )
 
@@ -40,7 +40,7 @@ def read_csv(file: SourceFile) -> Iterator[DocumentOrRejected]:
 
     Raises DatasetError when the file cannot be read or no column holds steps.
     """
-    with open_bytes(file.path) as stream:
+    with open_unpacked(file.path) as stream:
         rows = _Rows(stream)
         header = _header(file, rows)
         try:
@@ -101,9 +101,9 @@ class _Rows(Iterator[tuple[int, list[str] | str]]):
         self._number = -1
 
     def __next__(self) -> tuple[int, list[str] | str]:
-        line = self._line()
+        line = self._read_line()
         while line is not None and not line.strip():
-            line = self._line()
+            line = self._read_line()
         if line is None:
             raise StopIteration
         self._number += 1
@@ -112,7 +112,7 @@ class _Rows(Iterator[tuple[int, list[str] | str]]):
     def _row(self, line: bytes) -> list[str] | str:
         if len(line) >= MAX_LINE_BYTES:
             return "line too long"
-        data = self._closed(line)
+        data = self._join_quoted_lines(line)
         if data is None:
             return "quote never closed"
         if b"\0" in data:
@@ -127,7 +127,7 @@ class _Rows(Iterator[tuple[int, list[str] | str]]):
         except csv.Error:
             return "broken csv row"
 
-    def _closed(self, line: bytes) -> bytes | None:
+    def _join_quoted_lines(self, line: bytes) -> bytes | None:
         """Return the line and those after it up to where its quotes close. Return None, and they
         wait, where they never do."""
         parts = [line]
@@ -135,8 +135,8 @@ class _Rows(Iterator[tuple[int, list[str] | str]]):
         # A cell in quotes may hold line breaks. An odd number of quotes is still open.
         quotes = line.count(b'"')
         while quotes % 2:
-            may_go_on = len(parts) < MAX_ROW_LINES and size < MAX_LINE_BYTES
-            more = self._line() if may_go_on else None
+            may_continue = len(parts) < MAX_ROW_LINES and size < MAX_LINE_BYTES
+            more = self._read_line() if may_continue else None
             if more is None:
                 # The lines behind an open quote are read again, each as a row.
                 self._ahead.extendleft(reversed(parts[1:]))
@@ -146,7 +146,7 @@ class _Rows(Iterator[tuple[int, list[str] | str]]):
             quotes += more.count(b'"')
         return b"".join(parts)
 
-    def _line(self) -> bytes | None:
+    def _read_line(self) -> bytes | None:
         """Return the next line, cut at MAX_LINE_BYTES (the rest of it skipped), or None at the
         end."""
         if self._ahead:
