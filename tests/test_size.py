@@ -1,9 +1,13 @@
-"""The size of the package: its code may grow only where someone says so."""
+"""The size of the package: its code may grow only where someone says so.
+
+python tests/test_size.py    # tokens, lines and files of each room
+"""
 
 import ast
 import io
 import tokenize
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,6 +40,25 @@ def code_tokens(text):
     return count
 
 
+def package_files():
+    return sorted((ROOT / "stepline").rglob("*.py"))
+
+
+def print_rooms():
+    """Print tokens, lines and files of each room, the largest first, and their totals."""
+    tokens, lines, files = Counter(), Counter(), Counter()
+    for path in package_files():
+        parts = path.relative_to(ROOT / "stepline").parts
+        room = parts[0] if len(parts) > 1 else "(no room)"
+        text = path.read_text(encoding="utf-8")
+        tokens[room] += code_tokens(text)
+        lines[room] += text.count("\n")
+        files[room] += 1
+    for room, count in tokens.most_common():
+        print(f"{count:9,} {lines[room]:8,} {files[room]:4}  {room}")
+    print(f"{tokens.total():9,} {lines.total():8,} {files.total():4}  in all")
+
+
 def test_tokens_of_code_are_counted_without_layout_comments_and_docstrings():
     assert code_tokens('"""A module."""\n\nx = 1  # one\n') == 3
     assert code_tokens('def f(a):\n    """Say a."""\n    return f"{a} {a!r}"\n') == 8
@@ -43,12 +66,12 @@ def test_tokens_of_code_are_counted_without_layout_comments_and_docstrings():
 
 def test_the_package_has_no_more_tokens_than_pyproject_allows():
     limit = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["stepline"]["max-tokens"]
-    counts = {
-        path.relative_to(ROOT): code_tokens(path.read_text(encoding="utf-8"))
-        for path in (ROOT / "stepline").rglob("*.py")
-    }
-    total = sum(counts.values())
+    total = sum(code_tokens(path.read_text(encoding="utf-8")) for path in package_files())
     assert total <= limit, (
         f"{total:,} tokens in stepline/, {limit:,} allowed: take something out, or raise "
         "`max-tokens` in pyproject.toml with a line in CHANGELOG.md that says what it is for"
     )
+
+
+if __name__ == "__main__":
+    print_rooms()
