@@ -76,7 +76,6 @@ from stepline.writing import WrittenSteps, check_writer, write_steps
 if TYPE_CHECKING:
     from stepline.grounding.task_graph import TaskGraph
     from stepline.media import MediaInfo, Thumbnails
-    from stepline.writing import WrittenSteps, check_writer, write_steps
     from stepline.writing.extractive.reading import NarrationReading
 
 log = logging.getLogger(__name__)

@@ -79,14 +79,14 @@ def test_more_words_than_any_video_says_are_refused(tmp_path, monkeypatch):
 
 
 def test_captions_hours_past_the_end_are_not_read_for_steps(small_video, tmp_path, monkeypatch):
-    from stepline import writing
+    from stepline.pipeline import understand
     from stepline.pipeline.batch import steps
     from stepline.settings import load_settings
 
     given = []
-    write = writing.write_steps
+    write = understand.write_steps
     monkeypatch.setattr(
-        writing,
+        understand,
         "write_steps",
         lambda transcript, *rest, **more: (
             given.append(transcript) or write(transcript, *rest, **more)

@@ -29,6 +29,7 @@ from stepline.pipeline.request import StepsSettings
 from stepline.settings import load_settings
 from stepline.studio.events import Webhook, open_webhook
 from stepline.studio.store import Studio
+from stepline.studio.uploads import PIECES_FOLDER
 
 FAST = load_settings(StepsSettings, None, ["vision.backbone=none"])  # no picture is looked at
 # a line to find costs less than writing steps
@@ -246,15 +247,14 @@ def test_an_upload_goes_on_where_it_broke_off(folder, small_video, sleepy):
         assert (folder / "videos" / "f.mp4").read_bytes() == data
 
 
-def test_a_whole_upload_that_was_not_in_its_place_is_put_there(
-    folder, small_video, sleepy, monkeypatch
-):
+def test_a_whole_upload_that_was_not_in_its_place_is_put_there(folder, small_video, sleepy):
     data = small_video.read_bytes()
-    with serving(folder) as server, monkeypatch.context() as broken:
-        # as a kill there leaves it
-        broken.setattr("stepline.studio.uploads.Uploads._place", lambda *_: None)
-        told = upload(server, data)
-    assert not (folder / "videos" / "film.mp4").exists()
+    with serving(folder) as server:
+        _, said = server.ask("POST", "/api/uploads", {"name": "film.mp4", "size": len(data)})
+        id = json.loads(said)["upload"]
+        told = upload(server, data, id=id)
+    # as a kill before the move leaves it
+    (folder / "videos" / "film.mp4").replace(folder / PIECES_FOLDER / id)
     with serving(folder) as server:
         assert (folder / "videos" / "film.mp4").read_bytes() == data
         assert told["job"] in [job["id"] for job in server.read("/api/jobs")["jobs"]]
