@@ -224,7 +224,7 @@ def test_describe_refuses_networks_features_and_options_that_do_not_match_in_one
             "--captions is for one video",
             (*describe, network, sound, "--captions", tmp_path / "c.srt"),
         ),
-        ("did you mean", (*describe, network, "--set", "procx.chose=apart")),
+        ("did you mean", (*describe, network, "--set", "procx.whem=alone")),
         ("procx.path is not set", ("steps", silent, "--set", "procx.when=alone")),
         ("needs pictures", ("steps", silent, "--describe", network, "--backbone", "none")),
     ):

@@ -301,4 +301,4 @@ def test_a_summary_is_weighed_by_a_network_of_its_own_backbone(small_video, tmp_
     assert all(row["value"] > less["value"] > 0 for row, less in zip(one, another, strict=True))
     assert (narrow.exit_code, other.exit_code) == (1, 1)
     assert "segments are (384, 384) wide (seen, said), not (16, 384)" in narrow.stderr
-    assert "trained on features of 'conse', these are of 'none'" in other.stderr
+    assert "trained on features of 'conse', given are 'none'" in other.stderr
