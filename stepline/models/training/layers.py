@@ -18,8 +18,8 @@ its gradients.
 Letters: N rows, C width in, F width out or inner width, D width.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +29,6 @@ from torch.autograd.function import Function, once_differentiable
 
 # multiplications from which it pays: oneDNN takes 0.3 ms to prepare for a shape that it has not met
 MIN_ONEDNN_PRODUCTS = 2**27
-Product: TypeAlias = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
 class Linear(nn.Linear):  # type: ignore[misc]   # torch is untyped to mypy here
