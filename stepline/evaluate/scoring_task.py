@@ -186,7 +186,7 @@ def span_centers(spans: Iterable[Sequence[float] | None]) -> Floats:
 def is_matrix_node(node: Node) -> bool:
     """Return whether a value is a list whose first item is a list."""
     value = node.value
-    return False if not isinstance(value, list) or not value else isinstance(value[0], list)
+    return isinstance(value, list) and bool(value) and isinstance(value[0], list)
 
 
 def require_length(node: Node, values: Sized, count: int, what: str) -> None:

@@ -126,4 +126,4 @@ def _title(step: Step) -> str:
     ends = [match.start() for match in QUALIFIER_PATTERN.finditer(text, 0, MAX_STEP_CHARS + 1)]
     # behind a verb and what it acts on
     whole_ends = [end for end in ends if len(text[:end].split()) > 2]
-    return shorten(text, MAX_STEP_CHARS) if not whole_ends else text[: whole_ends[-1]]
+    return text[: whole_ends[-1]] if whole_ends else shorten(text, MAX_STEP_CHARS)

@@ -200,7 +200,7 @@ def _lines(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
     """Return the columns of the first line. Later lines may have others."""
     rows = _objects(source, text)
     first = next(rows, {})
-    return ([], rows) if not first else (list(first), chain([first], rows))
+    return (list(first), chain([first], rows)) if first else ([], rows)
 
 
 def _objects(source: RemotePath, text: TextIO) -> Rows:

@@ -264,7 +264,7 @@ def _model_files(settings: "ChatSettings") -> Decisions:
 def _plugin(kind: "Kind", name: str) -> Decisions:
     """Return what decides the results of a plugin, or nothing for Stepline's own."""
     identities = plugin_identities({kind: name})
-    return {} if not identities else {"plugin": identities[kind]}
+    return {"plugin": identities[kind]} if identities else {}
 
 
 def _plain(settings: Settings, without: set[str] | None = None) -> JsonValue:

@@ -74,7 +74,7 @@ def _matched_fraction(counts: Counts) -> float:
     columns = zip(MODULE_WEIGHTS, by_module[:MODULE_COUNT], by_module[MODULE_COUNT:], strict=True)
     for weight, all_words, function_words in columns:
         weighted += weight * _length(all_words, function_words)
-    return 0.0 if not weighted else weighted / _length(words, functions)
+    return weighted / _length(words, functions) if weighted else 0.0
 
 
 def _length(words: int, functions: int) -> float:
