@@ -94,8 +94,6 @@ PREDICTION = {
 }
 SIEVE_SWAP = {
     "text_base.encoder": ("mpnet", "section 4.2: MPNet"),
-    "text_base.merge": (1.0, "section 4.2: the steps of the recipes"),
-    "text_base.engine": ("exact", "section 4.2: the nearest step"),
     "pairing.longest_video": (600.0, "section 4.2: at most 10 minutes"),
     "pairing.smallest_category": (5, "section 4.2: five videos a category"),
     "pairing.category": ("Food and Entertaining", "section 4.2: cooking videos of HowTo100M"),
@@ -209,7 +207,7 @@ def below(section, table):
 
 
 # what a recipe has from its base, and what its source chooses by
-ELSEWHERE = {"text_base.encoder", "text_base.merge", "text_base.engine", "pairing.category"}
+ELSEWHERE = {"text_base.encoder", "pairing.category"}
 CURATION = {
     "steps.writing.writer": ("llm", "NaSVA section 3.1: an LLM"),
     "steps.writing.llm.prompt": ("nasva", "NaSVA table 6, third row"),
@@ -308,7 +306,6 @@ NEEDED = {
     "train calibrate": ("ht-step", "--aligner", "a", "--features", "f", "--reference", "r"),
     "sieve-swap": ("records", "--text-base", "b", "--out", "o"),
     "text-base build": ("recipes.json", "--out", "b"),
-    "text-base index": ("b",),
 }
 
 

@@ -148,9 +148,7 @@ def parquet_readers():
     from stepline.sieve_swap.content_words import read_words
     from stepline.sieve_swap.pairing import WordVocabulary
     from stepline.sieve_swap.part_files import read_pairs
-    from stepline.sieve_swap.text_base.encoding import read_texts
-    from stepline.sieve_swap.text_base.parquet_tables import PartedTable
-    from stepline.sieve_swap.text_base.read_sources import read_shard
+    from stepline.sieve_swap.text_base.base import RowGroupTable, read_table
 
     def index(path):
         folder = path.parent / "store"
@@ -167,9 +165,8 @@ def parquet_readers():
         "feature index": ("id", index),
         "pairs": ("id", read_pairs),
         "words": ("title", lambda path: read_words(path, WordVocabulary())),
-        "documents read": ("id", read_shard),
-        "text base": ("text", lambda path: list(PartedTable({path: 1}, 10))),
-        "lines to embed": ("text", lambda path: list(read_texts(path, 10))),
+        "documents read": ("id", lambda path: list(read_table(path))),
+        "text base": ("text", lambda path: RowGroupTable(path, 10)[0]),
     }
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from stepline.features.import_files import ImportReport
     from stepline.pipeline.extract import ExtractionReport
     from stepline.pipeline.sources import VideoArgument
-    from stepline.sieve_swap.run import Job, RunResult
+    from stepline.sieve_swap.run import RunResult
 
 
 @click.group(cls=Group)
@@ -321,7 +321,7 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     if options["as_json"]:
         print_data(outcome.statistics.model_dump_json())
     else:
-        print_data(_sieve_swap_table(job, outcome))
+        print_data(_sieve_swap_table(outcome))
     print_message(*(f"wrote {file}" for file in files))
     # What could be done is done. The exit code still says that something is missing.
     lost = outcome.statistics.videos.get(UNREADABLE_VIDEO, 0) + unheard
@@ -378,14 +378,14 @@ def _records(videos: list[Path], out: Path) -> tuple[Path, int]:
     return records_folder, failed
 
 
-def _sieve_swap_table(job: "Job", outcome: "RunResult") -> str:
+def _sieve_swap_table(outcome: "RunResult") -> str:
     """Return the counts as a table."""
     # A heading, and below it how many there are of each.
     counted = outcome.statistics
-    groups = {"videos": counted.videos, "sentences": counted.sentences, "swaps": counted.checks}
+    groups = {"videos": counted.videos, "sentences": counted.sentences}
     lines = []
     for head, counts in {**groups, "evaluation videos kept out": counted.excluded}.items():
         lines += (
             [head, *(f"  {count:>9,}  {name}" for name, count in counts.items())] if counts else []
         )
-    return "\n".join([*lines, f"open {job.out / 'report.html'}"])
+    return "\n".join(lines)

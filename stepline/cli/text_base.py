@@ -1,4 +1,4 @@
-"""`stepline text-base`: build, index, ask and show a base of how-to texts."""
+"""`stepline text-base`: build, ask and show a base of how-to texts."""
 
 import json
 from pathlib import Path
@@ -17,33 +17,29 @@ from stepline.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from stepline.sieve_swap.text_base.manifest import Manifest
-    from stepline.sieve_swap.text_base.settings import TextBaseSettings
+    from stepline.sieve_swap.text_base.base import Manifest
 
 NO_LICENCE = "licence not stated"
 
 base_settings_options = combine_options(
     preset_option("sieve-swap"),
-    settings_options("e.g. text_base.memory=1024.", "A TOML file of settings (docs/settings.md)."),
+    settings_options("e.g. text_base.batch=256.", "A TOML file of settings (docs/settings.md)."),
 )
 
 
 @click.group("text-base", cls=Group)
 def text_base() -> None:
-    """Build, index and query a base of how-to texts."""
+    """Build and query a base of how-to texts."""
 
 
 @text_base.command()
 @click.argument("sources", nargs=-1, required=True, type=PATH_TYPE)
 @click.option("--out", required=True, type=PATH_TYPE, help="The folder of the base.")
 @click.option("--licence", help="Licence of the texts whose source states none.")
-@click.option("--append", is_flag=True, help="Add to the base that is there.")
 @base_settings_options
 @device_option
 @lock_out_folder
-def build(
-    sources: tuple[Path, ...], out: Path, licence: str | None, append: bool, **options: Any
-) -> None:
+def build(sources: tuple[Path, ...], out: Path, licence: str | None, **options: Any) -> None:
     """Build a text base.
 
     \b
@@ -54,34 +50,14 @@ def build(
 
     The same command continues a build that was stopped.
     """
+    from stepline.settings import load_settings
+    from stepline.sieve_swap.settings import SieveSwapSettings
     from stepline.sieve_swap.text_base import build_base
 
-    base = build_base(sources, out, _text_base_settings(options), licence=licence, append=append)
+    file, overrides = options["settings_file"], options["overrides"]
+    settings = load_settings(SieveSwapSettings, file, overrides, preset=options["preset"])
+    base = build_base(sources, out, settings.text_base, licence=licence)
     print_message(describe_base(base.manifest))
-
-
-@text_base.command()
-@click.argument("base", type=PATH_TYPE)
-@base_settings_options
-@device_option
-def index(base: Path, **options: Any) -> None:
-    """Add an approximate index to a text base.
-
-    \b
-    Example:
-      stepline text-base index base --set text_base.recall=0.99
-
-    Its recall is measured against exact search.
-    """
-    from stepline.files.locks import LOCK_NAME, lock_output
-    from stepline.sieve_swap.text_base import add_index
-
-    settings = _text_base_settings(options)
-    # An index is added under the lock that builds take.
-    with lock_output(base / LOCK_NAME, base):
-        entry = add_index(base, settings)
-    recall = f"recall@1 {entry.recall:.3f} at effort {entry.effort}"
-    print_message(f"{entry.engine}: {recall}, of {entry.probes} lines")
 
 
 @text_base.command()
@@ -96,7 +72,7 @@ def show(base: Path, as_json: bool) -> None:
 
     That is sources, licences, lines merged, what was left out and why.
     """
-    from stepline.sieve_swap.text_base.index import require_manifest
+    from stepline.sieve_swap.text_base.base import require_manifest
 
     manifest = require_manifest(base)
     text = json.dumps(manifest.model_dump(mode="json"), ensure_ascii=False, indent=2)
@@ -138,9 +114,7 @@ def describe_base(manifest: "Manifest") -> str:
     amount = f"{manifest.documents} documents, {manifest.steps} different steps"
     lines = [f"{amount}, embedded by {manifest.encoder}"]
     for part in manifest.parts:
-        merged = f"{part.same} of the same words and {part.near} near-duplicates merged"
-        amount = f"{part.documents} documents, {part.read} steps read"
-        lines.append(f"part {part.name}: {amount}, {merged}")
+        lines.append(f"{part.read} steps read, {part.read - part.steps} of them merged")
         for source in part.sources:
             licence = source.licence or NO_LICENCE
             amount = f"{source.documents} documents, {source.steps} steps"
@@ -148,15 +122,4 @@ def describe_base(manifest: "Manifest") -> str:
             for drop in source.dropped:
                 example = drop.examples[0]
                 lines.append(f"    left out: {drop.count} ({drop.reason}), e.g. {example}")
-    for entry in manifest.indexes:
-        recall = f"recall@1 {entry.recall:.3f} at effort {entry.effort}"
-        lines.append(f"index {entry.engine}: {recall}")
     return "\n".join(lines)
-
-
-def _text_base_settings(options: dict[str, Any]) -> "TextBaseSettings":
-    from stepline.settings import load_settings
-    from stepline.sieve_swap.settings import SieveSwapSettings
-
-    file, overrides = options["settings_file"], options["overrides"]
-    return load_settings(SieveSwapSettings, file, overrides, preset=options["preset"]).text_base

@@ -89,28 +89,20 @@ def polarity(text: str) -> Polarity:
 CHANGED_NUMBER = "the step changes a number"
 CHANGED_UNIT = "the step changes a unit"
 CHANGED_NEGATION = "the step changes a negation"
-NEW_NUMBER = "the step states a number that is not said"
-CHANGE_REASONS = (CHANGED_NUMBER, CHANGED_UNIT, CHANGED_NEGATION, NEW_NUMBER)
 
 
-def change(narration: str, step: str, *, new_numbers: bool = True) -> str | None:
-    """Return which of CHANGE_REASONS applies to a step that replaces narration, None where the step
-    changes nothing.
+def contradiction(narration: str, step: str) -> str | None:
+    """Return why a step contradicts the narration that it replaces (CHANGED_NUMBER, CHANGED_UNIT or
+    CHANGED_NEGATION), None where it does not.
 
     Amounts of one kind (time, volume, ...) agree when each one of the step is said, or each one
-    said is in the step. Amounts of the same thing must be equal. Silence is not a contradiction
-    unless new_numbers is False.
+    said is in the step. Amounts of the same thing must be equal. A number that only the step states
+    is no contradiction.
     """
-    spoken = quantities(narration)
-    written = quantities(step)
-    changed = _changed_amount(spoken, written)
-    if changed is not None:
-        return changed
-    if not new_numbers and not _amounts_are_contained(written, spoken):
-        return NEW_NUMBER
-    if polarity(narration).contradicts(polarity(step)):
+    changed = _changed_amount(quantities(narration), quantities(step))
+    if changed is None and polarity(narration).contradicts(polarity(step)):
         return CHANGED_NEGATION
-    return None
+    return changed
 
 
 def _changed_amount(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> str | None:

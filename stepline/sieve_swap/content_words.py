@@ -26,8 +26,7 @@ from stepline.files.parquet import ParquetError, ParquetReader
 from stepline.sieve_swap.pairing import WordSets, WordVocabulary
 from stepline.sieve_swap.part_files import DIGEST_DIGITS
 from stepline.sieve_swap.settings import SieveSwapSettings
-from stepline.sieve_swap.text_base.base import TextBase
-from stepline.sieve_swap.text_base.documents import Document
+from stepline.sieve_swap.text_base.base import Document, TextBase
 from stepline.writing.extractive.english import word_set
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ import numpy.typing as npt
 
 from stepline.grounding.line_model import LinePosterior, match_lines
 from stepline.records import Matrix, Sentence, Span
-from stepline.sieve_swap.agreement import change
+from stepline.sieve_swap.agreement import contradiction
 from stepline.sieve_swap.settings import SwapSettings
-from stepline.sieve_swap.text_base.base import TextBase
-from stepline.sieve_swap.text_base.documents import TextStep
+from stepline.sieve_swap.text_base.base import TextBase, TextStep
 
 
 @dataclass(frozen=True)
@@ -170,9 +169,7 @@ def _first_agreeing_step(
 
 def _change_reason(narration: str, step: TextStep, settings: SwapSettings) -> str | None:
     """Return which fact a step changes, or None if it changes none or `check` is off."""
-    if not settings.check:
-        return None
-    return change(narration, step.text, new_numbers=settings.new_numbers)
+    return contradiction(narration, step.text) if settings.check else None
 
 
 def _outcome_without_step(

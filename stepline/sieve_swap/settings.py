@@ -85,9 +85,6 @@ class SwapSettings(Settings):
     check: bool = Field(
         True, description="refuse a step that changes a number, a unit or a negation"
     )
-    new_numbers: bool = Field(
-        True, description="a step may state a number that the sentence does not mention"
-    )
 
     @property
     def floor(self) -> float:

@@ -8,7 +8,6 @@ from typing import TypeAlias
 from pydantic import Field
 
 from stepline.records import FrozenModel, Record, Step
-from stepline.sieve_swap.agreement import change
 from stepline.sieve_swap.content_words import content_words
 from stepline.sieve_swap.videos import length
 
@@ -46,9 +45,6 @@ class Statistics(FrozenModel):
         default_factory=dict, description='"source: id" of a document -> steps taken from it'
     )
     licences: Counts = Field(default_factory=dict)
-    checks: Counts = Field(
-        default_factory=dict, description="swaps with a number that is not said, and others"
-    )
     excluded: Counts = Field(default_factory=dict, description="evaluation set -> videos kept out")
     seconds: float = Field(0.0, description="of all steps")
 
@@ -93,7 +89,6 @@ def count(records: Sequence[Record], splits: Sequence[str]) -> Statistics:
     # of steps
     seconds = []
     word_counts = []
-    swapped = []
     documents = []
     licences = []
     for step in steps:
@@ -101,7 +96,6 @@ def count(records: Sequence[Record], splits: Sequence[str]) -> Statistics:
         if step.said:
             seconds.append(step.said.duration)
         if step.source_text:
-            swapped.append(step)
             # without the number of the step
             documents.append(step.source_text.rpartition("#")[0])
             licences.append(step.licence or "not stated")
@@ -120,7 +114,6 @@ def count(records: Sequence[Record], splits: Sequence[str]) -> Statistics:
         words_after=words_after,
         documents=_counter_of(documents),
         licences=_counter_of(licences),
-        checks=_changed_swap_counts(swapped),
         seconds=sum(seconds),
     )
 
@@ -154,13 +147,3 @@ def _content_word_counts(texts: Sequence[str]) -> tuple[Counts, Counts]:
         bars.append(min(DENSITY_BARS - 1, int(share * DENSITY_BARS)))
     most_common = Counter(dict(counts.most_common(MAX_WORDS)))
     return _sorted(most_common), _counter_of(bars)
-
-
-def _changed_swap_counts(swapped: Sequence[Step]) -> Counts:
-    """Count the swaps that change something, read again from what was written: they may change
-    nothing but add a number."""
-    counts: Counter[str] = Counter()
-    for step in swapped:
-        reason = change(step.alternatives[0], step.text, new_numbers=False)
-        counts[reason or "nothing is changed"] += 1
-    return _sorted(counts)

@@ -51,11 +51,11 @@ def _open_text(path: Path) -> IO[str]:
 
 
 class JsonWindow:
-    """A window that moves over a JSON text: `text[place:]` is what was not passed yet.
+    """A window that moves over a JSON text: `text[position:]` is what was not passed yet.
 
     read_more: returns that many more characters, or fewer, "" at the end
     block: characters read at a time
-    most: characters that one value may have
+    max_value_chars: characters that one value may have
     skipped: what is between values
     last: from which character of the whole text to which the last value is
     source: its text
@@ -66,16 +66,16 @@ class JsonWindow:
         read_more: Callable[[int], str],
         *,
         block: int,
-        most: int,
+        max_value_chars: int,
         skipped: re.Pattern[str] = _ANY_SPACE,
     ) -> None:
         self._read_more = read_more
         self._block = block
-        self._most = most
+        self._max_value_chars = max_value_chars
         self._skipped = skipped
         self._decode = json.JSONDecoder().raw_decode
         self.text = ""
-        self.place = 0
+        self.position = 0
         self.passed = 0  # characters before those of `text`
         self.last = (0, 0)
         self.source = ""
@@ -83,10 +83,10 @@ class JsonWindow:
     def peek(self) -> str:
         """Return the next character after skipped ones, "" at the end of the file."""
         while True:
-            match = self._skipped.match(self.text, self.place)
-            self.place = match.end() if match else self.place
-            if self.place < len(self.text) or not self._more(self._block):
-                return self.text[self.place : self.place + 1]
+            match = self._skipped.match(self.text, self.position)
+            self.position = match.end() if match else self.position
+            if self.position < len(self.text) or not self._more(self._block):
+                return self.text[self.position : self.position + 1]
 
     def value(self) -> object:
         """Return the next value. One near the window's end may go on, so more is read
@@ -95,32 +95,32 @@ class JsonWindow:
         size = self._block
         while True:
             try:
-                value, end = self._decode(self.text, self.place)
+                value, end = self._decode(self.text, self.position)
             except (ValueError, RecursionError) as error:
                 # An error may only mean that the value goes on.
-                if len(self.text) - self.place > self._most:
-                    reason = f"has a member of more than {self._most} characters"
+                if len(self.text) - self.position > self._max_value_chars:
+                    reason = f"has a member of more than {self._max_value_chars} characters"
                     raise JsonError(reason) from error
                 if isinstance(error, RecursionError) or not self._more(size):
                     reason = f"breaks off or is not JSON ({str(error)[:100]})"
                     raise JsonError(reason) from error
                 size *= 2  # so that a long value is scanned a few times only
                 continue
-            length = end - self.place
+            length = end - self.position
             # A value that ends with the window may go on.
             if end + LOOKAHEAD_CHARS <= len(self.text) or not self._more(self._block):
-                self.source = self.text[self.place : self.place + length]
-                start = self.passed + self.place
+                self.source = self.text[self.position : self.position + length]
+                start = self.passed + self.position
                 self.last = (start, start + length)
-                self.place += length
+                self.position += length
                 return cast(object, value)
 
     def _more(self, size: int) -> bool:
         """Read the next block and drop parsed text. Return False at the end of the file."""
         block = self._read_more(size)
-        self.passed += self.place
-        self.text = self.text[self.place :] + block
-        self.place = 0
+        self.passed += self.position
+        self.text = self.text[self.position :] + block
+        self.position = 0
         return bool(block)
 
 
@@ -128,17 +128,17 @@ class JsonObjectReader(JsonWindow):
     """The members of the object in a text file, one at a time."""
 
     def __init__(self, file: IO[str]) -> None:
-        super().__init__(file.read, block=BLOCK_CHARS, most=MAX_MEMBER_CHARS)
+        super().__init__(file.read, block=BLOCK_CHARS, max_value_chars=MAX_MEMBER_CHARS)
 
     def members(self) -> Iterator[tuple[str, object]]:
         """Yield key and value of each member, and a JsonFileError last where the file breaks off."""
         if self.peek() != "{":
             yield "", JsonFileError("is not a JSON object")
             return
-        self.place += 1
+        self.position += 1
         while (mark := self.peek()) != "}":
             if mark == ",":
-                self.place += 1
+                self.position += 1
                 continue
             key = ""
             try:
@@ -147,7 +147,7 @@ class JsonObjectReader(JsonWindow):
                 key = str(self.value())
                 if self.peek() != ":":
                     raise JsonError("lacks a colon behind a key")
-                self.place += 1
+                self.position += 1
                 value = self.value()
             except JsonError as error:
                 yield key, JsonFileError(str(error))
