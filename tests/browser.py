@@ -27,10 +27,6 @@ PATIENCE = 30.0  # s after which an unanswered command is an error
 # What Chromium answers for a page that is about to be another.
 GOING = ("navigated or closed", "context was destroyed", "Cannot find context")
 CHROMIUM = shutil.which("chromium")
-# As root Chromium may give itself real-time priority, after which nothing else gets the machine.
-WITHOUT_PRIORITY = (
-    ("setpriv", "--bounding-set=-sys_nice") if os.geteuid() == 0 and shutil.which("setpriv") else ()
-)
 
 CONTRAST = """(() => {
   const linear = (c) => (c /= 255) <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4;
@@ -72,7 +68,6 @@ class Browser:
             "-c",
             script,
             "bash",
-            *WITHOUT_PRIORITY,
             CHROMIUM,
             *FLAGS,
             f"--user-data-dir={profile}",

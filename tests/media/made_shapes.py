@@ -4,7 +4,9 @@ The film lasts 4 s. Its picture changes every 0.2 s, and each says by its grey w
 beep of 0.3 s sounds at 1.5 s.
 """
 
+import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -205,7 +207,26 @@ def _pixel_format(codec: str, oddity: str) -> str:
     return formats.get(oddity, by_codec.get(codec, "yuv420p"))
 
 
+@contextmanager
+def _unchanged_priority() -> Iterator[None]:
+    """Undo what SVT-AV1 does as root: it gives the calling thread real-time priority, which every
+    later test and each process that it starts would inherit, until nothing else gets a core."""
+    if not hasattr(os, "sched_getscheduler"):
+        yield
+        return
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, policy, parameters)
+
+
 def _encode_pictures(stream: Any, shape: Shape) -> list[Any]:
+    with _unchanged_priority():
+        return _encoded_pictures(stream, shape)
+
+
+def _encoded_pictures(stream: Any, shape: Shape) -> list[Any]:
     oddity = shape.picture.partition(":")[2]
     packets = []
     for second in shape.picture_seconds:

@@ -1,6 +1,7 @@
 """The shapes that a video file can have, each with its true answer for times, length, pictures and
 the first sound."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -142,3 +143,10 @@ def check_sound(blocks: list[AudioBlock]) -> None:
     assert loud[0] == pytest.approx(BEEP[0], abs=0.08)
     assert loud[-1] == pytest.approx(BEEP[1], abs=0.08)
     assert max(loud) < SECONDS
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getscheduler"), reason="no scheduling policies here")
+def test_making_the_films_leaves_the_process_at_its_priority(tmp_path: Path) -> None:
+    before = os.sched_getscheduler(0)
+    make_shape(tmp_path / "a.mp4", Shape("mp4", picture="libsvtav1"))
+    assert os.sched_getscheduler(0) == before
