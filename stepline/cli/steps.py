@@ -367,12 +367,6 @@ def demo(out: Path, browse: bool) -> None:
 )
 @out_option("Folder for the results.", default="described")
 @click.option(
-    "--speech",
-    is_flag=True,
-    help="Read what is said as well, for a network that was trained with speech.",
-)
-@click.option("--captions", type=PATH_TYPE, help="With --speech: captions instead of recognition.")
-@click.option(
     "--count",
     type=click.IntRange(min=0),
     help="Number of steps, instead of what the network estimates.",
@@ -417,12 +411,10 @@ def describe(sources: "tuple[VideoArgument, ...]", **options: Any) -> None:
     from stepline.pipeline.sources import find_sources
 
     overrides = [*options["overrides"], "procx.when=alone"]
-    if options["speech"]:
-        overrides.append("procx.speech=true")
     if options["count"] is not None:
         overrides.append(f"procx.count={options['count']}")
     settings = settings_from_options({**options, "overrides": overrides})
-    part, captions = part_from_options(options), options["captions"]
+    part = part_from_options(options)
     output = output_from_options(options, options["formats"])
     ready = [path for path in sources if isinstance(path, Path) and is_feature_file(path)]
     videos = find_sources((path for path in sources if path not in ready), output.out, settings)
@@ -431,11 +423,6 @@ def describe(sources: "tuple[VideoArgument, ...]", **options: Any) -> None:
     if len(set(ids)) < len(ids):
         raise SettingsError(
             "two sources have the same name; give each a folder of its own with --out"
-        )
-    check_captions(captions, several=len(videos) + len(ready) > 1)
-    if captions is not None and not settings.procx.speech:
-        raise SettingsError(
-            "--captions is read only with --speech; add that, or leave --captions out"
         )
     if ready and options["clips"]:
         raise SettingsError(
@@ -450,12 +437,11 @@ def describe(sources: "tuple[VideoArgument, ...]", **options: Any) -> None:
         settings=settings,
         output=output,
         networks=load_networks(settings, several=len(videos) > 1) if videos else None,
-        captions=captions,
         part=part,
     )
     jobs = [(video.label, partial(describe_video, video)) for video in videos]
     for path, identity in zip(ready, stems, strict=True):
-        request = Request(path, identity, captions)
+        request = Request(path, identity)
         jobs.append((str(path), partial(_describe_ready, request, settings, output)))
     printer = ResultPrinter(
         "sources", options["formats"], as_json=options["as_json"], several=len(jobs) > 1

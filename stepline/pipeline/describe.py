@@ -40,7 +40,7 @@ STEPS_DESCRIBED_BY_VLM = (
 class Descriptions:
     """Steps that a network describes. captions: shown next to steps from speech.
 
-    network: its digest and whether it read speech, None where none described anything.
+    network: its digest, None where none described anything.
     """
 
     steps: tuple[Step, ...] = ()
@@ -53,7 +53,6 @@ class Descriptions:
 def describe_pictures(
     describer: "LoadedDescriber | None",
     features: FeatureSequence | None,
-    transcript: Transcript,
     written: Sequence[Step],
     settings: DescribeSettings,
     duration: float,
@@ -72,17 +71,11 @@ def describe_pictures(
     describer.check(features)
     with one_torch_thread():
         description = describe(
-            describer.model,
-            describer.vocabulary,
-            features,
-            settings,
-            duration=duration,
-            speech=transcript.sentences,
-            around=describer.trained.around or 0.0,
+            describer.model, describer.vocabulary, features, settings, duration=duration
         )
 
     # next to steps that speech names, they are captions
-    network: JsonValue = {"network": describer.sha256, "speech": settings.speech}
+    network: JsonValue = {"network": describer.sha256, "speech": False}
     if written:
         return Descriptions(
             captions=description.steps, dropped=description.dropped, network=network
@@ -202,7 +195,7 @@ def check_amounts(
 
 
 def describe_features(request: Request, settings: StepsSettings) -> Record:
-    """Return a record of the steps in a file of precomputed features, with captions as speech.
+    """Return a record of the steps in a file of precomputed features.
 
     Rows are scaled to length 1 only for a network that learned from such. Raises ModelError where
     they are not the network's, StoreError or ShapeError where they cannot be read.
@@ -223,24 +216,16 @@ def describe_features(request: Request, settings: StepsSettings) -> Record:
 
     # what it reads
     features = read_feature_file(request.path, rate=settings.vision.rate, unit=settings.vision.unit)
-    transcript = Transcript()
-    if request.captions is not None and settings.procx.speech:
-        from stepline.speech import read_captions
-
-        captions = read_captions(request.captions, video_id=request.id, settings=settings.asr)
-        transcript = captions.transcript
 
     # what it describes
-    descriptions = describe_pictures(
-        describer, features, transcript, (), settings.procx, features.duration
-    )
+    descriptions = describe_pictures(describer, features, (), settings.procx, features.duration)
     video = Video(
         id=request.id, path=str(request.path.absolute()), duration=round(features.duration, 3)
     )
     return Record(
         id=request.id,
         video=video,
-        transcript=transcript,
+        transcript=Transcript(),
         steps=descriptions.steps,
         dropped=descriptions.dropped,
         settings=fingerprint(request, settings, Networks(describer=describer)),

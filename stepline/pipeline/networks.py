@@ -164,8 +164,6 @@ def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "Loade
         raise SettingsError(f"{settings.path}: {need}; take out vision.backbone=none")
     loaded.check_space(vision.backbone, rate=vision.rate)
     loaded.check_scale(unit=vision.unit_rows)
-    if settings.speech:
-        loaded.check_speech()
     return loaded
 
 

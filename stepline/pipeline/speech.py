@@ -136,7 +136,7 @@ def _speech_without_recogniser(
 ) -> Speech | None:
     """Return the speech from captions or an empty transcript, None if a recogniser is needed."""
     # The cases, from the cheapest: no speech wanted, captions given, no sound at all.
-    if settings.procx.when == "alone" and not settings.procx.speech:
+    if settings.procx.when == "alone":
         return Speech(transcript=Transcript())
     if request.captions is not None:
         from stepline.speech import read_captions

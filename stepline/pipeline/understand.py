@@ -209,12 +209,7 @@ def _find_steps(
 
     # what the pictures alone show
     descriptions = describe_pictures(
-        networks.describer,
-        visual.features,
-        inside.transcript,
-        placed.steps,
-        settings.procx,
-        duration,
+        networks.describer, visual.features, placed.steps, settings.procx, duration
     )
     silent = not (inside.transcript.sentences or request.texts)
     if settings.vision.vlm.named and visual.features is not None and silent:

@@ -40,8 +40,7 @@ SIZES = ModelSettings(
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory):
-    """A folder with a fresh network of conse's features that reads speech; its words mean
-    nothing."""
+    """A folder with a fresh network of conse's features; its words mean nothing."""
     torch.manual_seed(0)
     words = train_vocabulary(["slice the lemons"], VocabularySettings(size=300))
     folder = tmp_path_factory.mktemp("network")
@@ -49,7 +48,7 @@ def network(tmp_path_factory):
         ProcX(SIZES, len(words)),
         words,
         folder / "procx.safetensors",
-        TrainingFeatures("conse", unit=True, around=5.0),
+        TrainingFeatures("conse", unit=True),
     )
     return folder
 
@@ -156,12 +155,6 @@ def test_describe_describes_a_video_from_its_pictures_alone(
     assert record.transcript.sentences == ()  # nobody listened
     assert record.models["writer"] is None
     assert {path.name for path in tmp_path.iterdir()} == {"small.json", "small.vtt"}
-    heard = stepline(*job, "--speech", "--captions", captions_file)
-    assert heard.exit_code == 0, heard.stderr
-    spoken = from_json(heard.stdout)
-    assert len(spoken.transcript.sentences) == 3 + 1
-    assert [step.spans for step in spoken.steps] == [step.spans for step in record.steps]
-    assert spoken.models["describer"]["speech"] is True
 
 
 def test_a_video_of_a_second_is_described(stepline, network, tmp_path):
@@ -200,30 +193,16 @@ def test_describe_refuses_networks_features_and_options_that_do_not_match_in_one
     np.save(nan, np.full((4, WIDTH), np.nan, np.float32))
     narrow = tmp_path / "narrow.npy"
     np.save(narrow, np.ones((4, 3), np.float32))
-    sound = draw_video(tmp_path / "copy.mp4", sound=False)
-    (tmp_path / "c.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nhi\n")
     describe = ("describe", silent, "--model")
     for says, command in (
         ("no such file", (*describe, tmp_path / "none")),
         ("not a ProcX network", (*describe, silent)),
         ("trained on features of 's3d', given are 'conse'", (*describe, other)),
         ("trained at 4 rows per second", (*describe, quick)),
-        (
-            "trained on pictures alone",
-            (*describe, other, "--speech", "--set", "vision.backbone=s3d"),
-        ),
         ("needs pictures", (*describe, network, "--set", "vision.backbone=none")),
         ("NaN", ("describe", nan, "--model", network)),
         ("are 3 wide", ("describe", narrow, "--model", network)),
-        (
-            "--captions is read only with --speech",
-            (*describe, network, "--captions", tmp_path / "c.srt"),
-        ),
         ("no picture to cut", ("describe", narrow, "--model", network, "--clips")),
-        (
-            "--captions is for one video",
-            (*describe, network, sound, "--captions", tmp_path / "c.srt"),
-        ),
         ("did you mean", (*describe, network, "--set", "procx.whem=alone")),
         ("procx.path is not set", ("steps", silent, "--set", "procx.when=alone")),
         ("needs pictures", ("steps", silent, "--describe", network, "--backbone", "none")),

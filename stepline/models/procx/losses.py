@@ -31,7 +31,6 @@ vocabulary, d width of the compared vectors.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -49,7 +48,7 @@ from stepline.models.procx.matcher import (
     giou,
     hungarian_match,
 )
-from stepline.models.procx.model import ModelOutput, Predictions, ProcX
+from stepline.models.procx.model import Predictions, ProcX
 from stepline.models.procx.settings import CaptionMean, CountForm, LossSettings
 from stepline.models.training.loop import Loss
 
@@ -67,15 +66,10 @@ def training_losses(
     settings: LossSettings | None = None,
     rates: Tensor | None = None,
 ) -> list[Loss]:
-    """Return the losses of `batch_losses` times their weights."""
+    """Return the losses of `batch_losses` times their weights. A loss of weight 0 is left out."""
     settings = settings or LossSettings()
-    return apply_weights(batch_losses(model, batch, settings, rates), settings)
-
-
-def apply_weights(losses: dict[str, Loss], settings: LossSettings) -> list[Loss]:
-    """Return the named losses times their weights. Weight 0 leaves one out."""
     weighted = []
-    for name, loss in losses.items():
+    for name, loss in batch_losses(model, batch, settings, rates).items():
         weight: float = getattr(settings, f"{name}_weight")
         if weight:
             weighted.append(loss.weighted(weight))
@@ -88,63 +82,42 @@ def batch_losses(
     settings: LossSettings | None = None,
     rates: Tensor | None = None,
 ) -> dict[str, Loss]:
-    """Return "giou", "l1", "confidence", "count", "caption" and, from a transformer, "contrast"
-    where it has a weight, not yet weighted.
+    """Return the losses "giou", "l1", "confidence", "count", "caption" and, from a transformer,
+    "contrast" where it has a weight, not yet weighted.
 
-    rates: (C,) fractions of counts in the training data, for PDVC's form of the count loss. None:
-    all alike.
+    Args:
+        model: the network.
+        batch: videos with their steps.
+        settings: forms and weights of the losses.
+        rates: (C,) fractions of counts in the training data, for PDVC's form of the count loss.
+            None: all alike.
     """
     settings = settings or LossSettings()
-    # Places first: their matching decides which queries are captioned.
+    # The matching of the localization losses decides which queries are captioned.
     output = model(batch.videos)
     losses, matches = localization_losses(output.predictions, batch.targets, settings, rates)
-    worded = matches
+    layer_count = len(output.queries)
     if settings.text_layers == "last":
-        worded = matches.of_layer(len(output.queries) - 1)
-    return losses | _text_losses(model, output, batch, worded, settings)
-
-
-def _text_losses(
-    model: ProcX, output: ModelOutput, batch: StepBatch, matches: Matches, settings: LossSettings
-) -> dict[str, Loss]:
-    """Return the losses "caption" and "contrast" of the matches' sentences."""
-    # The sentence of each matched step, and what is said around it.
-    rows = batch.rows(matches.video, matches.step)  # (M,)
-    captions = batch.captions.take(rows)
-    speech = None
-    speech_pad = None
-    if batch.speech is not None and batch.speech_pad is not None:
-        speech = batch.speech[rows]
-        speech_pad = batch.speech_pad[rows]
+        matches = matches.of_layer(layer_count - 1)
+        layer_count = 1
     # Teacher forcing: each token is predicted from the true ones before it.
-    context = model.context(output, matches, speech, speech_pad)
+    captions = batch.captions.take(batch.caption_rows(matches.video, matches.step))
+    context = model.context(output, matches)
     decoded = model.captioner(captions.tokens, captions.token_pad, context)
-    layers = len(output.queries) if settings.text_layers == "every" else 1
-    caption = caption_loss(
+    losses["caption"] = caption_loss(
         decoded.logits,
         captions.targets,
         captions.token_pad,
         settings.label_smoothing,
-        layers=layers,
+        layers=layer_count,
         average=settings.caption_mean,
     )
-
-    # the contrast, of a captioner that has vectors
-    losses = {"caption": caption}
-    captioner = model.captioner
     texts = decoded.text_vectors
-    if texts is None or not isinstance(captioner, Captioner) or not settings.contrast_weight:
-        return losses
-    queries = captioner.query_vectors(context.queries)  # (M, d)
-    alternatives = batch.alternatives
-    # Further wordings are right only in MIL-InfoNCE, which allows many positives.
-    further = None
-    if alternatives is not None and settings.contrast == "multiple":
-        sentences = alternatives.sentences
-        vectors = captioner.sentence_vectors(sentences.tokens, sentences.token_pad)  # (O, d)
-        further = AlternativeTexts(vectors, alternatives.video, alternatives.step)
-    temperature = model.temperature()
-    losses["contrast"] = contrastive_loss(queries, texts, matches, temperature, settings, further)
+    captioner = model.captioner
+    if texts is not None and isinstance(captioner, Captioner) and settings.contrast_weight:
+        queries = captioner.query_vectors(context.queries)  # (M, d)
+        temperature = model.temperature()
+        losses["contrast"] = contrastive_loss(queries, texts, matches, temperature, settings)
     return losses
 
 
@@ -315,53 +288,29 @@ def caption_loss(
     return Loss(by_caption.sum() * layers, captions)
 
 
-@dataclass(frozen=True)
-class AlternativeTexts:
-    """Further sentences that are right for steps: unit vectors (O, d), each of step (O,) of video
-    (O,)."""
-
-    vectors: Tensor
-    video: Tensor
-    step: Tensor
-
-    def positives(self, matches: Matches, neighbours: int = 0) -> Tensor:
-        """Return which of them are right for which matches' queries, (M, O), as `positive_mask` has
-        it."""
-        return _of_same_steps(matches, self.video, self.step, neighbours)
-
-
 def contrastive_loss(
-    queries: Tensor,
-    texts: Tensor,
-    matches: Matches,
-    temperature: Tensor,
-    settings: LossSettings,
-    further: AlternativeTexts | None = None,
+    queries: Tensor, texts: Tensor, matches: Matches, temperature: Tensor, settings: LossSettings
 ) -> Loss:
-    """Return equation 16 over the matches. queries, texts: (M, d) unit vectors of each pair's query
-    and sentence.
+    """Return the contrastive loss of equation 16 over the matches.
 
-    Each decoder layer's matches are compared among themselves. The steps of a video must be sorted
-    in time when neighbours count as right ("multiple"). Then the `further` wordings of the steps
-    count as right too, if there are any.
+    Each decoder layer's matches are compared among themselves.
+
+    Args:
+        queries: (M, d) unit vectors of the matches' queries.
+        texts: (M, d) unit vectors of the matches' sentences.
+        matches: queries with their steps. The steps of a video are sorted in time.
+        temperature: sigma of equation 15, a scalar.
+        settings: `contrast` is "pair" (InfoNCE) or "multiple" (MIL-InfoNCE, where the sentences of
+            `neighbours` count as positives too).
     """
-    is_multiple = settings.contrast == "multiple"
-    reach = settings.neighbours if is_multiple else 0
+    reach = settings.neighbours if settings.contrast == "multiple" else 0
     layers = matches.layer.unique().tolist()
     # 0 with a graph: a batch without matches has gradients too.
     total = queries.sum() * 0
     for layer in layers:
         rows = matches.layer == layer
-        own = matches.of_layer(layer)
-        sentences = texts[rows]
-        positive = positive_mask(own, reach)
-        # Further wordings are only right texts: no query is theirs alone.
-        if further is not None and is_multiple:
-            sentences = torch.cat((sentences, further.vectors))  # (M + O, d)
-            others = further.positives(own, reach)
-            positive = torch.cat((positive, others), dim=1)
-        layer_loss = info_nce(queries[rows], sentences, positive, temperature)
-        total = total + layer_loss * len(layers)
+        positive = positive_mask(matches.of_layer(layer), reach)
+        total = total + info_nce(queries[rows], texts[rows], positive, temperature) * len(layers)
     return Loss(total, torch.tensor(len(matches), device=queries.device))
 
 
@@ -401,17 +350,12 @@ def _negative_log_positive(logits: Tensor, positive: Tensor, dim: int) -> Tensor
 
 
 def positive_mask(matches: Matches, neighbours: int = 0) -> Tensor:
-    """Return (M, M): which matches' sentences are positives of each match's query.
+    """Return which matches' sentences are positives of each match's query, (M, M).
 
-    Its own, and with `neighbours` those of steps this near in the same video. The matches are of
-    one layer, and the steps of a video sorted in time. The paper leaves the positives of
-    MIL-InfoNCE open, and `AlternativeTexts` adds some.
+    Its own sentence, and those of the steps up to `neighbours` steps away in the same video. The
+    matches are of one layer, and the steps of a video sorted in time. The paper leaves the
+    positives of MIL-InfoNCE open.
     """
-    return _of_same_steps(matches, matches.video, matches.step, neighbours)
-
-
-def _of_same_steps(matches: Matches, video: Tensor, step: Tensor, neighbours: int) -> Tensor:
-    """Return which of steps (P,) of videos (P,) are a match's own or its neighbours, (M, P)."""
-    is_same_video = matches.video[:, None] == video
-    distance = (matches.step[:, None] - step).abs()
+    is_same_video = matches.video[:, None] == matches.video
+    distance = (matches.step[:, None] - matches.step).abs()
     return is_same_video & (distance <= neighbours)

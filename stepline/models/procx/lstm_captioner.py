@@ -70,8 +70,7 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
         levels."""
         levels = context.levels
         boxes = context.boxes
-        video = context.video
-        if levels is None or boxes is None or video is None:
+        if levels is None or boxes is None:
             raise ShapeError(
                 "this captioner looks at the video; "
                 "give the levels, and each caption's video and box"
@@ -83,7 +82,7 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
         values = values.flatten(0, 1)  # (B P, D)
         hints = self.hint(values)
         # Levels are flat over videos, so that a lookup needs one index alone.
-        first = video * levels.shape[1]
+        first = context.video * levels.shape[1]
         return AttendedLevels(values, hints, first, boxes, context.queries, context.lengths)
 
     def forward(self, hidden: Tensor, attended: AttendedLevels) -> Tensor:
@@ -131,8 +130,7 @@ class LstmState:
 
 
 class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """A caption word by word from the query and, with `attention`, the levels. A transcript is not
-    read."""
+    """A caption word by word from the query and, with `attention`, the levels."""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ Each block's sum is normalised after it, as in PDVC. Attributes that are modules
 (`sure`, `places`, `among`, ...) are keys of the weights on disk, so their names stay.
 Source: ProcX. What it leaves open is PDVC's code, as `settings.py` lists. Letters: B videos, R
 rows, F width of a feature row, L decoder layers or levels, P positions of all levels one after the
-other. N queries, C counts, M captions, A tokens of what is said, H heads, D width.
+other. N queries, C counts, M captions, H heads, D width.
 """
 
 import math
@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stepline.errors import ShapeError
-from stepline.models.procx.batch import Videos
+from stepline.models.procx.batch import VideoBatch
 from stepline.models.procx.captioner import CaptionContext, Captioner
 from stepline.models.procx.deformable_attention import DeformableAttention
 from stepline.models.procx.lstm_captioner import LstmCaptioner
@@ -38,7 +38,7 @@ INITIAL_LENGTH_LOGIT = -2.0
 CHANNELS_PER_GROUP = 16
 SINE_PERIOD = 10_000  # of the slowest sine; PDVC's code
 LENGTH_EPSILON = 1e-6  # PDVC's code
-# rows from the beginning of a row to where it is said to be. 0.5: PDVC's code
+# rows from the beginning of a row to where its position is. 0.5: PDVC's code
 POSITION_OFFSETS: Mapping[PositionForm, float] = {"middle": 0.5, "end": 1.0}
 LEAST_TEMPERATURE = 0.01  # CLIP
 
@@ -65,7 +65,7 @@ class ModelOutput:
     word_queries: those that captions are written from, the same unless `query_form` is "roles".
     levels: (B, P, D), `lengths` positions of each level one after the other.
     fused: (B, R, D), None where the captioner does not look at it.
-    empty: as in `Videos`.
+    empty: as in `VideoBatch`.
     """
 
     predictions: Predictions
@@ -408,7 +408,7 @@ class ProcX(nn.Module):  # type: ignore[misc]
         nn.init.xavier_uniform_(self.reference.weight)
         nn.init.zeros_(self.reference.bias)
 
-    def forward(self, videos: Videos) -> ModelOutput:
+    def forward(self, videos: VideoBatch) -> ModelOutput:
         """Return what every decoder layer says of the videos. Raises ShapeError for values of
         another width."""
         values = videos.values
@@ -431,7 +431,7 @@ class ProcX(nn.Module):  # type: ignore[misc]
             fused = self.fused_norm(total)  # (B, R, D)
         return ModelOutput(predictions, queries, word_queries, levels, lengths, fused, videos.empty)
 
-    def _encode(self, videos: Videos) -> tuple[Tensor, tuple[int, ...], Tensor | None]:
+    def _encode(self, videos: VideoBatch) -> tuple[Tensor, tuple[int, ...], Tensor | None]:
         """Return the encoded levels (B, P, D), their lengths, and which of their positions are of
         empty videos."""
         values = videos.values
@@ -472,8 +472,7 @@ class ProcX(nn.Module):  # type: ignore[misc]
             logits.append(layer_logits)
             boxes.append(layer_boxes)
             counts.append(layer_counts)
-            if self.settings.refine:
-                references = layer_boxes.detach()
+            references = layer_boxes.detach()
         predictions = Predictions(torch.stack(logits), torch.stack(boxes), torch.stack(counts))
         return torch.stack(queries_by_layer), predictions
 
@@ -495,30 +494,23 @@ class ProcX(nn.Module):  # type: ignore[misc]
             by_layer.append(queries)
         return torch.stack(by_layer)
 
-    def context(
-        self,
-        output: ModelOutput,
-        query_index: QueryIndex,
-        speech: Tensor | None = None,
-        speech_pad: Tensor | None = None,
-    ) -> CaptionContext:
-        """Return what the captions of M queries are about. speech: (M, A) tokens spoken around
-        each, and their mask."""
+    def context(self, output: ModelOutput, query_index: QueryIndex) -> CaptionContext:
+        """Return what the captions of M queries are about."""
         index = (query_index.layer, query_index.video, query_index.query)
         queries = output.word_queries[index]  # (M, D)
         if self.settings.captioner.kind == "lstm":
             return CaptionContext(
                 queries,
-                video=query_index.video,
+                query_index.video,
                 feature_pad=_empty_rows(output.levels, output.empty),
                 levels=output.levels,
                 lengths=output.lengths,
                 boxes=output.predictions.boxes[index].detach(),  # (M, 2)
             )
         if output.fused is None:
-            return CaptionContext(queries, transcript=speech, transcript_pad=speech_pad)
+            return CaptionContext(queries, query_index.video)
         pad = _empty_rows(output.fused, output.empty)
-        return CaptionContext(queries, output.fused, query_index.video, pad, speech, speech_pad)
+        return CaptionContext(queries, query_index.video, output.fused, pad)
 
 
 def _decoder_layers(settings: ModelSettings) -> nn.ModuleList:

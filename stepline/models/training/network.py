@@ -55,6 +55,7 @@ class NetworkSpec(Generic[H, N]):
     names: the files that a folder is searched for, in this order. The last is the final network.
     parse: turns the header into what `build` needs. An error means that the file is not one of these.
     build: makes the network.
+    removed_weights: starts of names of weights that only earlier versions had. They are not read.
     """
 
     kind: str
@@ -64,6 +65,7 @@ class NetworkSpec(Generic[H, N]):
     names: tuple[str, ...]
     parse: Callable[[Header], H]
     build: Callable[[H], N]
+    removed_weights: tuple[str, ...] = ()
 
     def write(self, path: Path, network: N, header: Header) -> None:
         """Write a network, float32, whole or not at all. Raises StoreError when the disk refuses.
@@ -119,6 +121,8 @@ class NetworkSpec(Generic[H, N]):
         with self._opened(path, "pt") as file:
             header = self._header(file)
             weights = read_tensors(file)
+        for name in [name for name in weights if name.startswith(self.removed_weights)]:
+            del weights[name]
         # Checked before the network takes memory.
         check_weights(lambda: self.build(header), weights, path)
         network = self.build(header)
