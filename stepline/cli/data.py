@@ -59,7 +59,6 @@ def features() -> None:
 @click.option(
     "--width", type=click.IntRange(min=1), help="Width of every row. Default: that of the first."
 )
-@click.option("--ending", help="Only files whose names end so, for example .video.npy.")
 @json_option
 @lock_out_folder
 def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:

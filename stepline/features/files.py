@@ -25,15 +25,8 @@ from stepline.records import RECORD_VERSION, FeatureSequence, Matrix
 TORCH_SUFFIXES = (".pth", ".pt", ".pth.tar")
 READABLE_SUFFIXES = (".npy", ".npz", ".safetensors", *TORCH_SUFFIXES)
 FEATURE_SUFFIXES = (
-    ".safetensors",
-    ".npy",
-    ".mp4.npy",
-    ".webm.npy",
-    ".mkv.npy",
-    ".npz",
-    ".pth.tar",
-    ".pth",
-    ".pt",
+    *(".safetensors", ".npy", ".mp4.npy", ".webm.npy", ".mkv.npy", ".npz"),
+    *(".pth.tar", ".pth", ".pt"),
 )
 # The names under which a file of several arrays may keep the features.
 ARRAY_NAMES = ("values", "features")
@@ -84,9 +77,11 @@ def read_feature_file(
     finite numbers.
     """
     content, metadata = read_arrays(path)
-    if isinstance(content, Mapping) and "text" in content:
-        raise StoreError(f"{path}: {VIDEOS_WANTED}")
-    values = _matrix(path, _feature_array(path, content))
+    if isinstance(content, Mapping):
+        if "text" in content:
+            raise StoreError(f"{path}: {VIDEOS_WANTED}")
+        content = _feature_array(path, content)
+    values = _matrix(path, content)
     if width is not None and values.shape[1] != width:
         raise ShapeError(
             f"{path}: {values.shape[1]} wide, the texts' features {width}; use one encoder for both"
@@ -118,11 +113,8 @@ def read_text_features(path: Path) -> TextFeatures:
     return TextFeatures(texts, values)
 
 
-def _feature_array(path: Path, content: Any) -> Any:
-    """Return the single array with the features."""
-    if not isinstance(content, Mapping):
-        return content
-    # Under a usual name, or the only one.
+def _feature_array(path: Path, content: Mapping[str, Any]) -> Any:
+    """Return the array with the features: under a usual name, or the only one."""
     named = [name for name in ARRAY_NAMES if name in content] or list(content)
     if len(named) != 1:
         raise StoreError(
