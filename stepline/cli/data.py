@@ -291,7 +291,7 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     from stepline.sieve_swap.report import require_training_videos, write_report
     from stepline.sieve_swap.run import Job, check_encoder, run
     from stepline.sieve_swap.settings import SieveSwapSettings
-    from stepline.sieve_swap.text_base import prepared_base
+    from stepline.sieve_swap.text_base import open_or_build_base
     from stepline.sieve_swap.videos import UNREADABLE_VIDEO
 
     # what is asked
@@ -303,7 +303,7 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     )
     with download_bar(None) as report:
         given_files = fetch_sources(videos, out, load_settings(StepsSettings), report)
-    opened = prepared_base(base, out / "text_base", settings.text_base)
+    opened = open_or_build_base(base, out / "text_base", settings.text_base)
     if options["preset"] is not None:
         check_encoder(opened, settings)
     records, unheard = _records(given_files, out)
@@ -313,7 +313,7 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
         out=out,
         settings=settings,
         excluded=read_excluded(options["exclude"]),
-        say=print_message,
+        report=print_message,
     )
     outcome = run(job)
     files = write_report(job, outcome)

@@ -18,14 +18,14 @@ from stepline.records import Record
 from stepline.sieve_swap.pairing import (
     IOU_THRESHOLDS,
     RECALL_THRESHOLDS,
-    Pairs,
+    DocumentPairs,
     ThresholdRow,
     threshold_table,
 )
 from stepline.sieve_swap.part_files import TRAIN_SPLIT, VALIDATION_SPLIT, read_pairs
 from stepline.sieve_swap.run import NO_DOCUMENT_FITS, Job, RunResult
 from stepline.sieve_swap.statistics import Statistics
-from stepline.sieve_swap.videos import OTHER_CATEGORY, RARE_CATEGORY, TOO_LONG, length
+from stepline.sieve_swap.videos import OTHER_CATEGORY, RARE_CATEGORY, TOO_LONG, video_seconds
 from stepline.storage import read_parquet
 
 EMPTY_CURES = {
@@ -38,11 +38,12 @@ EMPTY_CURES = {
 
 
 def write_report(job: Job, outcome: RunResult) -> tuple[Path, ...]:
-    """Write statistics.json, train.json and validation.json into the job's folder, and return their
-    paths.
+    """Write statistics.json, train.json and validation.json into the job's folder, and return
+    their paths.
 
-    statistics.json holds the counts of the run, and `thresholds`: how many videos, documents and
-    pairs the run's thresholds and higher ones keep (figure 7a of the paper).
+    statistics.json holds the counts of the run. Its `thresholds` say how many videos, documents
+    and pairs
+    the run's thresholds and higher ones keep (figure 7a of the paper).
     """
     tree = outcome.statistics.model_dump(mode="json")
     tree["thresholds"] = [asdict(row) for row in _threshold_rows(job, outcome.pairs)]
@@ -51,7 +52,7 @@ def write_report(job: Job, outcome: RunResult) -> tuple[Path, ...]:
     files = [statistics_file]
     for split in (TRAIN_SPLIT, VALIDATION_SPLIT):
         files.append(job.out / f"{split}.json")
-        write_released((job.out / split).glob("*.parquet"), files[-1])
+        write_released_json((job.out / split).glob("*.parquet"), files[-1])
     return tuple(files)
 
 
@@ -67,28 +68,30 @@ def require_training_videos(statistics: Statistics) -> None:
 
 
 def _threshold_rows(job: Job, pairs: Sequence[Path]) -> list[ThresholdRow]:
-    """Return what the run's thresholds and higher ones keep. Lower ones were not paired."""
+    """Return the threshold table of a run. Lower thresholds than the run's were not paired."""
     settings = job.settings.pairing
     videos = []
     for file in pairs:
         for row in read_pairs(file):
             documents = np.asarray(row.documents, dtype=np.int64)
-            videos.append(Pairs(documents, np.asarray(row.iou), np.asarray(row.recall)))
+            videos.append(DocumentPairs(documents, np.asarray(row.iou), np.asarray(row.recall)))
     ious = {settings.iou, *(iou for iou in IOU_THRESHOLDS if iou >= settings.iou)}
     recalls = {settings.recall, *(r for r in RECALL_THRESHOLDS if r >= settings.recall)}
     return threshold_table(videos, sorted(ious), sorted(recalls))
 
 
-def write_released(parts: Iterable[Path], file: Path) -> int:
-    """Write the records of Parquet files as one JSON file, a video at a time. Return how many
-    segments it holds."""
+def write_released_json(parts: Iterable[Path], file: Path) -> int:
+    """Write the records of Parquet files as one JSON file in the released form. Return the number
+    of
+    segments.
+    """
     segment_count = 0
     with atomic_path(file) as partial, partial.open("w", encoding="utf-8") as out:
         # before each entry: a brace once, then commas
         opening = "{"
         for record in _read_records(sorted(parts)):
             id_text = json.dumps(record.video.id)
-            entry = json.dumps(released_entry(record), ensure_ascii=False)
+            entry = json.dumps(released_form(record), ensure_ascii=False)
             out.write(f"{opening}\n{id_text}: {entry}")
             segment_count += len(record.steps)
             opening = ","
@@ -101,9 +104,11 @@ def _read_records(parts: Iterable[Path]) -> Iterator[Record]:
         yield from read_parquet(part)
 
 
-def released_entry(record: Record) -> dict[str, object]:
-    """Return one video in the released JSON form. A step without another wording gives its own text
-    twice."""
+def released_form(record: Record) -> dict[str, object]:
+    """Return one video in the released JSON form. A step without another wording gives its own
+    text
+    twice.
+    """
     timestamps = []
     sentences = []
     for step in record.steps:
@@ -113,4 +118,4 @@ def released_entry(record: Record) -> dict[str, object]:
             # Two texts per segment, as the authors' files have.
             wordings = (*step.alternatives, step.text)
             sentences.append([step.text, wordings[0]])
-    return {"duration": length(record), "timestamps": timestamps, "sentences": sentences}
+    return {"duration": video_seconds(record), "timestamps": timestamps, "sentences": sentences}

@@ -93,12 +93,12 @@ class SwapSettings(Settings):
 
     @property
     def needs_pairs(self) -> bool:
-        """Whether videos are paired with documents at all."""
+        """Whether videos are paired with documents."""
         return self.scope != "all" or self.is_ordered
 
     @property
     def is_ordered(self) -> bool:
-        """Whether the steps of one document are looked for in their order."""
+        """Whether the line model aligns the steps of one document in their order."""
         return self.method != "nearest"
 
 

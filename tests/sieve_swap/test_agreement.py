@@ -7,7 +7,7 @@ from stepline.sieve_swap.agreement import (
     CHANGED_NUMBER,
     CHANGED_UNIT,
     contradiction,
-    polarity,
+    text_polarity,
 )
 from stepline.writing.quantities import quantities
 
@@ -126,7 +126,7 @@ def test_a_number_of_which_nothing_is_said_is_refused_only_on_demand():
 
 
 def test_what_a_text_denies_ends_with_its_clause():
-    found = polarity("do not stir the rice, cover the pot")
-    assert found.denied == {"stir", "ric"}
+    found = text_polarity("do not stir the rice, cover the pot")
+    assert found.negated == {"stir", "ric"}
     assert found.affirmed == {"cover", "pot"}
-    assert not polarity("don't worry about it").negative
+    assert not text_polarity("don't worry about it").is_negated

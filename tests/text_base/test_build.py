@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from stepline.errors import ModelError, StoreError
-from stepline.sieve_swap.text_base import build_base, open_base, prepared_base
+from stepline.sieve_swap.text_base import build_base, open_base, open_or_build_base
 from stepline.sieve_swap.text_base.settings import TextBaseSettings
 
 SMALL = TextBaseSettings(block=3, batch=4)
@@ -134,10 +134,10 @@ def test_a_base_of_nothing_can_be_opened_and_asked(tmp_path):
 
 
 def test_a_source_given_for_a_base_is_built_once(tmp_path):
-    made = prepared_base(source(tmp_path, KITCHEN), tmp_path / "made", SMALL)
+    made = open_or_build_base(source(tmp_path, KITCHEN), tmp_path / "made", SMALL)
     assert (
         made.step_count
-        == prepared_base(tmp_path / "made", tmp_path / "unused", SMALL).step_count
+        == open_or_build_base(tmp_path / "made", tmp_path / "unused", SMALL).step_count
         == 5
     )
     assert not (tmp_path / "unused").exists()

@@ -105,7 +105,7 @@ class RejectionCount(FrozenModel):
 
 
 class SourceEntry(FrozenModel):
-    """One source as it was read."""
+    """Manifest entry of one source."""
 
     name: str = Field(description="the file or folder, without its path")
     sha256: str = Field(description="of its files, in order")
@@ -117,7 +117,7 @@ class SourceEntry(FrozenModel):
 
 
 class PartEntry(FrozenModel):
-    """The result of one build."""
+    """Manifest entry of one build."""
 
     name: str
     plan: str = Field(description="sha256 of the sources and settings of the build")
@@ -187,8 +187,10 @@ def write_manifest(manifest: Manifest, folder: Path) -> None:
 
 
 def encoder_identity(name: str) -> tuple[str, int]:
-    """Return the sha256 of an encoder's files and the width of its vectors. Raises ModelError when
-    the encoder is missing."""
+    """Return the sha256 of an encoder's files and the width of its vectors. Raises ModelError
+    when the
+    encoder is missing.
+    """
     from stepline.text.embedding import load_encoder
 
     folder = find_weights(name)
@@ -201,8 +203,13 @@ def encoder_identity(name: str) -> tuple[str, int]:
 
 
 class RowGroupTable:
-    """Rows of a Parquet file of row groups of one size, read by their number. The latest groups stay
-    in memory.
+    """Rows of a Parquet file, read by their number, a row group at a time. The latest groups stay
+    in
+    memory.
+
+    Args:
+        path: of the file.
+        group_rows: rows of each row group but the last.
 
     Every read raises StoreError, with the cure, where the file is damaged.
     """
@@ -222,7 +229,7 @@ class RowGroupTable:
             self._reader = self._reader or ParquetReader(self._path)
             return self._reader.group(number)
         except ParquetError as error:
-            raise _damaged_table(self._path, error) from error
+            raise _damaged_table_error(self._path, error) from error
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> Iterator[TableRow]:
@@ -231,17 +238,25 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> Iterator[Tab
     try:
         yield from ParquetReader(path).rows(columns)
     except ParquetError as error:
-        raise _damaged_table(path, error) from error
+        raise _damaged_table_error(path, error) from error
 
 
-def _damaged_table(path: Path, error: ParquetError) -> StoreError:
+def _damaged_table_error(path: Path, error: ParquetError) -> StoreError:
     return StoreError(f"{path}: not readable ({error}); build the text base again")
 
 
 class TextBase:
-    """An opened text base. A row is the number of a step, documents are numbered in reading order.
+    """An opened text base.
 
-    Steps of the same words share a row.
+    Documents are numbered in reading order. Steps are numbered by their row, and steps of the
+    same words
+    share a row.
+
+    Args:
+        folder: of the base.
+        manifest: of the base.
+
+    Raises StoreError where vectors and manifest do not fit together.
     """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:

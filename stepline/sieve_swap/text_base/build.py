@@ -144,16 +144,19 @@ def build_base(
     return open_base(folder)
 
 
-def prepared_base(path: Path, folder: Path, settings: TextBaseSettings | None = None) -> TextBase:
-    """Return the base in `path`. Where `path` is a source instead, return the base that is built from
-    it in `folder`."""
+def open_or_build_base(
+    path: Path, folder: Path, settings: TextBaseSettings | None = None
+) -> TextBase:
+    """Return the base in `path`. Where `path` is a source instead, build a base of that source in
+    `folder`.
+    """
     if path.is_dir() and read_manifest(path) is not None:
         return open_base(path)
     return build_base([path], folder, settings)
 
 
 def _source_entry(source: Path, licence: str | None) -> SourceEntry:
-    """Return the manifest entry of a source that is not read yet."""
+    """Return the manifest entry of a source before it is read."""
     digests = hashlib.sha256()
     files = source_files(source)
     for file in files:
@@ -223,8 +226,8 @@ SourceTally: TypeAlias = tuple[int, int, dict[str, tuple[int, list[str]]]]
 def _read_sources(
     sources: Sequence[Path], path: Path, settings: TextBaseSettings, licence: str | None
 ) -> list[SourceTally]:
-    """Write the documents of all sources as one table, each id once, and return what each source
-    gave."""
+    """Write the documents of all sources as one table, each id once. Return the counts of each
+    source."""
     tallies: list[SourceTally] = []
     seen_ids: set[int] = set()
 
@@ -259,8 +262,10 @@ def _read_sources(
 
 
 def _write_tables(documents: Path, part: Path) -> tuple[int, int]:
-    """Write the tables of documents and of different steps. Return how many steps are different, and
-    how many were read."""
+    """Write the tables of documents and of different steps. Return the number of different steps,
+    and of
+    all steps.
+    """
     texts = (text for row in read_table(documents, ["texts"]) for text in row["texts"])
     keys = np.fromiter(map(line_key, texts), dtype=np.uint64)
     # the first step of the same words, and the row of each step
@@ -374,13 +379,14 @@ _FRACTION_CHARS = {
 
 
 def line_key(text: str) -> int:
-    """Return 64 bits that are equal for steps of the same normalised words, in the same order."""
+    """Return a 64-bit hash of a step's normalised words, in their order."""
     return _text_key(" ".join(normalised_words(text)))
 
 
 def normalised_words(text: str) -> list[str]:
-    """Return the words that a step is compared by: case-folded, units in one spelling, articles left
-    out."""
+    """Return the words by which a step is compared: case-folded, units in one spelling, without
+    articles.
+    """
     folded = unicodedata.normalize("NFKC", text.translate(_FRACTION_CHARS)).casefold()
     words = _WORD_OR_NUMBER.findall(folded.replace("°c", " celsius"))
     return [UNIT_OF_SPELLING.get(word, word) for word in words if word not in IGNORED_WORDS]

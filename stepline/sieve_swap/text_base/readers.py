@@ -29,9 +29,9 @@ from stepline.files.parquet import ParquetError, ParquetReader
 from stepline.limits import parse_json
 from stepline.records import Rejected, RejectedKind
 from stepline.sieve_swap.text_base.base import Document
-from stepline.sieve_swap.text_base.json_stream import JsonError, JsonWindow
+from stepline.sieve_swap.text_base.json_stream import JsonError, StreamingJsonReader
 from stepline.sieve_swap.text_base.settings import TextBaseSettings
-from stepline.sieve_swap.text_base.split_steps import single_steps, strip_markup
+from stepline.sieve_swap.text_base.split_steps import split_into_steps, strip_markup
 
 DocumentOrRejected: TypeAlias = Document | Rejected
 
@@ -172,7 +172,7 @@ def source_files(path: Path) -> list[Path]:
 
 
 def text_suffix(path: Path) -> str:
-    """Return the ending that states a file's form, .gz aside: ".json" for recipes.json.gz."""
+    """Return the suffix that states a file's format, without .gz: ".json" for recipes.json.gz."""
     return (Path(path.stem) if path.suffix == ".gz" else path).suffix.lower()
 
 
@@ -205,14 +205,14 @@ def read_item(item: object, key: str, file: SourceFile) -> Iterator[DocumentOrRe
         yield file.reject("not a document", type(item).__name__, key=key)
         return
     fields = _merge_nested_fields(item)
-    texts = list(nested_texts(first_field(fields, STEP_FIELDS), 0))
+    texts = list(flatten_texts(first_field(fields, STEP_FIELDS), 0))
     size = sum(map(len, texts))
     if size > file.settings.longest_document:
         yield file.reject("document too long", f"{size} characters", key=key)
         return
     # A text may hold several steps.
     steps: list[str] = []
-    for step in (step for text in texts for step in single_steps(text)):
+    for step in (step for text in texts for step in split_into_steps(text)):
         if len(step) <= file.settings.longest_step:
             steps.append(step)
         else:
@@ -220,16 +220,18 @@ def read_item(item: object, key: str, file: SourceFile) -> Iterator[DocumentOrRe
     if not steps:
         yield file.reject("no steps", f"fields {', '.join(map(str, item))}", key=key)
         return
-    id = one_line(first_field(fields, ID_FIELDS)) or key.removeprefix("row ")
+    id = to_one_line(first_field(fields, ID_FIELDS)) or key.removeprefix("row ")
     if id.isdigit():  # a bare number gets the file's name before it
-        id = f"{_stem(file.path)}-{id}"
-    title = one_line(first_field(fields, TITLE_FIELDS)) or key.replace("-", " ").replace("_", " ")
-    source = one_line(first_field(fields, SOURCE_FIELDS)) or file.path.name
-    licence = one_line(first_field(fields, LICENCE_FIELDS)) or file.licence
+        id = f"{_bare_stem(file.path)}-{id}"
+    title = to_one_line(first_field(fields, TITLE_FIELDS)) or key.replace("-", " ").replace(
+        "_", " "
+    )
+    source = to_one_line(first_field(fields, SOURCE_FIELDS)) or file.path.name
+    licence = to_one_line(first_field(fields, LICENCE_FIELDS)) or file.licence
     yield Document.from_texts(id, title, steps, source, licence)
 
 
-def _stem(path: Path) -> str:
+def _bare_stem(path: Path) -> str:
     """Return a file name without its endings: recipes for recipes.json.gz."""
     name = path.name
     while (ending := Path(name).suffix) and len(ending) <= 9 and Path(name).stem:
@@ -243,21 +245,21 @@ def first_field(fields: Mapping[str, object], names: Sequence[str]) -> object:
     return next((value for value in values if value not in (None, "", [], {})), None)
 
 
-def nested_texts(value: object, depth: int) -> Iterator[str]:
-    """Yield the strings of a nested value: a string, a list, or sections of steps."""
+def flatten_texts(value: object, depth: int) -> Iterator[str]:
+    """Yield the strings in a nested value: a string, a list, or sections of steps."""
     if isinstance(value, str):
         yield value
     elif depth >= MAX_SECTION_DEPTH:
         return
     elif isinstance(value, Mapping):
-        yield from nested_texts(first_field(value, PART_FIELDS), depth + 1)
+        yield from flatten_texts(first_field(value, PART_FIELDS), depth + 1)
     elif isinstance(value, Sequence) and not isinstance(value, bytes):
         for part in value:
-            yield from nested_texts(part, depth + 1)
+            yield from flatten_texts(part, depth + 1)
 
 
-def one_line(value: object) -> str:
-    """Return a text or number as one clean line, "" for anything else."""
+def to_one_line(value: object) -> str:
+    """Return a text or number as one line without markup, "" for any other value."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         return ""
     # Cut before it is cleaned, which takes time, and again after.
@@ -279,7 +281,7 @@ def _merge_nested_fields(item: Mapping[object, object]) -> dict[str, object]:
 
 def _read_csv(file: SourceFile) -> Iterator[DocumentOrRejected]:
     with open_unpacked(file.path) as stream:
-        rows = _csv_rows(stream)
+        rows = _read_csv_rows(stream)
         try:
             first_row = next(rows, "empty file")
         except FILE_DAMAGE as error:
@@ -315,7 +317,7 @@ def _require_step_column(path: Path, columns: Sequence[str], names: Sequence[str
         raise DatasetError(f"{path}: no column of steps; the header must name one of {known}")
 
 
-def _csv_rows(file: BinaryIO) -> Iterator[list[str] | str]:
+def _read_csv_rows(file: BinaryIO) -> Iterator[list[str] | str]:
     """Yield the cells of each row of a csv file, or why the row is left out."""
     # The limit is the whole process's, so it is never lowered.
     csv.field_size_limit(max(csv.field_size_limit(), 2 * MAX_LINE_BYTES))
@@ -350,7 +352,7 @@ def _csv_rows(file: BinaryIO) -> Iterator[list[str] | str]:
 
 
 def _read_line(file: BinaryIO) -> bytes:
-    """Return the next line, cut at MAX_LINE_BYTES, b"" at the end."""
+    """Return the next line, cut at MAX_LINE_BYTES, or b"" at the end of the file."""
     line = remainder = file.readline(MAX_LINE_BYTES)
     while len(remainder) == MAX_LINE_BYTES and not remainder.endswith(b"\n"):
         remainder = file.readline(MAX_LINE_BYTES)
@@ -378,7 +380,9 @@ KeyedItem: TypeAlias = tuple[str, object]  # the key in its file, "" where it ha
 def _read_json(file: SourceFile) -> Iterator[DocumentOrRejected]:
     is_lines = text_suffix(file.path) in (".jsonl", ".ndjson")
     with open_unpacked(file.path) as stream:
-        items = _json_lines(stream) if is_lines else _json_items(_json_window(stream))
+        items = (
+            _read_json_lines(stream) if is_lines else _read_json_items(_open_json_reader(stream))
+        )
         for number, (key_of_item, item) in enumerate(items):
             key = key_of_item or str(number)
             if isinstance(item, Exception):
@@ -387,7 +391,7 @@ def _read_json(file: SourceFile) -> Iterator[DocumentOrRejected]:
                 yield from read_item(item, key, file)
 
 
-def _json_lines(stream: BinaryIO) -> Iterator[KeyedItem]:
+def _read_json_lines(stream: BinaryIO) -> Iterator[KeyedItem]:
     while line := stream.readline(MAX_ITEM_CHARS):
         if not line.strip():
             continue
@@ -397,7 +401,7 @@ def _json_lines(stream: BinaryIO) -> Iterator[KeyedItem]:
             yield "", error
 
 
-def _json_window(stream: BinaryIO) -> JsonWindow:
+def _open_json_reader(stream: BinaryIO) -> StreamingJsonReader:
     # A read may end in the middle of a letter.
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
 
@@ -405,57 +409,57 @@ def _json_window(stream: BinaryIO) -> JsonWindow:
         data = stream.read(size)
         return decoder.decode(data, final=not data)
 
-    return JsonWindow(
+    return StreamingJsonReader(
         read, block=BLOCK_BYTES, max_value_chars=MAX_ITEM_CHARS, skipped=re.compile(r"[\s,]*")
     )
 
 
-def _json_items(window: JsonWindow) -> Iterator[KeyedItem]:
+def _read_json_items(reader: StreamingJsonReader) -> Iterator[KeyedItem]:
     """Yield (key, item) of the top-level list or object, and of what follows it: JSON lines in a
     .json file. A single how-to text is one item."""
     try:
-        opening = _next_character(window)
+        opening = _consume_character(reader)
         if opening == "[":
-            yield from _items_of_list(window)
+            yield from _read_list_items(reader)
         elif opening == "{":
-            yield from _items_by_key(window)
+            yield from _read_object_items(reader)
         else:
             raise JsonError(f"starts with {opening!r}, not with a list or an object")
-        while window.peek():
-            yield "", window.value()
+        while reader.peek():
+            yield "", reader.read_value()
     except JsonError as error:
         yield "", error
 
 
-def _next_character(window: JsonWindow) -> str:
-    """Return the next character that is not a space or comma, and step over it."""
-    character = window.peek()
+def _consume_character(reader: StreamingJsonReader) -> str:
+    """Return the next character that is not a space or comma, and move past it."""
+    character = reader.peek()
     if not character:
         raise JsonError("the file ends too early")
-    window.position += 1
+    reader.position += 1
     return character
 
 
-def _items_of_list(window: JsonWindow) -> Iterator[KeyedItem]:
-    while window.peek() != "]":
-        yield "", window.value()
-    window.position += 1
+def _read_list_items(reader: StreamingJsonReader) -> Iterator[KeyedItem]:
+    while reader.peek() != "]":
+        yield "", reader.read_value()
+    reader.position += 1
 
 
-def _items_by_key(window: JsonWindow) -> Iterator[KeyedItem]:
+def _read_object_items(reader: StreamingJsonReader) -> Iterator[KeyedItem]:
     """Yield the values of an object by key. An object that has steps itself is one item, without a
     key."""
     fields: dict[str, object] = {}  # of one text
-    while window.peek() != "}":
-        key = window.value()
-        if not isinstance(key, str) or _next_character(window) != ":":
+    while reader.peek() != "}":
+        key = reader.read_value()
+        if not isinstance(key, str) or _consume_character(reader) != ":":
             raise JsonError("an object's key and colon are expected")
         # A key such as "recipes" holds all items.
-        if key in WRAPPER_KEYS and window.peek() in ("[", "{"):
-            opening = _next_character(window)
-            yield from _items_of_list(window) if opening == "[" else _items_by_key(window)
+        if key in WRAPPER_KEYS and reader.peek() in ("[", "{"):
+            opening = _consume_character(reader)
+            yield from _read_list_items(reader) if opening == "[" else _read_object_items(reader)
             continue
-        value = window.value()
+        value = reader.read_value()
         # After the first field of a text, all that follows belongs to it.
         if fields or key in STEP_FIELDS or key in NESTED_FIELDS:
             fields[key] = value
@@ -465,7 +469,7 @@ def _items_by_key(window: JsonWindow) -> Iterator[KeyedItem]:
             yield key, value
         else:
             fields[key] = value
-    window.position += 1
+    reader.position += 1
     # Only an object with steps of its own is a text.
     if not fields.keys().isdisjoint((*STEP_FIELDS, *NESTED_FIELDS)):
         yield "", fields
@@ -523,7 +527,7 @@ def _parse_text(text: str) -> dict[str, object]:
     blocks: dict[str, list[str]] = {"numbered": [], "bullets": [], "paragraphs": []}
     current_block: list[str] = []  # whose last item a wrapped line continues
     for line, next_line in zip_longest(lines, lines[1:], fillvalue=""):
-        heading = _heading(line, next_line)
+        heading = _heading_text(line, next_line)
         stripped = line.strip()
         if heading is not None:
             title = title or heading
@@ -543,7 +547,7 @@ def _parse_text(text: str) -> dict[str, object]:
 
 
 def _classify_line(line: str) -> tuple[str, str]:
-    """Return the kind of a line, and its text without the list mark."""
+    """Return "numbered", "bullets" or "paragraphs", and the line's text without the list mark."""
     if match := _NUMBERED_LINE.match(line):
         return "numbered", match[1]
     if match := _BULLET_LINE.match(line):
@@ -551,7 +555,7 @@ def _classify_line(line: str) -> tuple[str, str]:
     return "paragraphs", line.strip()
 
 
-def _heading(line: str, next_line: str) -> str | None:
+def _heading_text(line: str, next_line: str) -> str | None:
     text = line.strip()
     if match := _HEADING_LINE.match(line) or _COLON_HEADING.match(text):
         return match[1].strip("# ")
