@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from stepline.errors import StoreError
-from stepline.features.files import ARRAY_NAMES, FEATURE_SUFFIXES, read_arrays, stated_rate
+from stepline.features.files import ARRAY_NAMES, FEATURE_SUFFIXES, parse_rate, read_arrays
 from stepline.features.store import (
     OTHER_ID,
     REPEATED_ID,
@@ -64,14 +64,14 @@ class FeatureItem:
         values: what should be a (T, D) array.
         metadata: of the file.
         texts: whose vectors the rows are. None: rows of a video.
-        own_id: the id inside the file, None without one.
+        stored_id: the id inside the file, None without one.
     """
 
     id: str
     values: Any
     metadata: Mapping[str, str]
     texts: RowTexts | None = None
-    own_id: object = None
+    stored_id: object = None
 
 
 def find_features(source: Path) -> Iterator[FeatureFile]:
@@ -105,7 +105,7 @@ def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
     array_names = [name for name in ARRAY_NAMES if name in content] or names[:is_unnamed]
     if array_names:
         # A file of one item, under one of the usual names.
-        texts = _row_texts(content)
+        texts = _parse_row_texts(content)
         yield FeatureItem(file.id, content[array_names[0]], metadata, texts, content.get("vid"))
     else:
         # Any other dict is one of items.
@@ -160,20 +160,20 @@ def _features_in_archive(path: Path) -> Iterator[FeatureFile]:
         raise StoreError(f"{path}: a damaged archive ({reason}); download it again") from error
 
 
-def _row_texts(item: Mapping[str, Any]) -> RowTexts | None:
+def _parse_row_texts(item: Mapping[str, Any]) -> RowTexts | None:
     """Return the texts of a NaSVA file: {vid, start, end, text, features}."""
     if "text" not in item:
         return None
     texts = tuple(str(text) for text in np.atleast_1d(item["text"]))
     try:
-        return RowTexts(texts, _times(item.get("start")), _times(item.get("end")))
+        return RowTexts(texts, _parse_times(item.get("start")), _parse_times(item.get("end")))
     except (ValueError, TypeError) as error:
         raise StoreError(
             f"its times are not numbers ({error}); extract the text features again"
         ) from error
 
 
-def _times(column: Any) -> tuple[float, ...]:
+def _parse_times(column: Any) -> tuple[float, ...]:
     """Return the times of a column, or an empty list without the column."""
     if column is None:
         return ()
@@ -271,14 +271,14 @@ class _Importer:
             self.already += 1
             return
         rejection = self._writer.rejection_reason(item.id, item.values, item.texts)
-        if item.own_id is not None and str(item.own_id) != item.id:
-            rejection = OTHER_ID, str(item.own_id)
+        if item.stored_id is not None and str(item.stored_id) != item.id:
+            rejection = OTHER_ID, str(item.stored_id)
         if rejection is not None:
             reason, value = rejection
             self._drop(reason, first if reason == REPEATED_ID else value, item.id, location)
             return
         # The rate is the file's own where it states one, the backbone the call's.
-        rate = stated_rate(item.id, item.metadata, self._rate)
+        rate = parse_rate(item.id, item.metadata, self._rate)
         backbone = self._backbone or item.metadata.get("backbone", UNKNOWN_BACKBONE)
         self._writer.add(item.id, item.values, rate=rate, backbone=backbone, texts=item.texts)
         self.added[item.id] = None

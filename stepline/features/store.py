@@ -57,7 +57,17 @@ Digests: TypeAlias = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class FeatureLocation:
-    """Location of an item: `rows` rows of a shard from row `first` on. rate: rows per second."""
+    """Location of an item in a store.
+
+    Attributes:
+        id: of the item.
+        shard: number of the shard.
+        first: number of the item's first row in the shard.
+        rows: number of rows.
+        width: D of a row.
+        rate: rows per second.
+        backbone: name of the feature extractor.
+    """
 
     id: str
     shard: int
@@ -70,10 +80,12 @@ class FeatureLocation:
 
 @dataclass(frozen=True, slots=True)
 class RowTexts:
-    """The texts whose vectors are the rows of an item, with times in seconds.
+    """The texts whose vectors are the rows of an item.
 
-    starts and ends are empty without times. Otherwise they have one number per text, which may be
-    NaN.
+    Attributes:
+        texts: one per row.
+        starts: seconds, one per text, or empty. May be NaN.
+        ends: seconds, one per text, or empty. May be NaN.
     """
 
     texts: tuple[str, ...]
@@ -104,7 +116,14 @@ def shards_of(folder: Path) -> list[int]:
 def write_index(
     folder: Path, shard: int, locations: Iterable[FeatureLocation], texts: Sequence[RowTexts | None]
 ) -> None:
-    """Write the index of a shard atomically. texts: per item, None for features without texts."""
+    """Write the index of a shard atomically.
+
+    Args:
+        folder: of the store.
+        shard: number of the shard.
+        locations: of the shard's items, in row order.
+        texts: of each item, None for features of a video.
+    """
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
@@ -149,7 +168,7 @@ def read_row_texts(folder: Path, shard: int) -> dict[str, RowTexts]:
 
 
 def text_digest(text: str) -> int:
-    """Return 8 bytes of BLAKE2b of a stripped text, as its key."""
+    """Return an 8-byte BLAKE2b hash of a stripped text."""
     data = text.strip().encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(data, digest_size=8).digest()
     return int.from_bytes(digest, "big")
@@ -190,7 +209,7 @@ TENSOR_NAME = "values"  # of the one tensor
 
 @dataclass(frozen=True, slots=True)
 class ShardMatrix:
-    """The matrix (rows, width) in a shard file, from byte `begin` on."""
+    """The matrix (rows, width) in a shard file. begin: byte of its first number."""
 
     path: Path
     begin: int
@@ -236,11 +255,13 @@ ALL_ROWS = slice(None)
 
 
 class FeatureStore(Mapping[str, FeatureLocation]):
-    """Reads the items of a folder that `FeatureWriter` wrote, as a mapping id -> location of the
-    rows.
+    """Reads the items of a store, as a mapping id -> location of the item's rows.
 
-    display_url: name of the folder in messages. Raises StoreError when the folder is not a store,
-    or holds an id twice.
+    Args:
+        folder: that `FeatureWriter` wrote.
+        display_url: name of the folder in messages.
+
+    Raises StoreError when the folder is not a store, or holds an id twice.
     """
 
     def __init__(self, folder: Path, *, display_url: str = "") -> None:
@@ -282,13 +303,13 @@ class FeatureStore(Mapping[str, FeatureLocation]):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Return the set of feature widths, which has one element unless shards are mixed."""
+        """Feature widths in the store, which is one unless shards are mixed."""
         widths = {location.width for location in self._locations.values()}
         return tuple(sorted(widths))
 
     @property
     def backbone(self) -> str:
-        """Return the name of the feature extractor, "" if unknown. Raises StoreError for several."""
+        """Name of the feature extractor, "" if unknown. Raises StoreError for several."""
         backbones = {location.backbone for location in self._locations.values()}
         # Features that do not say it are of no other backbone.
         backbones.discard(UNKNOWN_BACKBONE)
@@ -302,7 +323,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         """Return the rows (T, D) of an item, or a slice, as float32. Raises StoreError for an
         unknown id.
         """
-        return self._rows(self[id], rows).astype(np.float32)
+        return self._read_rows(self[id], rows).astype(np.float32)
 
     def read(self, id: str, rows: slice = ALL_ROWS) -> FeatureSequence:
         """Return the features of a video, or a slice.
@@ -333,7 +354,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         self._texts.cache_clear()
         self._digests.cache_clear()
 
-    def _rows(self, location: FeatureLocation, rows: slice = ALL_ROWS) -> Half:
+    def _read_rows(self, location: FeatureLocation, rows: slice = ALL_ROWS) -> Half:
         path = self._shard_file(location.shard)  # which fetches a remote one
         if location.shard not in self._matrices:
             self._matrices[location.shard] = find_matrix(path)
@@ -351,11 +372,11 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         return shard_path(self.folder, shard)
 
     def check(self) -> Iterator[Rejected]:
-        """Yield a message for each invalid item. Reads all rows."""
+        """Yield each invalid item with the reason. Reads all rows."""
         for id, location in self._locations.items():
             path = shard_path(self.folder, location.shard)
             try:
-                values = self._rows(location)
+                values = self._read_rows(location)
             except StoreError as error:
                 yield Rejected(
                     "features", DAMAGED_SHARD, id=id, value=str(error), location=str(path)
@@ -385,16 +406,19 @@ def open_video_store(source: Path | str) -> FeatureStore:
 
 
 def require_videos(store: FeatureStore, source: Path | str) -> None:
-    """Raise StoreError for a store of text features. source: as the user gave it."""
+    """Raise StoreError for a store of text features. source: name of the store in the message."""
     first = next(iter(store), None)
     if first is not None and store.texts(first) is not None:
         raise StoreError(f"{source}: {VIDEOS_WANTED}")
 
 
 def rejection_reason(values: Any, width: int | None) -> tuple[str, str] | None:
-    """Return why an array is no valid features, with its values, or None for a valid one.
+    """Return why an array is no valid features and the offending value, or None for a valid
+    array.
 
-    width: required D, None for any.
+    Args:
+        values: what should be a (T, D) array.
+        width: required D, None for any.
     """
     if not isinstance(values, np.ndarray):
         return NOT_ROWS, type(values).__name__
@@ -417,9 +441,17 @@ SHARD_BYTES = 256 * 2**20
 
 
 class FeatureWriter:
-    """Adds items to a store, and creates it if missing. A store has one writer at a time.
+    """Adds items to a store, and creates the store if it is missing. A store has one writer at a
+    time.
 
     As a context manager it writes the last shard at exit, also after an error.
+
+    Args:
+        folder: of the store.
+        width: required D. None: that of the store, or of the first item.
+        shard_bytes: size of a shard.
+
+    Raises ShapeError where the store holds features of another width.
     """
 
     def __init__(
@@ -452,13 +484,19 @@ class FeatureWriter:
 
     @property
     def unwritten_count(self) -> int:
-        """Return the number of items added since the last written shard."""
+        """Number of items added since the last shard was written."""
         return len(self._locations)
 
     def rejection_reason(
         self, id: str, values: object, texts: RowTexts | None = None
     ) -> tuple[str, str] | None:
-        """Return why an item cannot be added, with its values, or None for a valid item."""
+        """Return why an item cannot be added and the offending value, or None for a valid item.
+
+        Args:
+            id: of the item.
+            values: what should be a (T, D) array.
+            texts: whose vectors the rows are. None: features of a video.
+        """
         if not id or id == "__metadata__" or any(sign in id for sign in "/\\\0\n"):
             return BAD_ID, repr(id)
         if id in self._ids:
@@ -540,7 +578,8 @@ class FeatureWriter:
 
 
 class RemoteFeatureStore(FeatureStore):
-    """A store at a URL. Indexes are downloaded together, shards on demand (`remote.cache`)."""
+    """A store at a URL. Indexes are downloaded at once, shards when a row is read
+    (`remote.cache`)."""
 
     def __init__(self, url: str, *, most: int | None = None) -> None:
         self._cached = CachedFolder(url, most=most)

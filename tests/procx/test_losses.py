@@ -273,7 +273,7 @@ def test_neighbours_are_right_in_the_same_video_alone():
 def test_contrast_is_finite_for_any_number_of_pairs(counts, form):
     settings = LossSettings(contrast=form)
     _, proposed, wanted = drawn_outputs(counts=counts)
-    pairs = hungarian_match(proposed.logits, proposed.boxes, wanted).of_layer(1)
+    pairs = hungarian_match(proposed.logits, proposed.boxes, wanted).select_layer(1)
     assert len(pairs) == sum(counts)
     query = units(len(pairs)).requires_grad_()
     loss = contrastive_loss(query, units(len(pairs), seed=1), pairs, torch.tensor(0.01), settings)
@@ -293,7 +293,7 @@ def test_layers_are_contrasted_apart_and_summed():
         contrastive_loss(
             vectors[pairs.layer == n],
             vectors[pairs.layer == n],
-            pairs.of_layer(n),
+            pairs.select_layer(n),
             temperature,
             settings,
         ).mean
@@ -435,11 +435,11 @@ def test_one_batch_is_learnt_word_for_word(form, kind, settings, rate, steps):
     with torch.no_grad():
         seen = model(batch.videos)
     said = seen.predictions
-    pairs = hungarian_match(said.logits, said.boxes, batch.targets).of_layer(1)
+    pairs = hungarian_match(said.logits, said.boxes, batch.targets).select_layer(1)
     assert (
         giou(
-            boxes_to_spans(pairs.of_queries(said.boxes)),
-            boxes_to_spans(pairs.of_steps(batch.targets.boxes)),
+            boxes_to_spans(pairs.gather_queries(said.boxes)),
+            boxes_to_spans(pairs.gather_steps(batch.targets.boxes)),
         ).min()
         > 0.9
     )
@@ -448,7 +448,7 @@ def test_one_batch_is_learnt_word_for_word(form, kind, settings, rate, steps):
     for video, count in enumerate((3, 2, 0)):
         surest = said.logits[-1, video].topk(count).indices
         queries = surest[said.boxes[-1, video, surest, 0].argsort()]  # in time
-        context = model.context(
+        context = model.caption_context(
             seen, QueryIndex.last_layer(torch.full_like(queries, video), queries)
         )
         found += [VOCABULARY.decode(one.tokens) for one in generate(model.captioner, context)]

@@ -25,7 +25,7 @@ def said(model, seen, video, query):
     """Logits of a fixed sentence's words, of the last layer's queries."""
     tokens = torch.arange(3, 8).expand(len(video), -1)
     with torch.no_grad():
-        context = model.context(
+        context = model.caption_context(
             seen, QueryIndex.last_layer(torch.tensor(video), torch.tensor(query))
         )
         return model.captioner(tokens, torch.zeros_like(tokens, dtype=torch.bool), context).logits
@@ -72,7 +72,11 @@ def test_an_empty_video_is_defined_and_changes_no_other(form, kind):
     assert torch.isfinite(said(model, seen, [3], [0])).all()
     assert_close(seen.predictions.boxes[:, :3], without.predictions.boxes, atol=1e-5, rtol=1e-5)
     assert (
-        len(generate(model.captioner, model.context(look(model, nothing, settings), picked(0, 1))))
+        len(
+            generate(
+                model.captioner, model.caption_context(look(model, nothing, settings), picked(0, 1))
+            )
+        )
         == 1
     )
 

@@ -142,8 +142,8 @@ def test_one_batch_is_learnt_word_for_word():
     output = look(model, three(), made_of)
     losses, matches = localization_losses(output.predictions, batch.targets)
     assert float(losses["giou"].mean) < 0.4  # over both layers
-    last = matches.of_layer(1)
-    context = model.context(output, QueryIndex.last_layer(last.video, last.query))
+    last = matches.select_layer(1)
+    context = model.caption_context(output, QueryIndex.last_layer(last.video, last.query))
     captions = generate(model.captioner, context)
     rows = batch.caption_rows(last.video, last.step).tolist()
     sentences = [VOCABULARY.decode(caption.tokens) for caption in captions]

@@ -63,9 +63,9 @@ def test_without_a_common_title_word_there_is_no_pair():
 
 def test_the_best_pair_decides_the_split():
     settings = PairingSettings()
-    assert pairs_of(VIDEO, settings).split(settings) == "validation"
+    assert pairs_of(VIDEO, settings).choose_split(settings) == "validation"
     assert pairs_of(VIDEO, settings).choose_split(PairingSettings(validation_iou=0.51)) == "train"
-    assert pairs_of(("cake", "x"), settings).split(settings) is None
+    assert pairs_of(("cake", "x"), settings).choose_split(settings) is None
 
 
 @pytest.mark.parametrize("recall_of", ["document", "transcript"])

@@ -1,5 +1,4 @@
-"""A dense-captioning benchmark answered with a trained network, in the official form that
-`evaluate` reads."""
+"""Answers of a trained network to a dense-captioning benchmark, in the official form that `evaluate` reads."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,8 +20,15 @@ NO_ROWS = "its features hold no row"
 
 
 def benchmark_videos(name: str, reference: Path, subset: str | None = None) -> Questions[str]:
-    """Return the ids of the videos of a benchmark. Raises DatasetError where its file cannot be read
-    or holds none."""
+    """Return the ids of a benchmark's videos. Raises DatasetError where its file cannot be read
+    or holds no
+    video.
+
+    Args:
+        name: of the benchmark.
+        reference: its annotation file.
+        subset: split of the file. None: all.
+    """
     reading = read(name, reference, subset=subset)
     if not reading.records:
         part = f" of subset {subset!r}" if subset else ""

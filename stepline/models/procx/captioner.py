@@ -63,7 +63,7 @@ class CaptionerOutput:
     text_vectors: Tensor | None
 
 
-class Attendable(Protocol):
+class KeyValueSource(Protocol):
     """Keys and values in some form: a cache of each caption's own, or those that a video's captions
     share."""
 
@@ -166,7 +166,7 @@ class VideoKeyValues:
 
 
 class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """Multi-head attention to keys and values that were made before."""
+    """Multi-head attention to keys and values that were computed before."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -180,7 +180,7 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         keys, values = self.remembered(rows).chunk(2, dim=-1)  # (M, S, D) each
         return KeyValueCache(self._split_heads(keys), self._split_heads(values))
 
-    def forward(self, rows: Tensor, context: Attendable) -> Tensor:
+    def forward(self, rows: Tensor, context: KeyValueSource) -> Tensor:
         """Return rows (M, W, D) attended to a context."""
         mixed = context.attend(self._split_heads(self.query(rows)))  # (M, H, W, D/H)
         return self.out(mixed.transpose(1, 2).reshape(rows.shape))
@@ -207,18 +207,20 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
 
 
 class CaptionerLayer(nn.Module):  # type: ignore[misc]
-    """Words attend to words, then to a context if the layer has one, then a feed-forward. Each is
-    normalised first."""
+    """Self-attention of the words, cross-attention to a context if the layer has it, then a
+    feed-forward
+    block. Each block normalises its input.
+    """
 
     def __init__(
-        self, width: int, heads: int, inner: int, dropout: float, *, crosses: bool
+        self, width: int, heads: int, inner: int, dropout: float, *, has_cross_attention: bool
     ) -> None:
         super().__init__()
         self.within = Attention(width, heads)
         self.within_norm = nn.LayerNorm(width)
         self.across: Attention | None = None
         self.across_norm: nn.LayerNorm | None = None
-        if crosses:
+        if has_cross_attention:
             self.across = Attention(width, heads)
             self.across_norm = nn.LayerNorm(width)
         wide = Linear(width, inner)
@@ -230,22 +232,34 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
     def forward(
         self,
         rows: Tensor,
-        context: Attendable | None = None,
+        context: KeyValueSource | None = None,
         *,
         keep: Tensor | None = None,
         causal: bool = False,
     ) -> Tensor:
-        """Return rows (M, W, D) after the layer. keep and causal are as in
-        `Attention.self_attend`, of the words."""
+        """Return rows (M, W, D) after the layer.
+
+        Args:
+            rows: of the words.
+            context: that the words attend to. None: words alone.
+            keep: (M, 1, W, W), True where a word sees another one. None: as `causal` says.
+            causal: word w sees only words up to w.
+        """
         attended = self.within.self_attend(self.within_norm(rows), keep=keep, causal=causal)
         rows = rows + self.drop(attended)
         return self._cross_and_feed(rows, context)
 
     def step(
-        self, rows: Tensor, past: KeyValueCache | None, context: Attendable | None
+        self, rows: Tensor, past: KeyValueCache | None, context: KeyValueSource | None
     ) -> tuple[Tensor, KeyValueCache]:
-        """Return the next word's row (M, 1, D) after the layer, and the past (M, H, S, D/H) with
-        that word in it."""
+        """Return the next word's row (M, 1, D) after the layer, and the keys and values of all
+        words so far.
+
+        Args:
+            rows: (M, 1, D) of the next word.
+            past: keys and values of the words before. None: no words.
+            context: that the word attends to. None: words alone.
+        """
         normed = self.within_norm(rows)
         cache = self.within.key_values(normed)
         if past is not None:
@@ -253,8 +267,7 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
         rows = rows + self.drop(self.within(normed, cache))
         return self._cross_and_feed(rows, context), cache
 
-    def _cross_and_feed(self, rows: Tensor, context: Attendable | None) -> Tensor:
-        """Return rows after cross-attention and feed-forward."""
+    def _cross_and_feed(self, rows: Tensor, context: KeyValueSource | None) -> Tensor:
         if self.across is not None and self.across_norm is not None and context is not None:
             normed = self.across_norm(rows)
             rows = rows + self.drop(self.across(normed, context))
@@ -272,13 +285,18 @@ class DecoderState:
         length: S, words so far.
     """
 
-    contexts: Sequence[Attendable]
+    contexts: Sequence[KeyValueSource]
     pasts: list[KeyValueCache | None] = field(default_factory=list)
     length: int = 0
 
 
 class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """ProcX's text decoder, fresh until weights are loaded."""
+    """ProcX's text decoder with fresh weights.
+
+    Args:
+        settings: sizes of the captioner.
+        vocabulary: number of tokens.
+    """
 
     def __init__(self, settings: CaptionerSettings, vocabulary: int) -> None:
         super().__init__()
@@ -291,8 +309,8 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         self.places = nn.Embedding(settings.longest, width)
         # CLS: comes after the words, has no position
         self.whole = nn.Parameter(torch.randn(width) * EMBEDDING_STD)
-        self.text_layers = _layers(settings, settings.text_layers, crosses=False)
-        self.joint_layers = _layers(settings, settings.joint_layers, crosses=True)
+        self.text_layers = _layers(settings, settings.text_layers, has_cross_attention=False)
+        self.joint_layers = _layers(settings, settings.joint_layers, has_cross_attention=True)
         self.norm = nn.LayerNorm(width)
         self.text_norm = nn.LayerNorm(width)
 
@@ -344,8 +362,10 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         return self._logits(rows)[:, 0]
 
     def _encode_words(self, tokens: Tensor, token_pad: Tensor) -> tuple[Tensor, Tensor]:
-        """Return each word's row (M, W, D) after the layers on words alone, and the sentences' unit
-        vectors (M, d)."""
+        """Return each word's row (M, W, D) after the layers on words alone, and the unit vectors
+        (M, d) of the
+        sentences.
+        """
         captions, width = tokens.shape
         words = self.words(tokens) + self.places.weight[:width]
         rows = self.drop(words)  # (M, W, D)
@@ -364,10 +384,9 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         return rows[:, :-1], F.normalize(whole.float(), dim=-1)
 
     def _logits(self, rows: Tensor) -> Tensor:
-        """Return logits (M, W, V) by the embedding of the words itself."""
         return linear(self.norm(rows), self.words.weight, self.bias)
 
-    def _layer_contexts(self, context: CaptionContext) -> Sequence[Attendable]:
+    def _layer_contexts(self, context: CaptionContext) -> Sequence[KeyValueSource]:
         """Return what each joint layer attends to. Captions of one video share the video's rows."""
         attentions: list[Attention] = [layer.across for layer in self.joint_layers]
         queries = (context.queries + self.kinds[0])[:, None]  # (M, 1, D)
@@ -384,12 +403,15 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         ]
 
 
-def _layers(settings: CaptionerSettings, count: int, *, crosses: bool) -> nn.ModuleList:
-    """Return this many layers of the captioner's sizes."""
+def _layers(settings: CaptionerSettings, count: int, *, has_cross_attention: bool) -> nn.ModuleList:
     layers = nn.ModuleList()
     for _ in range(count):
         layer = CaptionerLayer(
-            settings.width, settings.heads, settings.feed_forward, settings.dropout, crosses=crosses
+            settings.width,
+            settings.heads,
+            settings.feed_forward,
+            settings.dropout,
+            has_cross_attention=has_cross_attention,
         )
         layers.append(layer)
     return layers

@@ -1,5 +1,4 @@
-"""ProcX on disk: one safetensors file with weights, settings and vocabulary, so that none of them
-goes alone."""
+"""ProcX on disk: one safetensors file with weights, settings and vocabulary."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -77,7 +76,7 @@ NETWORK = NetworkSpec[HeaderParts, ProcX](
 
 @dataclass(frozen=True)
 class LoadedProcx(LoadedNetwork):
-    """A network in evaluation mode with its vocabulary."""
+    """A network in evaluation mode, with its vocabulary and the features that it was trained on."""
 
     model: ProcX
     vocabulary: Vocabulary
@@ -87,14 +86,23 @@ class LoadedProcx(LoadedNetwork):
 def write_model(
     model: ProcX, vocabulary: Vocabulary, path: Path, trained: TrainingFeatures
 ) -> None:
-    """Write a network, float32, whole or not at all. Raises StoreError when the disk refuses."""
+    """Write a network in float32, whole or not at all. Raises StoreError when the disk refuses.
+
+    Args:
+        model: the network.
+        vocabulary: of its captions.
+        path: of the file.
+        trained: features that it was trained on.
+    """
     words = {"tokens": vocabulary.tokens, "lower": vocabulary.lower}
     NETWORK.write(path, model, {"vocabulary": words, "trained": asdict(trained)})
 
 
 def load_model(path: Path) -> LoadedProcx:
-    """Return the network in a file or a run's folder, ready to infer. Raises ModelError, naming
-    what does not fit."""
+    """Return the network in a file or a run's folder, in evaluation mode. Raises ModelError for
+    any other
+    file, naming what does not fit.
+    """
     file = NETWORK.find(path)
     (settings, vocabulary, trained), model = NETWORK.load(file)
     space = FeatureSpace(trained.backbone, "", trained.rate)

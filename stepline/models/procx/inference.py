@@ -1,7 +1,6 @@
-"""The steps of silent videos: the network's proposals, those of them that are steps, and a sentence
-for each.
+"""Steps of silent videos: the network's proposals, the selected ones, and a sentence for each.
 
-For instance, 3 proposals of a video of 20 s. The logits `counts` = 0 1 3 are greatest at 2 steps.
+For instance, 3 proposals of a video of 20 s, for which the network counts 2 steps.
 So `select_proposals` takes the 2 most confident proposals and sorts them by time:
 
     query   confidence   box, s
@@ -16,7 +15,7 @@ In code:
 
 Source: ProcX section 5 and PDVC's code: the most confident proposals, as many as the network
 counts. A caption is written greedily.
-Letters: B videos, N queries and so proposals of a video, C counts, M captions, k steps.
+Letters: B videos, N queries and so proposals of a video, M captions, k steps.
 """
 
 from collections.abc import Iterator, Sequence
@@ -66,7 +65,12 @@ class Proposals:
 
 
 def select_proposals(proposals: Proposals, settings: DescribeSettings) -> list[int]:
-    """Return the numbers of the proposals that are steps, in the order of time."""
+    """Return the numbers of the proposals that are steps, in the order of time.
+
+    Args:
+        proposals: of one video.
+        settings: how many steps, and the least confidence.
+    """
     # How many: as asked, else as many as the network counts.
     limit = settings.count
     if limit is None:
@@ -179,22 +183,30 @@ def propose(
 def generate_captions(
     model: ProcX, output: ModelOutput, queries: Sequence[Sequence[int]]
 ) -> list[list[Caption]]:
-    """Return the captions of each video's `queries`, in their order."""
+    """Return the captions of each video's queries, in their order.
+
+    Args:
+        model: in evaluation mode.
+        output: of the model, for B videos.
+        queries: numbers of the queries of each video.
+    """
     pairs = [(video, query) for video, row in enumerate(queries) for query in row]
     captions: list[Caption] = []
     for first in range(0, len(pairs), CAPTION_BATCH):
         part = torch.tensor(pairs[first : first + CAPTION_BATCH], device=output.queries.device)
         video, query = part.unbind(1)  # (M,) each
         with current_device().autocast():
-            context = model.context(output, QueryIndex.last_layer(video, query))
+            context = model.caption_context(output, QueryIndex.last_layer(video, query))
             captions += generate(model.captioner, context)
     remaining = iter(captions)
     return [[next(remaining) for _ in row] for row in queries]
 
 
 def caption_likelihood(captions: Sequence[Caption], weight: float) -> Floats:
-    """Return weight x log P / tokens^2 of captions, (N,), which PDVC adds to the confidence of their
-    queries."""
+    """Return weight x log P / tokens^2 of captions, (N,), which PDVC adds to the confidence of
+    their
+    queries.
+    """
     total = np.array([caption.log_probability for caption in captions], dtype=np.float64)
     # the end mark counts as a token
     lengths = [max(len(caption.tokens) + caption.ended, 1) for caption in captions]
@@ -207,19 +219,22 @@ class VideoToDescribe:
 
     Attributes:
         values: (T, C) feature rows, T may be 0.
-        seconds: that the rows cover.
-        end: seconds of the video, after which no step ends.
+        feature_seconds: that the rows cover.
+        video_seconds: of the video, after which no step ends.
 
     Raises ShapeError for a length that is not above 0, and for NaN.
     """
 
     values: Matrix
-    seconds: float
-    end: float
+    feature_seconds: float
+    video_seconds: float
 
     def __post_init__(self) -> None:
-        if not (self.seconds > 0 and self.end > 0) or not np.isfinite(self.values).all():
-            length = f"{self.seconds} s of features for {self.end} s"
+        if (
+            not (self.feature_seconds > 0 and self.video_seconds > 0)
+            or not np.isfinite(self.values).all()
+        ):
+            length = f"{self.feature_seconds} s of features for {self.video_seconds} s"
             raise ShapeError(
                 f"a video to describe needs finite features and a length above 0, not {length}"
             )
@@ -292,7 +307,7 @@ def _describe_batch(
     settings: DescribeSettings,
 ) -> Iterator[Description]:
     output, proposals = propose(
-        model, [video.values for video in videos], [video.seconds for video in videos]
+        model, [video.values for video in videos], [video.feature_seconds for video in videos]
     )
     if settings.caption_weight:
         all_queries = [range(len(video.confidence)) for video in proposals]
@@ -332,7 +347,7 @@ def _description(
         text = vocabulary.decode(caption.tokens)
         # Rounded first, so that the lengths below are those that are written.
         start = round(start, ROUND_DECIMALS)
-        end = round(min(end, video.end), ROUND_DECIMALS)
+        end = round(min(end, video.video_seconds), ROUND_DECIMALS)
         if not text:
             dropped.append(Rejected(what="step", text=text, reason=NO_WORDS))
             continue

@@ -98,11 +98,11 @@ def batch_losses(
     losses, matches = localization_losses(output.predictions, batch.targets, settings, rates)
     layer_count = len(output.queries)
     if settings.text_layers == "last":
-        matches = matches.of_layer(layer_count - 1)
+        matches = matches.select_layer(layer_count - 1)
         layer_count = 1
     # Teacher forcing: each token is predicted from the true ones before it.
     captions = batch.captions.take(batch.caption_rows(matches.video, matches.step))
-    context = model.context(output, matches)
+    context = model.caption_context(output, matches)
     decoded = model.captioner(captions.tokens, captions.token_pad, context)
     losses["caption"] = caption_loss(
         decoded.logits,
@@ -127,16 +127,24 @@ def localization_losses(
     settings: LossSettings | None = None,
     rates: Tensor | None = None,
 ) -> tuple[dict[str, Loss], Matches]:
-    """Return the losses "giou", "l1", "confidence" and "count", not yet weighted, and the matching.
+    """Return the losses "giou", "l1", "confidence" and "count", not yet weighted, and the
+    matching.
 
-    rates: (C,) fractions of counts in the training data, for the count loss of PDVC's form. Raises
-    ShapeError for shapes that do not fit, or NaN.
+    Args:
+        predictions: of all decoder layers.
+        targets: the steps of the batch.
+        settings: forms of the losses.
+        rates: (C,) fractions of counts in the training data, for PDVC's form of the count loss.
+            None:
+            all alike.
+
+    Raises ShapeError for shapes that do not fit, or NaN.
     """
     settings = settings or LossSettings()
     # Boxes: of matched queries alone.
     matches = hungarian_match(predictions.logits, predictions.boxes, targets)
-    boxes = matches.of_queries(predictions.boxes).float()  # (M, 2)
-    truth = matches.of_steps(targets.boxes)
+    boxes = matches.gather_queries(predictions.boxes).float()  # (M, 2)
+    truth = matches.gather_steps(targets.boxes)
     agreement = giou(boxes_to_spans(boxes), boxes_to_spans(truth))  # (M,)
     disagreement = (1 - agreement).sum()
     distance = (boxes - truth).abs().sum()
@@ -158,8 +166,7 @@ def localization_losses(
 def _confidence_loss(
     logits: Tensor, matches: Matches, agreement: Tensor, settings: LossSettings
 ) -> Tensor:
-    """Return the loss of each query's confidence, (L, B, N). agreement: gIoU of each match,
-    (M,)."""
+    """Return the loss of each query's confidence, (L, B, N). agreement: (M,) gIoU of each match."""
     index = (matches.layer, matches.video, matches.query)
     # PDVC's: a matched query is simply right, however well its box fits.
     if settings.confidence == "focal":
@@ -173,8 +180,11 @@ def _confidence_loss(
 
 
 def focal_loss(logits: Tensor, matched: Tensor) -> Tensor:
-    """Return the focal loss of each query, (..., N) float32. matched: (..., N) bool, the query was
-    given a step.
+    """Return the focal loss of each query, (..., N) float32.
+
+    Args:
+        logits: (..., N) of confidence.
+        matched: (..., N), True where the query is matched with a step.
 
     Source: Lin et al. 2017. PDVC has alpha 0.25, gamma 2.
     """
@@ -187,8 +197,12 @@ def focal_loss(logits: Tensor, matched: Tensor) -> Tensor:
 def varifocal_loss(logits: Tensor, quality: Tensor) -> Tensor:
     """Return the gIoU-guided varifocal loss of each query, (..., N) float32.
 
-    quality: (..., N), g = (1 + gIoU) / 2 of a query and its step, exactly 0 for a query without
-    one. It is a target and passes no gradient.
+    Args:
+        logits: (..., N) of confidence.
+        quality: (..., N), g = (1 + gIoU) / 2 of a query and its step, exactly 0 for a query
+            without a
+            step. It is a target and passes no gradient.
+
     Source: ProcX equation 13, corrected. VarifocalNet (Zhang et al. 2021), alpha 0.75, gamma 2.
     """
     logits = logits.float()
@@ -203,12 +217,16 @@ def varifocal_loss(logits: Tensor, quality: Tensor) -> Tensor:
 def count_loss(
     logits: Tensor, counts: Tensor, form: CountForm = "pdvc", *, rates: Tensor | None = None
 ) -> Tensor:
-    """Return the loss of each video, (..., B) float32.
+    """Return the count loss of each video, (..., B) float32.
 
-    logits: (..., B, C).
-    counts: (B,), those past C - 1 count as it.
-    rates: (C,) the fraction of training videos with each count, by which "pdvc" weighs counts down.
-    None: all alike. A wrong count d away weighs 1 - exp(-d^2 / 2 spread^2).
+    Args:
+        logits: (..., B, C) of the number of steps.
+        counts: (B,) true numbers. Those past C - 1 count as C - 1.
+        form: "cross_entropy", or PDVC's binary form, in which a wrong count d steps away weighs
+            1 - exp(-d^2 / 2 spread^2).
+        rates: (C,) fraction of training videos with each count, by which "pdvc" weighs counts
+            down.
+            None: all alike.
     """
     classes = logits.shape[-1]
     if rates is not None and rates.shape != (classes,):
@@ -236,7 +254,7 @@ def count_loss(
 
 
 def count_frequencies(counts: Iterable[int], classes: int) -> Tensor:
-    """Return the fraction of videos with each count, (classes,): of the training data itself.
+    """Return the fraction of training videos with each number of steps, (classes,).
 
     PDVC trains YouCook2 with the fractions of ActivityNet. Raises ShapeError when there is no
     video.
@@ -258,13 +276,19 @@ def caption_loss(
     layers: int = 1,
     average: CaptionMean = "tokens",
 ) -> Loss:
-    """Return the cross-entropy of the next token. logits: (M, W, V). Tokens (M, W) are the ones to
-    be said.
+    """Return the cross-entropy of the next token of captions.
 
-    smoothing: fraction of the target that is spread over all V tokens. A padded token (True in
-    token_pad) adds nothing.
-    layers: how many decoder layers the captions are of. average: "captions" takes the mean of each
-    caption's own mean, as PDVC's code. Raises ShapeError for shapes that do not fit.
+    Args:
+        logits: (M, W, V).
+        tokens: (M, W) true next tokens.
+        token_pad: (M, W), True on padding, which adds nothing.
+        smoothing: fraction of the target that is spread over all V tokens.
+        layers: number of decoder layers that the captions are of.
+        average: "tokens", a mean over all tokens, or "captions", the mean of each caption's mean,
+            as in
+            PDVC's code.
+
+    Raises ShapeError for shapes that do not fit.
     """
     if logits.shape[:2] != tokens.shape or tokens.shape != token_pad.shape:
         expected = "(captions, tokens, vocabulary), tokens and mask the first two"
@@ -309,7 +333,7 @@ def contrastive_loss(
     total = queries.sum() * 0
     for layer in layers:
         rows = matches.layer == layer
-        positive = positive_mask(matches.of_layer(layer), reach)
+        positive = positive_mask(matches.select_layer(layer), reach)
         total = total + info_nce(queries[rows], texts[rows], positive, temperature) * len(layers)
     return Loss(total, torch.tensor(len(matches), device=queries.device))
 
@@ -318,13 +342,21 @@ def info_nce(queries: Tensor, texts: Tensor, positive: Tensor, temperature: Tens
     """Return the symmetric multi-positive InfoNCE of queries and sentences, a sum over queries (a
     scalar).
 
-    Half of it is -log P of each query's sentences, half that of each sentence's queries, scaled
-    from P to M.
+    One half is -log P of each query's sentences, the other half that of each sentence's queries,
+    scaled
+    from P to M. All other sentences of the batch are negatives, those of the same video too. A
+    row or a
+    column without a positive adds nothing.
 
-    queries: (M, d) and texts: (P, d), unit vectors.
-    positive: (M, P), sentence p is right for query m. All others of the batch are wrong, those of
-    the same video too. The identity gives InfoNCE, more gives MIL-InfoNCE. A row or a column
-    without a positive adds nothing. Raises ShapeError when `positive` is not (M, P).
+    Args:
+        queries: (M, d) unit vectors.
+        texts: (P, d) unit vectors of sentences.
+        positive: (M, P), True where sentence p is right for query m. The identity gives InfoNCE,
+            more
+            positives give MIL-InfoNCE.
+        temperature: sigma, a scalar.
+
+    Raises ShapeError when `positive` is not (M, P).
     """
     shape = (len(queries), len(texts))
     if positive.shape != shape:

@@ -47,7 +47,7 @@ class AttentionSettings(Settings):
     )
 
     @model_validator(mode="after")
-    def _fits(self) -> "AttentionSettings":
+    def _check_sizes(self) -> "AttentionSettings":
         if self.width % self.heads:
             raise ValueError(f"width {self.width} must be a multiple of heads {self.heads}")
         return self
@@ -88,7 +88,7 @@ class CaptionerSettings(Settings):
     )
 
     @model_validator(mode="after")
-    def _fits(self) -> "CaptionerSettings":
+    def _check_sizes(self) -> "CaptionerSettings":
         if self.width % self.heads:
             raise ValueError(f"width {self.width} must be a multiple of heads {self.heads}")
         return self
@@ -145,7 +145,7 @@ class ModelSettings(Settings):
         return self.attention.model_copy(update={"form": self.decoder_form or self.attention.form})
 
     @model_validator(mode="after")
-    def _fits(self) -> "ModelSettings":
+    def _check_sizes(self) -> "ModelSettings":
         width = self.attention.width
         if self.captioner.width != width:
             raise ValueError(

@@ -1,7 +1,6 @@
-"""Training ProcX (section E.2), from fresh weights (pre-training) or on from a network
-(fine-tuning), as one folder.
+"""Training ProcX (section E.2): from fresh weights (pre-training), or from a trained network (fine-tuning).
 
-The folder is that of `training.run_folder`, and in it:
+A run is one folder, as `training.run_folder` describes it. Its networks are
 
 best.safetensors      the network that scored best on held-out videos, where some are held out
 procx.safetensors     the final network
@@ -89,7 +88,7 @@ class PreparedRun:
         settings: of the run, with the features' width and the target filled in.
         vocabulary: of the captions.
         start: the network to train on, None for fresh weights.
-        crowded: number of videos with more steps than the network has queries.
+        crowded_count: number of videos with more steps than the network has queries.
     """
 
     samples: StepDataset
@@ -97,7 +96,7 @@ class PreparedRun:
     settings: ProcxRunSettings
     vocabulary: Vocabulary
     start: LoadedProcx | None
-    crowded: int
+    crowded_count: int
 
     @cached_property
     def trained(self) -> TrainingFeatures:
@@ -109,7 +108,7 @@ class PreparedRun:
         return TrainingFeatures(spec.backbone, spec.rate, unit)
 
     def network(self) -> ProcX | None:
-        """Return a copy of the network to train on, None for fresh weights."""
+        """Return a copy of the network to fine-tune, None for fresh weights."""
         if self.start is None:
             return None
         network = ProcX(self.settings.model, len(self.vocabulary))
@@ -126,18 +125,19 @@ def train_procx_run(
     report: Callable[[Progress], None] | None = None,
     on_prepared: Callable[[PreparedRun], None] | None = None,
 ) -> ProcX:
-    """Train, or resume training, and return the network.
+    """Train, or resume training, in the folder of a run. Return the network.
 
     Args:
-        sources: what is read.
+        sources: features, steps and further inputs.
         folder: of the run.
         settings: of the run.
-        start: a network to train on.
-        report: gets each step.
+        start: a network to fine-tune. None: fresh weights.
+        report: gets the progress of each step.
         on_prepared: called before the first step.
 
     Raises SettingsError when `folder` holds another run, ShapeError when nothing is left to train
-    on, and what the sources raise.
+    on.
+    Errors of the sources are raised too.
     """
     device = start_processes(settings.train.device)
     prepared = prepare_run(sources, settings, start)
@@ -148,10 +148,10 @@ def train_procx_run(
     filled_settings = prepared.settings
     vocabulary = prepared.vocabulary
 
-    def write(network: ProcX, path: Path) -> None:
+    def write_network(network: ProcX, path: Path) -> None:
         write_model(network, vocabulary, path, prepared.trained)
 
-    def train(keep_best: KeepBest) -> ProcX:
+    def train_in_folder(keep_best: KeepBest) -> ProcX:
         return train_procx(
             samples,
             folder,
@@ -170,7 +170,7 @@ def train_procx_run(
     counts = {
         "videos": len(samples),
         "steps": sum(samples.counts),
-        "crowded": prepared.crowded,
+        "crowded": prepared.crowded_count,
         "held_out": len(held_out),
         "tokens": len(vocabulary),
         "omitted": samples.reasons(),
@@ -182,17 +182,25 @@ def train_procx_run(
             "settings": settings_that_matter(filled_settings),
             "sources": asdict(sources) | {"start": start_identity},
         },
-        write,
+        write_network,
         facts={"versions": versions(), "data": counts},
         omitted=map(_omitted_row, samples.omitted),
     )
-    return run_training(run, train)
+    return run_training(run, train_in_folder)
 
 
 def prepare_run(
     sources: ProcxSources, settings: ProcxRunSettings, start: Path | None = None
 ) -> PreparedRun:
-    """Return all that a run starts from. `model.features` and `data.target` are filled in."""
+    """Return the samples, settings and vocabulary of a run. `model.features` and `data.target`
+    are filled
+    in.
+
+    Args:
+        sources: features, steps and further inputs.
+        settings: of the run.
+        start: a network to fine-tune. None: fresh weights.
+    """
     # the samples
     target = settings.data.target or default_target(sources.steps)
     data = settings.data.model_copy(update={"target": target})
@@ -219,13 +227,13 @@ def prepare_run(
         vocabulary = loaded.vocabulary
     else:
         vocabulary = train_vocabulary(_vocabulary_texts(training, sources), settings.vocabulary)
-    crowded = sum(count > model.queries for count in samples.counts)
+    crowded_count = sum(count > model.queries for count in samples.counts)
     filled_settings = settings.model_copy(update={"data": data, "model": model})
-    return PreparedRun(training, held_out, filled_settings, vocabulary, loaded, crowded)
+    return PreparedRun(training, held_out, filled_settings, vocabulary, loaded, crowded_count)
 
 
 def _vocabulary_texts(samples: StepDataset, sources: ProcxSources) -> Iterator[str]:
-    """Yield the samples' texts, and those of the further sources' steps."""
+    """Yield the samples' sentences, and the step texts of the further sources."""
     yield from samples.texts()
     for source in sources.words:
         target = default_target(source)
@@ -243,8 +251,10 @@ def _vocabulary_texts(samples: StepDataset, sources: ProcxSources) -> Iterator[s
 def _settings_of_start(
     loaded: LoadedProcx, settings: ModelSettings, spec: FeatureSpec
 ) -> ModelSettings:
-    """Return the settings of a network to train on, with the dropout of `settings`. Raises where
-    anything else differs."""
+    """Return the settings of a network to fine-tune, with the dropout of `settings`. Raises
+    ModelError where
+    the features are others, SettingsError where another setting differs.
+    """
     own = settings_to_train_on(loaded.model.settings, settings, DROPOUT_SETTINGS, loaded.path)
     # A backbone of unknown name may be the right one.
     before = loaded.trained.backbone
@@ -258,7 +268,7 @@ def _settings_of_start(
 
 
 def _omitted_row(row: Rejected) -> dict[str, str | None]:
-    """Return what is not a sample as a line of `omitted.jsonl`."""
+    """Return an omitted video or step as a line of `omitted.jsonl`."""
     step = row.text if row.what == "step" else None
     return {"video": row.id, "reason": row.reason, "value": row.value, "step": step}
 
@@ -329,8 +339,12 @@ def train_procx(
 def soda_scorer(
     samples: Sequence[StepSample], keep: Callable[[nn.Module], None]
 ) -> HeldOutScorer[StepSample]:
-    """Return the scorer of held-out samples: SODA-D of the most confident proposals, as many as are
-    counted."""
+    """Return a scorer of held-out samples: SODA-D of the selected proposals.
+
+    Args:
+        samples: held-out videos.
+        keep: is called with the network when its score is the best so far.
+    """
 
     def measure(network: nn.Module, batch: Sequence[StepSample]) -> tuple[float, float]:
         truth: dict[str, list[Event]] = {}
