@@ -256,7 +256,7 @@ def corrections(library: Path, out: Path) -> None:
     studio = Studio(library)
     try:
         with progress_bars() as progress:
-            summary = export_corrected(studio.library, studio.answers, out, progress)
+            summary = export_corrected(studio.library, out, progress)
     finally:
         studio.close()
     print_message(

@@ -37,7 +37,7 @@ MAX_TRIES = 5  # wrong passwords of one address in `TRIES_WINDOW_SECONDS`
 MAX_TRIES_OF_ALL_CLIENTS = 60  # wrong passwords of all addresses
 TRIES_WINDOW_SECONDS = 60.0
 OPEN_PATHS = re.compile(r"/login|/health|/static/[\w.-]+")  # need no token: they reveal nothing
-PROGRAM_PATHS = re.compile(r"/api/.*|/health|/metrics")  # asked by programs, not by browsers
+PROGRAM_PATHS = re.compile(r"/api/.*|/health")  # asked by programs, not by browsers
 
 
 class Password:

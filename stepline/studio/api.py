@@ -31,7 +31,6 @@ from stepline.studio.events import Broadcast
 from stepline.studio.job_api import JobApi
 from stepline.studio.jobs import JobRunner
 from stepline.studio.live import follow_log, live_log, live_logs
-from stepline.studio.metrics import METRICS_TYPE, RequestCounts, studio_metrics
 from stepline.studio.operations import Operation, in_video_thread, not_found, openapi, read_body
 from stepline.studio.sharing import share, share_file
 from stepline.studio.store import Studio
@@ -59,12 +58,9 @@ class ShareBody(FrozenModel):
 class StudioApi:
     """The operations of one library."""
 
-    def __init__(
-        self, studio: Studio, broadcast: Broadcast, jobs: JobRunner, counts: RequestCounts
-    ) -> None:
+    def __init__(self, studio: Studio, broadcast: Broadcast, jobs: JobRunner) -> None:
         self._studio = studio
         self._broadcast = broadcast
-        self._counts = counts
         self._videos = VideoApi(studio, jobs)
         # Whoever follows a video learns that it is gone.
         self._videos.on_removal = lambda id: broadcast.publish("video", {"id": id, "removed": True})
@@ -105,7 +101,6 @@ class StudioApi:
             Operation(
                 "GET", "/health", self.health, "Whether the studio can work; needs no token."
             ),
-            Operation("GET", "/metrics", self.metrics, "Its figures, as OpenMetrics."),
         ]
 
     def library(self, _: Request) -> Response:
@@ -186,10 +181,6 @@ class StudioApi:
             reply = {"error": "the library's database cannot be read; the studio's log says why"}
             return JSONResponse(reply, HTTPStatus.SERVICE_UNAVAILABLE)
         return JSONResponse({"status": "ok"})
-
-    def metrics(self, _: Request) -> Response:
-        """Return the figures of the studio as OpenMetrics."""
-        return Response(studio_metrics(self._studio, self._counts), media_type=METRICS_TYPE)
 
     def close(self) -> None:
         """Close the index of the search."""

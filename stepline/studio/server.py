@@ -29,12 +29,10 @@ from stepline.pages.web.local_server import (
 from stepline.pipeline.request import StepsSettings
 from stepline.records import FrozenModel
 from stepline.studio.access import HEADER_VALUE, Access, Password
-from stepline.studio.annotation import ANNOTATE_PATH, AnnotationView
 from stepline.studio.api import StudioApi
 from stepline.studio.events import Broadcast, Webhook
 from stepline.studio.jobs import JobRunner
 from stepline.studio.keys import KeyFile
-from stepline.studio.metrics import RequestCounts
 from stepline.studio.operations import read_body
 from stepline.studio.store import Studio
 from stepline.studio.uploads import MAX_PIECE_BYTES
@@ -155,13 +153,11 @@ class StudioServer(LocalServer):
         )
         self.access = Access(host, password, https=certificate is not None, keys=keys)
         self.jobs = JobRunner(studio, self.broadcast, at_once=at_once, settings=settings)
-        counts = RequestCounts()
-        self.api = StudioApi(studio, self.broadcast, self.jobs, counts)
+        self.api = StudioApi(studio, self.broadcast, self.jobs)
         self.api.is_stopping = lambda: self.is_stopping
 
         # what is served, and who may ask
         routes = [operation.route() for operation in self.api.operations()]
-        annotation = Route(ANNOTATE_PATH + "{rest:path}", AnnotationView(studio))
         guards = Guards(
             HEADER_VALUE,
             CONTENT_POLICY,
@@ -169,11 +165,10 @@ class StudioServer(LocalServer):
             max_bytes=_max_bytes,
             refuse=self.access.refuse,
             sets_header=True,
-            count=counts.add,
         )
         bind = partial(
             super().__init__,
-            local_application([*routes, annotation, *_pages(self.access)], guards),
+            local_application([*routes, *_pages(self.access)], guards),
             host=host,
             connections=MAX_CONNECTIONS,
             certificate=certificate,

@@ -1,4 +1,4 @@
-"""What the studio keeps in its library's database, apart from corrections: jobs, uploads, answers,
+"""What the studio keeps in its library's database, apart from corrections: jobs, uploads,
 and events for a webhook.
 
     studio = Studio(Path("out"))
@@ -14,17 +14,16 @@ import logging
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import Field, JsonValue, TypeAdapter
 
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.database import LibraryDatabase, Row
 from stepline.limits import parse_json
 from stepline.records import FrozenModel
-from stepline.review import Answer
 
 log = logging.getLogger(__name__)
 
@@ -113,36 +112,12 @@ class Studio:
         self.events = EventOutbox(self.database)
         self.jobs = JobStore(self.database, self.events)
         self.uploads = UploadStore(self.database, self.jobs)
-        self.answers = AnswerStore(self.database)
         # An event is written with the correction that it reports, or neither is.
         self.library.in_transaction = self.events.add_video
 
     def close(self) -> None:
         """Close the database."""
         self.library.close()
-
-
-class AnswerStore:
-    """Annotators' answers about clips: one answer per person and item, a later one replaces
-    it."""
-
-    def __init__(self, database: LibraryDatabase) -> None:
-        self._database = database
-
-    def __iter__(self) -> Iterator[Answer]:
-        """Yield the answers in the order first given."""
-        for (body,) in self._database.rows("SELECT body FROM answer ORDER BY rowid"):
-            try:
-                yield Answer.model_validate_json(body)
-            except ValidationError as error:
-                raise self._database.row_error("answer") from error
-
-    def add(self, entry: Answer) -> None:
-        """Store an answer."""
-        row = (entry.item, entry.annotator, entry.model_dump_json())
-        replace = "ON CONFLICT(clip, annotator) DO UPDATE SET body = excluded.body"
-        with self._database.change() as connection:
-            connection.execute(f"INSERT INTO answer VALUES (?, ?, ?) {replace}", row)
 
 
 class EventOutbox:
@@ -281,10 +256,6 @@ class JobStore:
                 "DELETE FROM job WHERE id = ? AND state NOT IN ('running', 'waiting')", (id,)
             )
         return cursor.rowcount > 0
-
-    def count_states(self) -> dict[str, int]:
-        """Return how many jobs are in each state."""
-        return dict(self._database.rows("SELECT state, count(*) FROM job GROUP BY state"))
 
     def _add_event(self, connection: sqlite3.Connection, id: int) -> None:
         data = self.get(id).model_dump(include={"id", "state", "error", "video"})

@@ -254,7 +254,6 @@ def test_no_one_waits_while_a_video_is_hashed(folder, tmp_path, monkeypatch):
     with serving(folder) as running, ThreadPoolExecutor(60) as clients:
         asked = [clients.submit(running.read, PLACE) for _ in range(60)]
         assert [each.result(60)["media"] for each in asked] == [False] * 60
-        assert running.ask("GET", "/annotate/next")[0].status < 500
         reply, data = running.ask("GET", f"{PLACE}/media")
         assert (reply.status, b"compared" in data) == (404, True)
         may_go_on.set()

@@ -110,19 +110,6 @@ def test_what_is_listed_is_shared_as_one_file_that_the_browser_saves(
     assert not (server.studio.library.folder / "share").exists()
 
 
-def test_the_library_leads_to_annotating_and_back(visit):
-    page = visit()
-    page.wait_until("!document.getElementById('annotate').hidden")
-    page.click("#annotate")
-    page.wait_until(
-        "location.pathname === '/annotate/' && document.querySelector('#library:not([hidden]) a')"
-    )
-    assert page.violations() == []
-    page.click("#library a")
-    page.wait_until("document.querySelectorAll('.card').length === 3")
-    assert page.complaints() == []
-
-
 def test_a_dropped_file_comes_in_pieces_and_goes_on_where_it_broke_off(visit, server, tmp_path):
     film = tmp_path / "my film.mp4"
     film.write_bytes(os.urandom(9 * MB))
