@@ -22,7 +22,7 @@ from stepline.cli.options import (
     serve_until_stopped,
     set_option,
 )
-from stepline.cli.progress import curation_bar
+from stepline.cli.progress import curation_progress
 from stepline.cli.weights import offer_weights
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     run_engine = run_recipe.engine.model_copy(update={"gpus": gpus})
     run_recipe = run_recipe.model_copy(update={"engine": run_engine})
     # A sample is forecast, or the whole is worked on.
-    with _sigterm_as_interrupt(), curation_bar() as report:
+    with _sigterm_as_interrupt(), curation_progress() as report:
         request = RunRequest(
             run_recipe,
             out,

@@ -16,10 +16,10 @@ from stepline.cli.options import (
     PATH_TYPE,
     combine_options,
     device_options,
+    json_option,
     preset_option,
     settings_from_options,
     settings_options,
-    table_json_option,
 )
 from stepline.cli.train import train
 from stepline.errors import SettingsError, StoreError
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     help="Bootstrap draws of videos.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draws.")
-@table_json_option
+@json_option
 def evaluate(benchmark: str | None, **options: Any) -> None:
     """Score predictions on a benchmark by its exact rules.
 
@@ -322,7 +322,7 @@ def _find_video(videos: Mapping[str, Path], video: str) -> Path:
 @click.argument("benchmark", type=click.Choice(PREDICTED_BENCHMARKS))
 @click.option("--aligner", required=True, type=PATH_TYPE, help="The trained network.")
 @benchmark_options
-@table_json_option
+@json_option
 def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
     """Calibrate a network's confidence on a benchmark.
 

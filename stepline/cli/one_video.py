@@ -9,8 +9,8 @@ import click
 
 from stepline.cli.errors import print_data, print_message
 from stepline.cli.options import (
+    ADDRESS_TYPE,
     PATH_TYPE,
-    VIDEO_TYPE,
     PluginChoice,
     device_options,
     json_option,
@@ -20,11 +20,9 @@ from stepline.cli.options import (
     settings_from_options,
     settings_options,
     speech_options,
-    table_json_option,
 )
 from stepline.cli.progress import progress_bars
-from stepline.cli.results import print_warnings
-from stepline.cli.sources import open_only_video
+from stepline.cli.results import open_only_video, print_warnings
 from stepline.cli.weights import offer_weights
 from stepline.errors import SettingsError
 
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("video", type=VIDEO_TYPE)
+@click.argument("video", type=ADDRESS_TYPE)
 @click.option(
     "--format",
     "form",
@@ -77,7 +75,7 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
 
 
 @click.command()
-@click.argument("source", type=VIDEO_TYPE)
+@click.argument("source", type=ADDRESS_TYPE)
 @click.option(
     "--texts",
     required=True,
@@ -104,7 +102,7 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
     help="What sees the picture.",
 )
 @click.option("--weights", help="The backbone's checkpoint.")
-@table_json_option
+@json_option
 @settings_options("One setting.")
 @device_options
 def ground(source: "VideoArgument", **options: Any) -> None:
@@ -152,7 +150,7 @@ def ground(source: "VideoArgument", **options: Any) -> None:
 
 
 @click.command()
-@click.argument("video", type=VIDEO_TYPE)
+@click.argument("video", type=ADDRESS_TYPE)
 @out_option("Folder for the results.", default="out")
 @click.option("--detector", help="A detector that `stepline train wys2` made: its file or folder.")
 @json_option
@@ -230,7 +228,7 @@ def why_nobody_judged(record: "Record") -> str:
 
 
 @click.command()
-@click.argument("video", type=VIDEO_TYPE)
+@click.argument("video", type=ADDRESS_TYPE)
 @out_option("Folder for the results.", default="out")
 @click.option(
     "--length",

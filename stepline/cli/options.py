@@ -8,20 +8,13 @@ import logging
 import os
 import re
 import webbrowser
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from stepline.cli.errors import (
-    ESCAPES_HANDLER,
-    QUIET_KEY,
-    LogForm,
-    print_message,
-    replace_unencodable,
-    set_log_form,
-)
+from stepline.cli.errors import ESCAPES_HANDLER, QUIET_KEY, print_message, replace_unencodable
 from stepline.errors import SettingsError
 from stepline.plugins import BUILT_IN_NAMES
 
@@ -30,45 +23,28 @@ if TYPE_CHECKING:
     from stepline.pipeline.request import StepsSettings
     from stepline.plugins import Kind
     from stepline.records import Span
+    from stepline.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
+S = TypeVar("S", bound="Settings")
 
 PATH_TYPE = click.Path(path_type=Path)
 
 
-class VideoPath(click.Path):
-    """A path, or an address of http(s), which stays text."""
+class AddressPath(click.Path):
+    """A path, or an address (scheme://...), which stays a str."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return a Path, or the address."""
-        from stepline.pipeline.sources import is_link
-
-        # An address stays text, since a Path would join its two slashes.
-        if is_link(str(value)):
-            return value
-        return super().convert(value, param, ctx)
+        """Return a Path, or the address as it is: a Path would join its two slashes."""
+        return value if "://" in str(value) else super().convert(value, param, ctx)
 
 
-class StorePath(click.Path):
-    """A path, or an address of any kind, which stays text."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return a Path, or the address."""
-        if "://" in str(value):
-            return value
-        return super().convert(value, param, ctx)
-
-
-VIDEO_TYPE = VideoPath(path_type=Path)
-STORE_TYPE = StorePath(path_type=Path)
+ADDRESS_TYPE = AddressPath(path_type=Path)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-table_json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON instead of a table."
-)
 store_option = click.option(
     "--features",
-    type=STORE_TYPE,
+    type=ADDRESS_TYPE,
     required=True,
     help="Store of the videos' features: a folder, or a URL.",
 )
@@ -109,9 +85,6 @@ def out_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
     if default is not None:
         presence = {"default": Path(default), "show_default": True}
     return click.option("-o", "--out", type=PATH_TYPE, help=meaning, **presence)
-
-
-run_option = out_option("Folder of the run.")  # of every training
 
 
 def lock_out_folder(command: F) -> F:
@@ -186,30 +159,6 @@ def combine_options(*options: Callable[[F], F]) -> Callable[[F], F]:
     return add
 
 
-# Of the commands that write the outputs of many videos into a folder.
-rewrite_options: Callable[[F], F] = combine_options(
-    click.option("--force", is_flag=True, help="Redo videos that are already done."),
-    click.option(
-        "--overwrite", is_flag=True, help="Also overwrite files that Stepline did not create."
-    ),
-)
-
-# Of the command that writes outputs which name addresses of the web.
-address_options: Callable[[F], F] = combine_options(
-    click.option(
-        "--base-url",
-        metavar="URL",
-        help="Address at which OUT will be published. It makes the links of HowTo and Recipe "
-        "absolute, as search engines ask.",
-    ),
-    click.option(
-        "--media-url",
-        metavar="PREFIX",
-        help="Start of a video's address, before its file name, for HowTo, Recipe and Label "
-        "Studio.",
-    ),
-)
-
 COMPUTE_KEY = "stepline.compute"  # in a context's notes
 
 
@@ -257,41 +206,29 @@ def read_seconds(text: str) -> float | None:
     )
 
 
-part_options: Callable[[F], F] = combine_options(
-    click.option("--from", "begin", metavar="TIME", help="Start here (80 or 1:20)."),
-    click.option(
-        "--to",
-        "end",
-        metavar="TIME",
-        help="Stop here. Times still count from the start of the video.",
-    ),
-)
-
-
 def part_from_options(options: dict[str, Any]) -> "Span | None":
     """Return the part of the video that --from and --to name. None where neither is given."""
-    from stepline.errors import SettingsError
     from stepline.limits import MAX_SECOND
     from stepline.records import Span
 
     # Where only one is given, the other is the beginning or the end.
-    times = {"--from": options["begin"], "--to": options["end"]}
-    if not any(times.values()):
+    seconds = []
+    for option, name, default in (("--from", "begin", 0.0), ("--to", "end", MAX_SECOND)):
+        text = options[name]
+        second = default if text is None else read_seconds(text)
+        if second is None or second > MAX_SECOND:
+            raise SettingsError(
+                f"{option} {text!r}: give seconds (80), minutes (1:20) or hours (1:01:20)"
+            )
+        seconds.append(second)
+    start, end = seconds
+    if (start, end) == (0.0, MAX_SECOND):
         return None
-    limits = [0.0, MAX_SECOND]
-    for index, (option, text) in enumerate(times.items()):
-        if text is not None:
-            seconds = read_seconds(text)
-            if seconds is None or seconds > MAX_SECOND:
-                raise SettingsError(
-                    f"{option} {text!r}: give seconds (80), minutes (1:20) or hours (1:01:20)"
-                )
-            limits[index] = seconds
-    if limits[0] >= limits[1]:
+    if start >= end:
         raise SettingsError(
             f"--from {options['begin'] or 0} --to {options['end']}: nothing is between; swap them"
         )
-    return Span(*limits)
+    return Span(start, end)
 
 
 # What every command takes that recognises speech.
@@ -322,15 +259,41 @@ speech_options: Callable[[F], F] = combine_options(
         is_flag=True,
         help="Write speech of other languages in English (Whisper base).",
     ),
-    part_options,
+    click.option("--from", "begin", metavar="TIME", help="Start here (80 or 1:20)."),
+    click.option(
+        "--to",
+        "end",
+        metavar="TIME",
+        help="Stop here. Times still count from the start of the video.",
+    ),
     device_options,
 )
 
 
-def settings_from_options(options: dict[str, Any]) -> "StepsSettings":
-    """Return the settings from file, --set and the shorthand options, which win."""
-    from stepline.pipeline.request import StepsSettings
+def load_from_options(kind: type[S], options: dict[str, Any], overrides: Sequence[str] = ()) -> S:
+    """Return the settings from --preset, --settings and --set.
+
+    Args:
+        kind: the class of the settings.
+        options: of the command.
+        overrides: KEY=VALUE of its other options, which win.
+    """
     from stepline.settings import load_settings
+
+    values = [*options["overrides"], *overrides]
+    return load_settings(kind, options["settings_file"], values, preset=options.get("preset"))
+
+
+def settings_from_options(
+    options: dict[str, Any], overrides: Sequence[str] = ()
+) -> "StepsSettings":
+    """Return the main job's settings from file, --set and the shorthand options, which win.
+
+    Args:
+        options: of the command.
+        overrides: more KEY=VALUE.
+    """
+    from stepline.pipeline.request import StepsSettings
 
     # options that are settings by another name
     shorthand = {
@@ -346,30 +309,31 @@ def settings_from_options(options: dict[str, Any]) -> "StepsSettings":
         "nasva.aligner.order": options.get("order"),
         "procx.path": options.get("describer"),
     }
-    overrides = [*options["overrides"]]
+    values = [*overrides]
     for key, value in shorthand.items():
         if value is not None:
-            overrides.append(f"{key}={json.dumps(str(value))}")
+            values.append(f"{key}={json.dumps(str(value))}")
 
     # options that are more than one value
     if options.get("audio_track") is not None:
-        overrides.append(f"media.audio_track={options['audio_track']}")
+        values.append(f"media.audio_track={options['audio_track']}")
     if options.get("translate"):
         if options.get("captions") is not None:
             raise SettingsError(
                 "--translate is for speech, and --captions replaces it; leave one of them out"
             )
-        overrides.append("asr.translate=true")
+        values.append("asr.translate=true")
     if options.get("dry_run"):
-        overrides += ["vision.vlm.dry_run=true", "writing.llm.dry_run=true"]
-    return load_settings(
-        StepsSettings, options["settings_file"], overrides, preset=options.get("preset")
-    )
+        values += ["vision.vlm.dry_run=true", "writing.llm.dry_run=true"]
+    return load_from_options(StepsSettings, options, values)
 
 
 def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
-    """Return the options --verbose, --quiet and --log-format. hidden: where the help of the command above has
-    them."""
+    """Return the options --verbose and --quiet.
+
+    Args:
+        hidden: whether the help leaves them out, since that of the command above has them.
+    """
 
     # The option may come before the command or after it, so it has no value of its own.
     def choose(context: click.Context, option: click.Parameter, value: bool) -> None:
@@ -378,10 +342,6 @@ def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
         elif value:
             logging.getLogger().setLevel(logging.INFO)
             logging.getLogger("faster_whisper").setLevel(logging.NOTSET)
-
-    def choose_log_form(_: click.Context, __: click.Parameter, form: LogForm | None) -> None:
-        if form is not None:
-            set_log_form(form)
 
     own: dict[str, Any] = {
         "is_flag": True,
@@ -395,19 +355,11 @@ def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
     quiet = click.option(
         "-q", "--quiet", help="Print only what is wrong (also accepted after the command).", **own
     )
-    log_format = click.option(
-        "--log-format",
-        type=click.Choice(["text", "json"]),
-        expose_value=False,
-        callback=choose_log_form,
-        hidden=hidden,
-        help="Format of the messages on stderr. json: one object per line.",
-    )
-    return combine_options(verbose, quiet, log_format)
+    return combine_options(verbose, quiet)
 
 
 def offer_verbosity(command: click.Command) -> None:
-    """Let a command, and all below it, take --verbose, --quiet and --log-format too."""
+    """Let a command, and all below it, take --verbose and --quiet too."""
     if isinstance(command, click.Group):
         # A group passes options on, and each command takes them.
         for below in command.commands.values():

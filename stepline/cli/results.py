@@ -1,4 +1,4 @@
-"""What became of videos, printed: a table of one video, a line of each of several."""
+"""The videos that a command is given: opened, worked on one after another, and their results printed."""
 
 import contextlib
 import json
@@ -6,35 +6,94 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from stepline.cli.errors import is_quiet, print_data, print_error, print_message
-from stepline.cli.progress import folder_bar
+from stepline.cli.progress import FolderProgress, download_progress, progress_bars
 
 if TYPE_CHECKING:
     from stepline.pipeline.batch import VideoOutcome, VideoResult
+    from stepline.pipeline.networks import Networks
+    from stepline.pipeline.output_files import OutputOptions
+    from stepline.pipeline.request import Request, StepsSettings
+    from stepline.pipeline.sources import VideoArgument, VideoSource
     from stepline.progress import Progress
-    from stepline.records import Record
+    from stepline.records import Record, Span
 
-    # what messages call a video, and what does the main job on it
-    VideoJob: TypeAlias = tuple[str, Callable[..., VideoResult]]
+
+@contextlib.contextmanager
+def open_video(
+    source: "VideoSource", out: Path, settings: "StepsSettings", **options: Any
+) -> "Iterator[Request]":
+    """Yield what `source.open` does. Of a link, print what is fetched, with a bar on a terminal."""
+    # Only a link takes a while before its work begins.
+    if source.kind != "link":
+        with source.open(out, settings, **options) as request:
+            yield request
+        return
+    print_message(f"fetching {source.label}")
+    with contextlib.ExitStack() as stack:
+        with download_progress() as report:
+            opened = source.open(out, settings, report=report, **options)
+            request = stack.enter_context(opened)
+        yield request
+
+
+@contextlib.contextmanager
+def open_only_video(
+    video: "VideoArgument",
+    settings: "StepsSettings",
+    out: Path | None = None,
+    captions: Path | None = None,
+    part: "Span | None" = None,
+) -> "Iterator[Request]":
+    """Yield what `open_only_source` does. A link is fetched with a bar on a terminal."""
+    from stepline.pipeline.sources import open_only_source
+
+    with contextlib.ExitStack() as stack:
+        with download_progress() if isinstance(video, str) else contextlib.nullcontext() as report:
+            request = stack.enter_context(
+                open_only_source(video, settings, out, captions=captions, part=part, report=report)
+            )
+        yield request
 
 
 def run_in_turn(
-    jobs: "Sequence[VideoJob]", progress: "Progress | None"
+    sources: "Sequence[VideoSource]",
+    settings: "StepsSettings",
+    output: "OutputOptions",
+    networks: "Networks | None",
+    request_parts: dict[str, Any],
+    progress: "Progress | None",
 ) -> "Iterator[VideoOutcome]":
-    """Yield what became of each video, done one after another in this process. progress: None: each
-    shows its own."""
-    from stepline.pipeline.batch import VideoOutcome
+    """Yield the result or the error of each video, done one after another in this process.
 
-    # An error ends its video alone, and the next one begins.
-    for label, run in jobs:
+    Args:
+        sources: the videos.
+        settings: of the main job.
+        output: which files are written.
+        networks: None loads them for each video.
+        request_parts: arguments of `VideoSource.open`.
+        progress: None shows each video's own progress.
+    """
+    from stepline.pipeline.batch import VideoOutcome, run_video
+
+    for source in sources:
         try:
-            result = run(progress=progress)
+            with contextlib.ExitStack() as stack:
+                show = progress
+                if show is None:
+                    opened = open_video(source, output.out, settings, **request_parts)
+                    request = stack.enter_context(opened)
+                    show = stack.enter_context(progress_bars())
+                else:
+                    opened = source.open(output.out, settings, **request_parts)
+                    request = stack.enter_context(opened)
+                result = run_video(request, settings, output, networks=networks, progress=show)
         except Exception as error:  # noqa: BLE001   printed in a line; one video stops no other
-            yield VideoOutcome(label, error=error)
+            yield VideoOutcome(source.label, error=error)
         else:
-            yield VideoOutcome(label, result)
+            yield VideoOutcome(source.label, result)
 
 
 class ResultPrinter:
@@ -73,17 +132,17 @@ class ResultPrinter:
         """
         total = len(labels)
         self._labels.extend(labels)
-        bar = folder_bar(total) if self._several else contextlib.nullcontext()
-        with bar as folder:
-            # None comes now and then, so that the bar goes on between two videos.
-            for outcome in start(folder.show if folder is not None else None):
+        folder = FolderProgress(total) if self._several else None
+        with folder or contextlib.nullcontext():
+            # None comes now and then, so that the time left is right between two videos.
+            for outcome in start(folder.show_counts if folder is not None else None):
                 if outcome is not None:
                     self._print(outcome)
                     is_earlier = outcome.result is not None and outcome.result.earlier
                     if folder is not None:
                         folder.add(failed=outcome.error is not None, earlier=is_earlier)
                 if folder is not None:
-                    folder.show()
+                    folder.show_counts()
         if folder is not None and total > 1:
             success_count = total - folder.failed
             counts = f"{success_count:,} of {total:,} {self._noun} done, {folder.failed:,} failed"

@@ -12,7 +12,7 @@ import click
 
 from stepline.cli.errors import print_data, print_message
 from stepline.cli.options import PATH_TYPE, json_option
-from stepline.cli.progress import download_bar
+from stepline.cli.progress import download_progress
 from stepline.errors import ModelError, SteplineError
 from stepline.networks.weights import Weights, fetch_weights, known_weights, weights_folder
 
@@ -164,7 +164,7 @@ def fetch(networks: Sequence[Weights], source: Path | None = None) -> None:
         return fetch_weights(network, source, watch)
 
     with (
-        download_bar(_download_bytes(networks)) as report,
+        download_progress() as report,
         ThreadPoolExecutor(MAX_DOWNLOADS) as pool,
     ):
         # some at a time, reported in their order
