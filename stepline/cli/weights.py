@@ -163,10 +163,7 @@ def fetch(networks: Sequence[Weights], source: Path | None = None) -> None:
 
         return fetch_weights(network, source, watch)
 
-    with (
-        download_progress() as report,
-        ThreadPoolExecutor(MAX_DOWNLOADS) as pool,
-    ):
+    with download_progress() as report, ThreadPoolExecutor(MAX_DOWNLOADS) as pool:
         # some at a time, reported in their order
         downloads = [pool.submit(fetch_one, network) for network in networks]
         try:

@@ -33,6 +33,7 @@ from stepline.errors import (
     StoreError,
     error_line,
 )
+from stepline.features.files import is_feature_file
 from stepline.files.atomic_files import check_writable, remove_partial_files
 from stepline.files.digests import sha256
 from stepline.files.locks import lock_output
@@ -326,6 +327,8 @@ def run_video(
     # what an earlier run has made is taken
     stem = safe_stem(request.id)
     refuse_overwriting(request, options)
+    if is_feature_file(request.path):
+        return _describe_feature_file(request, settings, options)
     networks = networks or load_networks(settings)
     earlier = _earlier_result(request, settings, options, networks)
     if earlier is not None:
@@ -353,6 +356,22 @@ def run_video(
         result = replace(result, record=_with_advice(request, result.record, settings))
         files = write_files(request, result, options, thumbnails)
         return VideoResult(result.record, files, earlier=False)
+
+
+def _describe_feature_file(
+    request: Request, settings: StepsSettings, options: OutputOptions
+) -> VideoResult:
+    """Write the files of the steps that a trained network finds in ready features."""
+    from stepline.outputs import write_outputs
+    from stepline.pipeline.describe import describe_features
+
+    if options.clips or request.part is not None:
+        reason = "holds features, which have no picture and are used whole"
+        raise SettingsError(f"{request.path}: {reason}; leave --clips, --from and --to out")
+    with lock_video(request.id, options.out):
+        record = describe_features(request, settings)
+        files = write_outputs(record, options.out, formats=options.formats)
+        return VideoResult(record, tuple(files), earlier=False)
 
 
 def lock_video(id: str, out: Path) -> AbstractContextManager[bool]:

@@ -216,7 +216,7 @@ def describe_features(request: Request, settings: StepsSettings) -> Record:
     describer = load_describer(settings.procx, vision)
     if describer is None:
         raise SettingsError(
-            "procx.path is not set; give a network that `stepline train procx` wrote, with --model"
+            "procx.path is not set; give a network that `stepline train procx` wrote, with --describe"
         )
     vision = vision.model_copy(update={"unit": describer.trained.unit})
     settings = settings.model_copy(update={"vision": vision})

@@ -104,18 +104,6 @@ def test_verbose_prints_the_table_of_each_video_and_the_time_of_each_line(films,
         time.strptime(line.partition(" ")[0][:19], "%Y-%m-%dT%H:%M:%S")
 
 
-def test_the_log_is_json_where_it_is_asked_for(films, tmp_path):
-    command = [sys.executable, "-m", "stepline", "--log-format", "json", "-v"]
-    command += map(str, job(films, tmp_path / "out", *BLIND, "--jobs", "2"))
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    rows = [json.loads(line) for line in result.stderr.splitlines()]
-    assert all({"time", "level", "message"} <= row.keys() for row in rows)
-    assert {row["level"] for row in rows} == {"info", "error"}
-    logged = [row["message"] for row in rows if "logger" in row]
-    # a worker's log names the video
-    assert any(message.startswith(f"{films}/a.mp4: ") for message in logged)
-
-
 def living_children():
     """The workers of this process that run; one that was killed may wait to be collected, and
     Python's own tracker of resources is none."""
@@ -208,7 +196,7 @@ def test_the_memory_of_a_container_is_its_limit(tmp_path):
 
 
 def test_a_bar_says_how_many_failed_and_how_long_it_takes():
-    folder = progress.FolderProgress(2000, None)
+    folder = progress.FolderProgress(2000)
     assert folder.text(0.0) == "0 of 2,000"
     for number in range(37):
         folder.add(failed=number < 2, earlier=number >= 27)
