@@ -19,7 +19,7 @@ from stepline.cli.errors import Group, LogHandler, log
 from stepline.cli.evaluate import evaluate, predict
 from stepline.cli.live import live
 from stepline.cli.one_video import ground, judge, summarize, transcribe
-from stepline.cli.options import offer_verbosity, verbosity_options
+from stepline.cli.options import add_verbosity_options, verbosity_options
 from stepline.cli.schema import schema
 from stepline.cli.steps import demo, steps
 from stepline.cli.studio import compare, keys, mcp, search, studio
@@ -87,4 +87,4 @@ def main(debug: bool) -> None:
 
 for command in COMMANDS:
     main.add_command(command)
-    offer_verbosity(command)
+    add_verbosity_options(command)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.errors import Group, print_data, print_message, refuse_removed
+from stepline.cli.errors import Group, print_data, print_message, reject_removed_command
 from stepline.cli.options import (
     PATH_TYPE,
     device_option,
@@ -43,7 +43,7 @@ class RunByDefault(Group):
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
         """Put the command's name before arguments that begin with none."""
         if arguments:
-            refuse_removed(context, arguments[0])
+            reject_removed_command(context, arguments[0])
         if arguments and arguments[0] not in {*self.commands, "-h", "--help"}:
             arguments = ["run", *arguments]
         return super().parse_args(context, arguments)
@@ -132,7 +132,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
         as_text = forecast_json if options["as_json"] else format_forecast
         print_data(as_text(forecast))
         return
-    _say_failures(outcome)
+    _print_failures(outcome)
     address = folder.display_url
     dataset = f"{address}/dataset" if "export" in run_recipe.stages else address
     if not options["as_json"]:
@@ -155,7 +155,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGTERM, usual)
 
 
-def _say_failures(outcome: "RunOutcome") -> None:
+def _print_failures(outcome: "RunOutcome") -> None:
     refused = [f"not taken: {video.id}: {video.reason}" for video in outcome.refused]
     print_message(*refused[:MAX_NAMED_FAILURES])
     print_message(*map(_failure_line, outcome.failures[:MAX_NAMED_FAILURES]))
@@ -244,7 +244,7 @@ def report(out: str, overrides: tuple[str, ...]) -> None:
     from stepline.curate.report.write import write_report
 
     # The recipe in OUT says how the report was made.
-    folder, settings = _folder_and_settings(out, overrides)
+    folder, settings = _load_report_settings(out, overrides)
     write_report(folder, settings)
     print_data((folder / "report.html").display_url)
 
@@ -282,7 +282,7 @@ def audit(
     from stepline.curate.report.write import local_verdicts, make_report, write_report
 
     # the sample, and the verdicts so far
-    folder, settings = _folder_and_settings(out, overrides)
+    folder, settings = _load_report_settings(out, overrides)
     verdicts = local_verdicts(folder)
     audit_report = make_report(folder, settings)
     sample = audit_report.findings.sample
@@ -304,10 +304,10 @@ def audit(
 
     # the report, and how well they agree
     write_report(folder, settings, audit_report)
-    _agreement_table(sample, verdicts)
+    _print_audit_table(sample, verdicts)
 
 
-def _folder_and_settings(
+def _load_report_settings(
     out: str, overrides: tuple[str, ...]
 ) -> "tuple[RemotePath, ReportSettings]":
     """Return OUT, and the report settings of its run's recipe, changed as asked."""
@@ -323,7 +323,7 @@ def _folder_and_settings(
     return RemotePath(out, recipe.remote), settings
 
 
-def _agreement_table(sample: "AuditSample", verdicts: "AnswerLog") -> None:
+def _print_audit_table(sample: "AuditSample", verdicts: "AnswerLog") -> None:
     """Print the manual check (NaSVA, Table 5) and the agreement."""
     from stepline.curate.audit.verdicts import annotator_agreements, audit_table
 

@@ -81,7 +81,7 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     # The import itself raises nothing for single files, so the counts decide.
     report = import_features(source, out, **options)
     reasons = count_reasons(report.dropped)
-    _print_added(out, report, "items", {"dropped": reasons}, as_json)
+    _print_store_counts(out, report, "items", {"dropped": reasons}, as_json)
     print_message(*(f"dropped {count}: {reason}" for reason, count in reasons.items()))
     if not report.added and not report.already:
         first = report.dropped[0]
@@ -93,7 +93,7 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
         raise StoreError(f"{source}: {lack}; the rest is stored")
 
 
-def _print_added(
+def _print_store_counts(
     out: Path,
     report: "ImportReport | ExtractionReport",
     things: str,
@@ -151,7 +151,7 @@ def extract(videos: "tuple[VideoArgument, ...]", out: Path, as_json: bool, **opt
 
     # what came of it
     reasons = count_reasons(extraction.omitted)
-    _print_added(out, extraction, "videos", {"omitted": reasons}, as_json)
+    _print_store_counts(out, extraction, "videos", {"omitted": reasons}, as_json)
     print_message(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
     if not extraction.added and not extraction.already:
         first = extraction.omitted[0]

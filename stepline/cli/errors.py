@@ -21,7 +21,7 @@ MEMORY_WORDS = ("OutOfMemory", "can't allocate memory", "failed to map segment")
 FAULT_EXIT_CODE = 70  # exit code of a fault of Stepline itself. EX_SOFTWARE of sysexits.h
 MAX_ERROR_CHARS = 400  # characters of a message that Stepline did not write
 # of the system's errors, those no user can cure
-OWN_FAULTS = frozenset({errno.EBADF, errno.EFAULT, errno.EINVAL})
+INTERNAL_ERRNOS = frozenset({errno.EBADF, errno.EFAULT, errno.EINVAL})
 
 # command of an earlier release, without `stepline` -> what to use instead. An entry stays for one release
 REMOVED_COMMANDS = {
@@ -39,7 +39,7 @@ REMOVED_COMMANDS = {
 }
 
 
-def refuse_removed(context: click.Context, name: str) -> None:
+def reject_removed_command(context: click.Context, name: str) -> None:
     """Raise SettingsError, which names the cure, if an earlier release had this command.
 
     Args:
@@ -72,24 +72,24 @@ class Group(click.Group):
             return super().main(arguments, *rest, **extra)
         # the outermost handler: what comes here is printed, never lost
         except Exception as error:  # noqa: BLE001
-            sys.exit(print_error(error, _named_files(arguments)))
+            sys.exit(print_error(error, _existing_files(arguments)))
 
     def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
         """Read the arguments. What is said of wrong ones can be shown."""
-        with _shown_usage():
+        with _printable_usage_errors():
             return super().make_context(*arguments, **extra)
 
     def resolve_command(
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that the arguments name. One that was removed says what to use."""
-        refuse_removed(context, arguments[0])
+        reject_removed_command(context, arguments[0])
         return super().resolve_command(context, arguments)
 
     def invoke(self, context: click.Context) -> Any:
         """Run the command. A keyboard's interrupt ends it with a line and exit code 130."""
         try:
-            with _shown_usage():
+            with _printable_usage_errors():
                 return super().invoke(context)
         except KeyboardInterrupt:
             print_message("stepline: stopped; what was finished is kept", urgent=True)
@@ -140,7 +140,7 @@ def print_data(text: str, *, end: str = "\n") -> None:
 
 
 @contextmanager
-def _shown_usage() -> Iterator[None]:
+def _printable_usage_errors() -> Iterator[None]:
     """Make click's own messages of wrong usage, which quote the arguments, printable."""
     try:
         yield
@@ -197,7 +197,7 @@ def _error_line(error: Exception, files: Sequence[Path | str]) -> str | None:
         return extra
     # Errors of the system, with the file if they name one.
     named = error_line(", ".join(map(str, files)))
-    if isinstance(error, OSError) and error.errno and error.errno not in OWN_FAULTS:
+    if isinstance(error, OSError) and error.errno and error.errno not in INTERNAL_ERRNOS:
         # Without a file's name it is a stream's, most likely.
         path = named if named and error.errno != errno.ENOSPC else "the output"
         if isinstance(error.filename, str):
@@ -212,7 +212,7 @@ def _error_line(error: Exception, files: Sequence[Path | str]) -> str | None:
     return None
 
 
-def _named_files(arguments: Sequence[str]) -> list[str]:
+def _existing_files(arguments: Sequence[str]) -> list[str]:
     """Return the arguments that name something on the disk."""
     names = []
     for argument in arguments:
@@ -223,7 +223,7 @@ def _named_files(arguments: Sequence[str]) -> list[str]:
     return names
 
 
-def replace_unencodable(error: UnicodeError) -> tuple[str, int]:
+def escape_unencodable(error: UnicodeError) -> tuple[str, int]:
     """Replace what a stream cannot hold (a latin-1 terminal, half a surrogate pair) by JSON's
     escapes, in text too."""
     if not isinstance(error, UnicodeEncodeError):

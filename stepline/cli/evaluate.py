@@ -148,9 +148,9 @@ def describe_benchmark(name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-PREDICTED_BENCHMARKS = ("htm-align", "ht-step", "crosstask")
-DESCRIBED_BENCHMARKS = ("youcook2", "tasty")  # what a network that describes answers
-DETECTED_BENCHMARKS = ("htm-align", "vnd")  # what a detector of visual narrations answers
+ALIGNER_BENCHMARKS = ("htm-align", "ht-step", "crosstask")
+DESCRIBER_BENCHMARKS = ("youcook2", "tasty")  # what a network that describes answers
+DETECTOR_BENCHMARKS = ("htm-align", "vnd")  # what a detector of visual narrations answers
 MAX_NAMED_VIDEOS = 5  # missing videos that the terminal names. All are in the file
 
 
@@ -167,9 +167,7 @@ benchmark_options = combine_options(
 
 
 @click.command()
-@click.argument(
-    "benchmark", type=click.Choice((*PREDICTED_BENCHMARKS, *DESCRIBED_BENCHMARKS, "vnd"))
-)
+@click.argument("benchmark", type=click.Choice((*ALIGNER_BENCHMARKS, *DESCRIBER_BENCHMARKS, "vnd")))
 @click.option("--aligner", type=PATH_TYPE, help="A trained network that places texts.")
 @click.option("--model", type=PATH_TYPE, help="youcook2, tasty: a network that describes.")
 @click.option(
@@ -205,9 +203,9 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
 
     # what kind of network answers
     answers = {
-        "aligner": (PREDICTED_BENCHMARKS, _placed),
-        "model": (DESCRIBED_BENCHMARKS, _described),
-        "detector": (DETECTED_BENCHMARKS, _judged),
+        "aligner": (ALIGNER_BENCHMARKS, _predict_by_aligner),
+        "model": (DESCRIBER_BENCHMARKS, _predict_by_describer),
+        "detector": (DETECTOR_BENCHMARKS, _predict_by_detector),
     }
     # The options of the networks that can answer this benchmark.
     able = [name for name, (benchmarks, _) in answers.items() if benchmark in benchmarks]
@@ -226,13 +224,15 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
         noun = "clips" if benchmark == "vnd" else "videos"
         total = f"{count + len(missing)} {noun}"
         print_message(f"wrote {out}: {count} of {total}")
-        _tell_missing(missing, out)
+        _report_missing(missing, out)
     if missing and not allow_missing:
         lacking = f"{len(missing)} of {total}"
         raise StoreError(f"{lacking} are not in {out}; add what is missing, or --allow-missing")
 
 
-def _placed(benchmark: Any, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
+def _predict_by_aligner(
+    benchmark: Any, out: Path, options: dict[str, Any]
+) -> tuple[int, dict[str, str]]:
     """Answer with a network that places texts. Return how many videos are in the file, and why
     others are not."""
     from stepline.models.nasva.benchmarks import write_answers as answer
@@ -243,7 +243,9 @@ def _placed(benchmark: Any, out: Path, options: dict[str, Any]) -> tuple[int, di
     return answers.count, answers.missing
 
 
-def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
+def _predict_by_describer(
+    benchmark: str, out: Path, options: dict[str, Any]
+) -> tuple[int, dict[str, str]]:
     """Answer with a network that describes. Return how many videos are in the file, and why others
     are not."""
     from stepline.models.procx.benchmark import benchmark_videos
@@ -266,14 +268,16 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
 
     # the answers, of the videos that the reference has
     questions = benchmark_videos(benchmark, options["reference"], options["subset"])
-    _tell_unasked(questions.reasons())
+    _print_skipped_videos(questions.reasons())
     answers = answer(questions.questions, loaded, features, out, settings, speech=speech)
     steps = sum(len(record.steps) for record in answers.by_id.values())
     print_message(f"{steps} steps are described")
     return answers.count, answers.missing
 
 
-def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
+def _predict_by_detector(
+    benchmark: str, out: Path, options: dict[str, Any]
+) -> tuple[int, dict[str, str]]:
     """Answer with a detector of visual narrations. Return how many items are in the file, and why
     others are not."""
     from stepline.evaluate.htm_align import read_transcript, spoken_times
@@ -319,7 +323,7 @@ def _find_video(videos: Mapping[str, Path], video: str) -> Path:
 
 
 @train.command()
-@click.argument("benchmark", type=click.Choice(PREDICTED_BENCHMARKS))
+@click.argument("benchmark", type=click.Choice(ALIGNER_BENCHMARKS))
 @click.option("--aligner", required=True, type=PATH_TYPE, help="The trained network.")
 @benchmark_options
 @json_option
@@ -343,7 +347,7 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
     settings = settings_from_options(options).nasva.aligner
     questions, loaded, inputs = _inputs(benchmark, options)
     quality, missing = fit(benchmark, questions, loaded, inputs, settings)
-    _tell_missing(missing, None)
+    _report_missing(missing, None)
     if as_json:
         print_data(json.dumps(asdict(quality)))
         return
@@ -369,18 +373,18 @@ def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
     vectors = TextVectors(options["texts"], loaded)
     inputs = BenchmarkInputs(features, vectors)
     questions = benchmark_questions(benchmark, options["reference"], options["subset"])
-    _tell_unasked(questions.reasons())
+    _print_skipped_videos(questions.reasons())
     return questions.questions, loaded, inputs
 
 
-def _tell_unasked(reasons: dict[str, int]) -> None:
+def _print_skipped_videos(reasons: dict[str, int]) -> None:
     lines = []
     for reason, count in reasons.items():
         lines.append(f"not asked: {count} videos of the reference: {reason}")
     print_message(*lines)
 
 
-def _tell_missing(missing: dict[str, str], out: Path | None) -> None:
+def _report_missing(missing: dict[str, str], out: Path | None) -> None:
     from stepline.files.atomic_files import remove_file, write_atomic
 
     lines = [f"missing: {id}: {reason}" for id, reason in missing.items()]

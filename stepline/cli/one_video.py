@@ -15,14 +15,14 @@ from stepline.cli.options import (
     device_options,
     json_option,
     out_option,
+    parse_time,
     part_from_options,
-    read_seconds,
     settings_from_options,
     settings_options,
     speech_options,
 )
 from stepline.cli.progress import progress_bars
-from stepline.cli.results import open_only_video, print_warnings
+from stepline.cli.results import open_single_video, print_warnings
 from stepline.cli.weights import offer_weights
 from stepline.errors import SettingsError
 
@@ -61,7 +61,7 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
     part = part_from_options(options)
     # what is said, as text on stdout and all else on stderr
     with (
-        open_only_video(video, settings, captions=options["captions"]) as request,
+        open_single_video(video, settings, captions=options["captions"]) as request,
         progress_bars() as progress,
     ):
         record = batch.transcribe(
@@ -118,7 +118,7 @@ def ground(source: "VideoArgument", **options: Any) -> None:
 
     from stepline.compare.task_graph import read_lines
     from stepline.outputs import step_table
-    from stepline.pipeline.ground_texts import ground_texts, read_order
+    from stepline.pipeline.ground_texts import ground_texts, read_order_matrix
     from stepline.storage import to_json
 
     # the settings, and the order of the lines
@@ -133,10 +133,10 @@ def ground(source: "VideoArgument", **options: Any) -> None:
             raise SettingsError(f"--order compared: {options['texts']} is not a comparison; {cure}")
         before = np.array(graph.before)
     elif not is_setting:
-        before = read_order(Path(order), len(texts))
+        before = read_order_matrix(Path(order), len(texts))
 
     # the lines, placed
-    with open_only_video(source, settings) as request:
+    with open_single_video(source, settings) as request:
         record = ground_texts(
             request.path,
             texts,
@@ -171,9 +171,9 @@ def judge(
     if detector is not None:
         overrides.append(f"judge.detector={json.dumps(detector)}")
     settings = settings_from_options({**options, "overrides": overrides})
-    _, record = _find_steps(video, out, settings, options)
+    _, record = _load_or_find_steps(video, out, settings, options)
     print_warnings(record)
-    print_message(f"judged by: {record.models.get('judge') or why_nobody_judged(record)}")
+    print_message(f"judged by: {record.models.get('judge') or reason_not_judged(record)}")
     if as_json:
         print_data(_judgement_json(record))
     else:
@@ -201,7 +201,7 @@ def _judgement_table(record: "Record") -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _find_steps(
+def _load_or_find_steps(
     video: "VideoArgument", out: Path, settings: "StepsSettings", options: dict[str, Any]
 ) -> "tuple[Request, Record]":
     """Return what the main job is asked of one video, and its record, which OUT holds or is made
@@ -211,13 +211,15 @@ def _find_steps(
 
     # A result that is there is taken, so that asking again costs nothing.
     offer_weights()
-    opened = open_only_video(video, settings, out, options["captions"], part_from_options(options))
+    opened = open_single_video(
+        video, settings, out, options["captions"], part_from_options(options)
+    )
     outputs = OutputOptions(out, ("json",))
     with opened as request, progress_bars() as progress:
         return request, run_video(request, settings, outputs, progress=progress).record
 
 
-def why_nobody_judged(record: "Record") -> str:
+def reason_not_judged(record: "Record") -> str:
     """Return why no sentence of a record has P(shown), in words."""
     if record.transcript is None or not record.transcript.sentences:
         return "no one, because nothing is said"
@@ -261,12 +263,12 @@ def summarize(
     from stepline.pipeline.networks import load_summarizer
     from stepline.pipeline.output_files import score_seconds, write_summary
 
-    limits = read_length(length)
+    limits = parse_length(length)
     settings = settings_from_options(options)
     network = None
     if summarizer is not None:
         network = load_summarizer(summarizer, settings.vision)
-    request, record = _find_steps(video, out, settings, options)
+    request, record = _load_or_find_steps(video, out, settings, options)
     # Without a network, the steps alone say which seconds matter.
     importance = None
     if network is not None:
@@ -277,7 +279,7 @@ def summarize(
     print_message(f"wrote {summary.file}")
 
 
-def read_length(text: str | None) -> "SummarySettings":
+def parse_length(text: str | None) -> "SummarySettings":
     """Return the settings of a summary from "45", "1:30" or "25%". Raises SettingsError for
     anything else."""
     from stepline.models.wys2.settings import SummarySettings
@@ -286,7 +288,7 @@ def read_length(text: str | None) -> "SummarySettings":
         return SummarySettings()
     # A share, seconds, or minutes and seconds, but no hours.
     fraction = re.fullmatch(r"(\d+(?:\.\d+)?)%", text)
-    seconds = read_seconds(text) if text.count(":") < 2 else None
+    seconds = parse_time(text) if text.count(":") < 2 else None
     if fraction and 0 < float(fraction[1]) <= 100:
         return SummarySettings(share=float(fraction[1]) / 100)
     if seconds:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from stepline.cli.errors import ESCAPES_HANDLER, QUIET_KEY, print_message, replace_unencodable
+from stepline.cli.errors import ESCAPES_HANDLER, QUIET_KEY, escape_unencodable, print_message
 from stepline.errors import SettingsError
 from stepline.plugins import BUILT_IN_NAMES
 
@@ -159,17 +159,17 @@ def combine_options(*options: Callable[[F], F]) -> Callable[[F], F]:
     return add
 
 
-COMPUTE_KEY = "stepline.compute"  # in a context's notes
+COMPUTE_TYPE_KEY = "stepline.compute"  # in a context's notes
 
 
-def _note_compute(context: click.Context, _: click.Parameter, value: str) -> None:
-    context.meta[COMPUTE_KEY] = value
+def _remember_compute_type(context: click.Context, _: click.Parameter, value: str) -> None:
+    context.meta[COMPUTE_TYPE_KEY] = value
 
 
 def _set_device(context: click.Context, _: click.Parameter, value: str) -> None:
     from stepline.networks.device import set_device
 
-    set_device(value, context.meta.get(COMPUTE_KEY, "auto"))
+    set_device(value, context.meta.get(COMPUTE_TYPE_KEY, "auto"))
 
 
 # Of every command that trains a network, or runs one. It decides for the whole process, no command
@@ -191,13 +191,13 @@ device_options: Callable[[F], F] = combine_options(
         show_default=True,
         expose_value=False,
         is_eager=True,
-        callback=_note_compute,
+        callback=_remember_compute_type,
         help="Numeric precision. auto: float32, or float16 for recognition on a GPU.",
     ),
 )
 
 
-def read_seconds(text: str) -> float | None:
+def parse_time(text: str) -> float | None:
     """Return the seconds of "80", "1:20" or "0:01:20.5". None for anything else."""
     if re.fullmatch(r"(\d+:){0,2}\d+(\.\d+)?", text) is None:
         return None
@@ -215,7 +215,7 @@ def part_from_options(options: dict[str, Any]) -> "Span | None":
     seconds = []
     for option, name, default in (("--from", "begin", 0.0), ("--to", "end", MAX_SECOND)):
         text = options[name]
-        second = default if text is None else read_seconds(text)
+        second = default if text is None else parse_time(text)
         if second is None or second > MAX_SECOND:
             raise SettingsError(
                 f"{option} {text!r}: give seconds (80), minutes (1:20) or hours (1:01:20)"
@@ -358,17 +358,17 @@ def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
     return combine_options(verbose, quiet)
 
 
-def offer_verbosity(command: click.Command) -> None:
+def add_verbosity_options(command: click.Command) -> None:
     """Let a command, and all below it, take --verbose and --quiet too."""
     if isinstance(command, click.Group):
         # A group passes options on, and each command takes them.
         for below in command.commands.values():
-            offer_verbosity(below)
+            add_verbosity_options(below)
     else:
         verbosity_options(hidden=True)(command)
 
 
-codecs.register_error(ESCAPES_HANDLER, replace_unencodable)
+codecs.register_error(ESCAPES_HANDLER, escape_unencodable)
 
 
 def serve_until_stopped(

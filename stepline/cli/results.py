@@ -40,25 +40,27 @@ def open_video(
 
 
 @contextlib.contextmanager
-def open_only_video(
+def open_single_video(
     video: "VideoArgument",
     settings: "StepsSettings",
     out: Path | None = None,
     captions: Path | None = None,
     part: "Span | None" = None,
 ) -> "Iterator[Request]":
-    """Yield what `open_only_source` does. A link is fetched with a bar on a terminal."""
-    from stepline.pipeline.sources import open_only_source
+    """Yield what `open_single_source` does. A link is fetched with a bar on a terminal."""
+    from stepline.pipeline.sources import open_single_source
 
     with contextlib.ExitStack() as stack:
         with download_progress() if isinstance(video, str) else contextlib.nullcontext() as report:
             request = stack.enter_context(
-                open_only_source(video, settings, out, captions=captions, part=part, report=report)
+                open_single_source(
+                    video, settings, out, captions=captions, part=part, report=report
+                )
             )
         yield request
 
 
-def run_in_turn(
+def run_sequentially(
     sources: "Sequence[VideoSource]",
     settings: "StepsSettings",
     output: "OutputOptions",

@@ -24,7 +24,7 @@ from stepline.cli.options import (
     speech_options,
 )
 from stepline.cli.progress import progress_bars
-from stepline.cli.results import ResultPrinter, run_in_turn
+from stepline.cli.results import ResultPrinter, run_sequentially
 from stepline.cli.weights import offer_weights
 from stepline.errors import SettingsError
 from stepline.plugins import BUILT_IN_NAMES, DEFAULT_OUTPUTS
@@ -172,7 +172,7 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
         with VideoPool(setup, jobs) as pool:
             printer.print_all(lambda _: pool.run(sources), labels)
     else:
-        run = partial(run_in_turn, sources, settings, output, networks, request_parts)
+        run = partial(run_sequentially, sources, settings, output, networks, request_parts)
         printer.print_all(run, labels)
     if options["browse"] and printer.last is not None:
         webbrowser.open((output.out / f"{safe_stem(printer.last.id)}.html").absolute().as_uri())
@@ -183,11 +183,11 @@ def _lines_of_texts(source: Path | None) -> "tuple[tuple[str, ...] | None, TaskG
     """Return the lines of --texts, and the graph of a comparison. None for the chapters of a link's
     page."""
     from stepline.compare.task_graph import read_lines
-    from stepline.pipeline.sources import is_site
+    from stepline.pipeline.sources import means_link_page
 
     if source is None:
         return (), None
-    if is_site(source):
+    if means_link_page(source):
         return None, None
     return read_lines(source)
 
@@ -205,10 +205,10 @@ def _check_one_video_options(
     options: dict[str, Any], formats: tuple[str, ...], *, several: bool
 ) -> None:
     """Raise SettingsError for options that make sense for one video only."""
-    from stepline.pipeline.sources import is_site
+    from stepline.pipeline.sources import means_link_page
 
     captions, title = options["captions"], options["title"]
-    if several and captions is not None and not is_site(captions):
+    if several and captions is not None and not means_link_page(captions):
         raise SettingsError(
             "--captions is for one video; run each video with its own captions file"
         )

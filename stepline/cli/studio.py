@@ -106,7 +106,7 @@ def studio(folder: Path, **options: Any) -> None:
     password_file = options["password_file"]
     password = None if password_file is None else read_password(password_file)
     webhook = open_webhook(options["webhook"], options["webhook_secret"], settings.links)
-    keys = _key_file(options["keys"])
+    keys = _open_key_file(options["keys"])
     library = Studio(folder, options["allow"])
     offer_weights()
     at_end = ExitStack()
@@ -131,7 +131,7 @@ def studio(folder: Path, **options: Any) -> None:
                 urgent=True,
             )
         if options["browse"]:
-            page = _entry_page(server.link, folder)
+            page = _write_login_page(server.link, folder)
             at_end.callback(page.unlink, missing_ok=True)
             click.launch(page.absolute().as_uri())
         return server
@@ -147,7 +147,7 @@ def studio(folder: Path, **options: Any) -> None:
     library.close()
 
 
-def _entry_page(link: str, folder: Path) -> Path:
+def _write_login_page(link: str, folder: Path) -> Path:
     """Write a page for this user alone that leads to a link, and return it.
 
     The arguments of a browser are in the list of processes, which all users of a machine can read.
@@ -159,7 +159,7 @@ def _entry_page(link: str, folder: Path) -> Path:
     return Path(name)
 
 
-def _key_file(path: Path | None) -> "KeyFile | None":
+def _open_key_file(path: Path | None) -> "KeyFile | None":
     from stepline.studio.keys import KeyFile
 
     if path is None:

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from logging.handlers import QueueHandler
 from pathlib import Path
-from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -48,13 +48,13 @@ from stepline.networks.device import (
 from stepline.numeric import one_blas_thread
 from stepline.pipeline.networks import Networks, fingerprint, load_networks, shared_recognisers
 from stepline.pipeline.output_files import KEYFRAME_PIXELS, OutputOptions, write_files
-from stepline.pipeline.part import part_info, to_whole_video_times
+from stepline.pipeline.part import media_info_of_part, to_whole_video_times
 from stepline.pipeline.request import Request, SourceOptions, StepsSettings
 from stepline.pipeline.sources import (
     VideoSource,
     find_sources,
-    is_taken,
-    open_only_source,
+    is_name_taken,
+    open_single_source,
     read_media_info,
     require_utf8_name,
 )
@@ -118,14 +118,14 @@ def steps(
     settings = settings or StepsSettings()
     folder = None if out is None else Path(out)
     options = _source_options(texts, captions, part, title)
-    opened = open_only_source(video, settings, folder, **options)
+    opened = open_single_source(video, settings, folder, **options)
 
     # the record, and in a folder its files
     with opened as request:
         networks = load_networks(settings, several=True)  # another call may follow
         if folder is None:
             record = understand(request, settings, networks=networks, progress=progress).record
-            return _with_advice(request, record, settings)
+            return _add_advice(request, record, settings)
         from stepline.outputs import USUAL
 
         outputs = OutputOptions(folder, USUAL)
@@ -169,7 +169,7 @@ def scores(
 
     # the lines, placed as `steps` places them
     settings = settings or StepsSettings()
-    with open_only_source(video, settings, None, **options) as request:
+    with open_single_source(video, settings, None, **options) as request:
         networks = load_networks(settings, several=True)  # another call may follow
         result = understand(request, settings, networks=networks, progress=progress)
 
@@ -280,10 +280,10 @@ def transcribe(
 
     # what is said
     options = _source_options((), captions, part)
-    with open_only_source(video, settings, None, **options) as request:
+    with open_single_source(video, settings, None, **options) as request:
         path = request.path
         whole = read_media_info(request, settings)
-        info = part_info(whole, part)
+        info = media_info_of_part(whole, part)
         models = shared_recognisers(settings.asr, current_device())
         speech = recognise_speech(request, info, settings, models=models, progress=progress)
 
@@ -326,22 +326,22 @@ def run_video(
     require_utf8_name(request.path)
     # what an earlier run has made is taken
     stem = safe_stem(request.id)
-    refuse_overwriting(request, options)
+    check_overwriting(request, options)
     if is_feature_file(request.path):
         return _describe_feature_file(request, settings, options)
     networks = networks or load_networks(settings)
-    earlier = _earlier_result(request, settings, options, networks)
+    earlier = _load_earlier_result(request, settings, options, networks)
     if earlier is not None:
         return earlier
     check_writable(options.out)  # before the minutes of work that would be lost
 
     # one process at a time
-    taken_before = is_taken(request.path, options.out)
+    taken_before = is_name_taken(request.path, options.out)
     with lock_video(request.id, options.out):
-        if is_taken(request.path, options.out) and not taken_before:
+        if is_name_taken(request.path, options.out) and not taken_before:
             reason = "another process has now written a video of that name there"
             raise SettingsError(f"{options.out / stem}: {reason}; run again")
-        earlier = _earlier_result(request, settings, options, networks)
+        earlier = _load_earlier_result(request, settings, options, networks)
         if earlier is not None:
             return earlier
         # What a killed run left half-written goes.
@@ -349,11 +349,11 @@ def run_video(
             remove_partial_files(folder)
 
         # the work
-        thumbnails = Thumbnails(KEYFRAME_PIXELS) if options.pictured else None
+        thumbnails = Thumbnails(KEYFRAME_PIXELS) if options.has_keyframes else None
         result = understand(
             request, settings, networks=networks, progress=progress, thumbnails=thumbnails
         )
-        result = replace(result, record=_with_advice(request, result.record, settings))
+        result = replace(result, record=_add_advice(request, result.record, settings))
         files = write_files(request, result, options, thumbnails)
         return VideoResult(result.record, files, earlier=False)
 
@@ -382,7 +382,7 @@ def lock_video(id: str, out: Path) -> AbstractContextManager[bool]:
     return lock_output(out / f".{safe_stem(id)}.lock", out / safe_stem(id), wait=True)
 
 
-def _earlier_result(
+def _load_earlier_result(
     request: Request, settings: StepsSettings, options: OutputOptions, networks: Networks
 ) -> VideoResult | None:
     """Return what another run of this version has made of the same video with the same settings,
@@ -411,7 +411,7 @@ def _earlier_result(
     return VideoResult(record, (), earlier=True)
 
 
-def refuse_overwriting(request: Request, options: OutputOptions) -> None:
+def check_overwriting(request: Request, options: OutputOptions) -> None:
     """Raise SettingsError where an output would take the place of a file that is the user's own.
 
     That is one that was given, whatever the options, and one that no earlier run wrote, or that was
@@ -435,7 +435,7 @@ def refuse_overwriting(request: Request, options: OutputOptions) -> None:
         raise SettingsError(f"{foreign}: {reason}; {cure}")
 
 
-def _with_advice(request: Request, record: Record, settings: StepsSettings) -> Record:
+def _add_advice(request: Request, record: Record, settings: StepsSettings) -> Record:
     """Return the record, with a warning that says what would help where nothing in the video could
     become a step.
 
@@ -495,7 +495,7 @@ def read_texts(path: Path) -> tuple[str, ...]:
 MIN_WORKER_BYTES = (
     2**30
 )  # bytes of a process; 731 MB at most were measured with the default settings
-MODEL_COPIES = 2  # times the size of a recogniser's file that it takes in memory, at most
+MODEL_MEMORY_FACTOR = 2  # times the size of a recogniser's file that it takes in memory, at most
 POLL_SECONDS = 0.5  # s between two looks while no worker has news
 END_SECONDS = 10.0  # s that workers have to clean up after an interrupt
 CGROUP_FOLDER = Path("/sys/fs/cgroup")  # where a container sees what memory it may use
@@ -542,11 +542,11 @@ def max_parallel_videos(settings: StepsSettings) -> int:
     if is_local_model or current_device().kind != "cpu":
         return 1
     cores_per_video = cpu_threads() if os.environ.get("OMP_NUM_THREADS") else 1
-    by_memory = available_bytes() // video_bytes(settings)
+    by_memory = available_memory() // estimate_video_memory(settings)
     return max(1, min(core_count() // cores_per_video, by_memory))
 
 
-def video_bytes(settings: StepsSettings) -> int:
+def estimate_video_memory(settings: StepsSettings) -> int:
     """Return the memory that the main job takes on a video, with room to spare.
 
     A recogniser that the settings name is fetched here where it is missing, once for all processes.
@@ -557,10 +557,10 @@ def video_bytes(settings: StepsSettings) -> int:
 
     # MIN_WORKER_BYTES was measured with the default model. A named one may be far larger.
     files = find_model(settings.asr.model).glob("*.bin")
-    return MIN_WORKER_BYTES + MODEL_COPIES * sum(file.stat().st_size for file in files)
+    return MIN_WORKER_BYTES + MODEL_MEMORY_FACTOR * sum(file.stat().st_size for file in files)
 
 
-def available_bytes(cgroup: Path = CGROUP_FOLDER) -> int:
+def available_memory(cgroup: Path = CGROUP_FOLDER) -> int:
     """Return the memory that can still be used: of the machine, or of the container's limit.
 
     cgroup: folder of the container's numbers.
@@ -630,22 +630,12 @@ class VideoPool(WorkerPool[WorkerProcess]):
         return None
 
 
-class MessageHandler(QueueHandler):
-    """Sends log records to the parent of this worker process."""
-
-    def __init__(self, send: Send) -> None:
-        super().__init__(SimpleQueue())
-        self._send = send
-
-    def enqueue(self, record: logging.LogRecord) -> None:
-        """Send a log record."""
-        self._send(record)
-
-
 def start_worker(setup: VideoWorkerSetup, send: Send) -> Callable[[VideoSource], VideoOutcome]:
     """Return a function that processes one video, after loading the networks in this process."""
     faulthandler.enable()
-    logging.basicConfig(handlers=[MessageHandler(send)])
+    # The queue of this handler is the pipe to the parent.
+    queue: Any = SimpleNamespace(put_nowait=send)
+    logging.basicConfig(handlers=[QueueHandler(queue)])
     for name, level in zip(LOGGER_NAMES, setup.log_levels, strict=True):
         logging.getLogger(name).setLevel(level)
     set_device(setup.device, setup.compute)
@@ -657,13 +647,13 @@ def start_worker(setup: VideoWorkerSetup, send: Send) -> Callable[[VideoSource],
             with opened as request:
                 result = run_video(request, setup.settings, setup.output, networks=networks)
         except Exception as error:  # noqa: BLE001   sent to the parent, which prints it
-            return VideoOutcome(source.label, error=portable_error(error))
+            return VideoOutcome(source.label, error=make_picklable(error))
         return VideoOutcome(source.label, result)
 
     return run
 
 
-def portable_error(error: Exception) -> Exception:
+def make_picklable(error: Exception) -> Exception:
     """Return the error as it can be sent to another process, its trace in a note. Where it cannot
     be, return a RuntimeError with its name and words."""
     trace = "".join(traceback.format_exception(error)).rstrip()

@@ -11,7 +11,6 @@ from pydantic import JsonValue
 from stepline.errors import SettingsError
 from stepline.models.procx.settings import DescribeSettings
 from stepline.networks.device import one_torch_thread
-from stepline.outputs.text import one_line
 from stepline.pipeline.networks import Networks, fingerprint, load_describer
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import (
@@ -28,12 +27,11 @@ from stepline.vision.settings import VisionLanguageSettings
 
 if TYPE_CHECKING:
     from stepline.models.procx.checkpoint import LoadedProcx as LoadedDescriber
-    from stepline.vision import ScreenText
 
-FROM_PICTURES = "speech gives no step; a trained network describes the steps from the pictures"
-STEPS_DESCRIBED_BY_VLM = (
-    "no one speaks; a vision-language model describes the steps from the pictures"
+DESCRIBED_BY_NETWORK = (
+    "speech gives no step; a trained network describes the steps from the pictures"
 )
+DESCRIBED_BY_VLM = "no one speaks; a vision-language model describes the steps from the pictures"
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Descriptions:
     network: JsonValue = None
 
 
-def describe_pictures(
+def describe_by_network(
     describer: "LoadedDescriber | None",
     features: FeatureSequence | None,
     transcript: Transcript,
@@ -87,7 +85,7 @@ def describe_pictures(
         return Descriptions(
             captions=description.steps, dropped=description.dropped, network=network
         )
-    notes = () if settings.when == "alone" else (FROM_PICTURES,)
+    notes = () if settings.when == "alone" else (DESCRIBED_BY_NETWORK,)
     return Descriptions(
         steps=description.steps, dropped=description.dropped, notes=notes, network=network
     )
@@ -144,63 +142,6 @@ def insert_described_steps(
     return tuple(steps), Alignment(texts, scores, alignment.rate, alignment.kind)
 
 
-# s from a picture within which a line on screen counts as read in it. Lines are read once per second
-MAX_TEXT_DISTANCE_SECONDS = 1.0
-AMOUNT_NOT_READ_REMARK = (
-    "against: no one says the amount {}, and it is not read in the picture: the model's claim"
-)
-AMOUNT_READ_REMARK = "for: the amount {} is on screen: {}"
-
-
-def check_amounts(
-    step: Step, transcript: Transcript, lines: "Sequence[ScreenText]", start: float = 0.0
-) -> Step:
-    """Return the step with a remark on each amount in it that a model took from a picture: read
-    there too, or not.
-
-    Amounts that a sentence of its sources says need none.
-    lines: text on screen, by an own reader that misses small letters.
-    start: second of the whole video at which the part with the lines begins.
-    """
-    from stepline.grounding.vision_language.describe import SEEN_BY_VLM
-    from stepline.writing.llm.citing import named_seconds
-    from stepline.writing.quantities import quantities
-
-    # Remarks name seconds of the whole video, lines those of the part.
-    seconds = [second - start for second in named_seconds(step)]
-    # when the model saw it
-    spans = []
-    for second in seconds:
-        start = max(0.0, second - MAX_TEXT_DISTANCE_SECONDS)
-        spans.append(Span(start, second + MAX_TEXT_DISTANCE_SECONDS))
-    if SEEN_BY_VLM in step.seen:
-        spans += step.spans
-    if not spans:
-        return step
-
-    # the amounts that are said, and the lines on screen then
-    spoken_amounts = []
-    for index in step.sources:
-        spoken_amounts += quantities(transcript.sentences[index].text)
-    lines_then = []
-    for line in lines:
-        if any(line.span.overlap(span) > 0 for span in spans):
-            lines_then.append(line.text)
-
-    # A remark for each amount that no one says.
-    remarks = []
-    for amount in quantities(step.text):
-        if any(amount.is_same(other) for other in spoken_amounts):
-            continue
-        remark = AMOUNT_NOT_READ_REMARK.format(amount)
-        for text in lines_then:
-            if any(amount.is_same(other) for other in quantities(text)):
-                remark = AMOUNT_READ_REMARK.format(amount, one_line(text))
-                break
-        remarks.append(remark)
-    return step.model_copy(update={"seen": (*step.seen, *dict.fromkeys(remarks))})
-
-
 def describe_features(request: Request, settings: StepsSettings) -> Record:
     """Return a record of the steps in a file of precomputed features, with captions as speech.
 
@@ -231,7 +172,7 @@ def describe_features(request: Request, settings: StepsSettings) -> Record:
         transcript = captions.transcript
 
     # what it describes
-    descriptions = describe_pictures(
+    descriptions = describe_by_network(
         describer, features, transcript, (), settings.procx, features.duration
     )
     video = Video(

@@ -109,7 +109,7 @@ def text_vectors(
     return embed(texts, model=aligner.text_encoder("--text-features"))
 
 
-def read_order(path: Path, lines: int) -> "Array":
+def read_order_matrix(path: Path, lines: int) -> "Array":
     """Return (K, K) P(line i comes before line j) from a JSON list of lists. Null, or 0.5, where it
     is not known."""
     from stepline.datasets.files import read_json

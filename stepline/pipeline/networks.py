@@ -7,7 +7,7 @@ Their digests, with those of every other file that the user gives, say what a re
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import JsonValue
 
@@ -24,9 +24,12 @@ from stepline.vision.settings import VisionSettings
 if TYPE_CHECKING:
     from stepline.models.nasva.checkpoint import LoadedAligner
     from stepline.models.procx.checkpoint import LoadedProcx as LoadedDescriber
+    from stepline.models.training.network import LoadedNetwork
     from stepline.models.wys2.predict import LoadedDetector
     from stepline.models.wys2.summarizer import LoadedSummarizer
     from stepline.speech.whisper import Models
+
+N = TypeVar("N", bound="LoadedNetwork")
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks
     check_vlm(settings.vision)
     return Networks(
         load_aligner(settings),
-        load_judge(settings.judge, settings.vision),
+        load_judge_detector(settings.judge, settings.vision),
         load_describer(settings.procx, settings.vision),
         shared_recognisers(settings.asr, current_device()) if several else None,
     )
@@ -125,18 +128,21 @@ def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":
         return None
     from stepline.models.nasva.checkpoint import load_aligner
 
-    # a network needs the features that it was trained on
-    loaded = load_aligner(path)
+    return _require_features(load_aligner(path), vision, vision.text_space)
+
+
+def _require_features(loaded: N, vision: VisionSettings, *text_space: str) -> N:
+    """Return a network. Raises an error where the settings make other features than its own."""
     if vision.backbone == "none":
         raise SettingsError(
-            f"{path}: a trained network needs pictures; take out vision.backbone=none"
+            f"{loaded.path}: a trained network needs pictures; take out vision.backbone=none"
         )
-    loaded.check_space(vision.backbone, vision.text_space, rate=vision.rate)
+    loaded.check_space(vision.backbone, *text_space, rate=vision.rate)
     loaded.check_scale(unit=vision.unit_rows)
     return loaded
 
 
-def load_judge(settings: JudgeSettings, vision: VisionSettings) -> "LoadedDetector | None":
+def load_judge_detector(settings: JudgeSettings, vision: VisionSettings) -> "LoadedDetector | None":
     """Return the detector of visual narrations, None where the settings name none."""
     if settings.detector is None:
         return None
@@ -157,13 +163,7 @@ def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "Loade
         return None
     from stepline.models.procx.checkpoint import load_model
 
-    # a network needs the features that it was trained on
-    loaded = load_model(settings.path)
-    if vision.backbone == "none":
-        need = "a network that describes needs pictures"
-        raise SettingsError(f"{settings.path}: {need}; take out vision.backbone=none")
-    loaded.check_space(vision.backbone, rate=vision.rate)
-    loaded.check_scale(unit=vision.unit_rows)
+    loaded = _require_features(load_model(settings.path), vision)
     if settings.speech:
         loaded.check_speech()
     return loaded

@@ -9,7 +9,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from stepline.networks.device import current_device
-from stepline.pipeline.part import features_within
+from stepline.pipeline.part import crop_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress, read_ahead, with_progress
 from stepline.records import FeatureSequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 NO_PICTURE = "no picture in it can be seen, so nothing counts as shown"
-FRAMES_AHEAD = 4  # of pictures, decoded while others are looked at
+PREFETCHED_FRAMES = 4  # of pictures, decoded while others are looked at
 # an odd number puts one frame on the middle of a feature row. The others measure motion
 FRAMES_PER_ROW = 3
 
@@ -125,7 +125,7 @@ def extract_features(
     """
     vision = settings.vision
     if not info.has_picture:
-        return VisualFeatures(warnings=() if request.captions_alone else (NO_PICTURE,))
+        return VisualFeatures(warnings=() if request.is_captions_only else (NO_PICTURE,))
     if vision.backbone == "none":
         return VisualFeatures()
     from stepline.media import MediaReader
@@ -134,7 +134,7 @@ def extract_features(
     # what looks at the frames
     options = options or VisualOptions()
     backbone = options.backbone or load_backbone(vision)
-    ready = _ready_features(backbone, request)
+    ready = _load_stored_features(backbone, request)
     encoder = VideoEncoder(backbone, rate=vision.rate, batch=current_device().batch(vision.batch))
     motion = MotionMeter(vision) if options.motion else None
     reader = MediaReader(
@@ -170,19 +170,19 @@ def extract_features(
     warnings += motion.warnings
     screen = None
     if options.screens:
-        from stepline.pipeline.screen import read_if_screen
+        from stepline.pipeline.screen import read_screen_recording
 
-        screen = read_if_screen(request, info, settings, motion.screen_statistics())
+        screen = read_screen_recording(request, info, settings, motion.screen_statistics())
     return replace(visual, activity=activity, cues=cues, screen=screen, warnings=(*warnings,))
 
 
-def _ready_features(backbone: "Backbone", request: Request) -> FeatureSequence | None:
+def _load_stored_features(backbone: "Backbone", request: Request) -> FeatureSequence | None:
     """Return the rows that a file already holds of a video, or of its part."""
     from stepline.vision import PrecomputedBackbone
 
     if not isinstance(backbone, PrecomputedBackbone):
         return None
-    return features_within(backbone.features(request.id), request.part)
+    return crop_features(backbone.features(request.id), request.part)
 
 
 @contextlib.contextmanager
@@ -194,7 +194,7 @@ def _frames(
 
     ahead = options.ahead
     if current_device().kind != "cpu":  # the CPU decodes about a batch while the GPU encodes one
-        ahead = current_device().batch(FRAMES_AHEAD * FRAMES_PER_ROW)
+        ahead = current_device().batch(PREFETCHED_FRAMES * FRAMES_PER_ROW)
     stream = read_ahead(reader, ahead) if ahead else iter(reader)
     with contextlib.closing(stream):
         yield with_progress(stream, Frame, "looking", info.duration, options.progress, options.stop)

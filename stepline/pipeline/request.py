@@ -77,6 +77,6 @@ class Request:
         return 0.0 if self.part is None else self.part.start
 
     @property
-    def captions_alone(self) -> bool:
+    def is_captions_only(self) -> bool:
         """Whether there are captions and no video."""
         return self.captions == self.path

@@ -22,7 +22,7 @@ from stepline.grounding.screens.reading import (
 )
 from stepline.networks.weights import weights_fetched
 from stepline.outputs.text import one_line, shorten
-from stepline.pipeline.placing import PlacedSteps
+from stepline.pipeline.placing import GroundedVideoSteps
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Alignment, ScreenTarget, Step, Transcript
 from stepline.vision.cues import TEXT_WEIGHTS
@@ -53,10 +53,10 @@ def read_silent_screen_recording(
     statistics = sampled_screen_statistics(
         request.path, request.start, info.duration, settings.media
     )
-    return read_if_screen(request, info, settings, statistics)
+    return read_screen_recording(request, info, settings, statistics)
 
 
-def captions_on_screen(reading: ScreenReading, duration: float) -> Transcript | None:
+def transcript_from_screen(reading: ScreenReading, duration: float) -> Transcript | None:
     """Return a transcript of the captions on a screen, None without captions."""
     sentences = typed_captions(reading, duration)
     if not sentences:
@@ -70,9 +70,9 @@ def screen_report(reading: ScreenReading) -> JsonValue:
     return {"changes": len(reading.events), "scenes": [*scenes]}
 
 
-def with_clicks(
-    placed: PlacedSteps, transcript: Transcript, reading: ScreenReading, duration: float
-) -> PlacedSteps:
+def place_steps_at_clicks(
+    placed: GroundedVideoSteps, transcript: Transcript, reading: ScreenReading, duration: float
+) -> GroundedVideoSteps:
     """Return the steps with those that change the screen placed there, with what is clicked."""
     from stepline.grounding.fusion import separate_overlapping_spans
 
@@ -83,14 +83,14 @@ def with_clicks(
     steps = []
     for step in placed.steps:
         click = by_step.get(step.id)
-        steps.append(step if click is None else _with_click(step, click, reading))
+        steps.append(step if click is None else _place_at_click(step, click, reading))
     alignment = placed.alignment
     if alignment is not None:
-        alignment = _with_click_rows(alignment, placed.steps, by_step)
+        alignment = _set_click_rows(alignment, placed.steps, by_step)
     return replace(placed, steps=separate_overlapping_spans(steps), alignment=alignment)
 
 
-def _with_click(step: Step, click: Click, reading: ScreenReading) -> Step:
+def _place_at_click(step: Step, click: Click, reading: ScreenReading) -> Step:
     """Return a step at its change of the screen."""
     event = click.event
     target = None
@@ -150,7 +150,7 @@ def _quoted(text: str) -> str:
     return f'"{shorten(one_line(text), MAX_LABEL_CHARS)}"'
 
 
-def _with_click_rows(
+def _set_click_rows(
     alignment: Alignment, steps: Sequence[Step], clicks: dict[str, Click]
 ) -> Alignment:
     """Return the alignment with the rows of steps that change the screen: likely in their span
@@ -172,7 +172,7 @@ def _with_click_rows(
 MAX_ASPECT_RATIO = 4.0
 
 
-def read_if_screen(
+def read_screen_recording(
     request: Request, info: "MediaInfo", settings: StepsSettings, statistics: "ScreenStatistics"
 ) -> ScreenReading | None:
     """Return what is on the screen of a screen recording, None of any other video.

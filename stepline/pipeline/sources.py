@@ -54,7 +54,7 @@ CAPTIONS_ALONE = (
 LINK_PATTERN = re.compile(r"https?://\S+", re.IGNORECASE)
 DOWNLOADS_FOLDER = "downloads"  # folder in an OUT for what links brought
 # in place of a file, where none has that name: what the page of a link has
-SITE_PATH = Path("site")
+LINK_PAGE_PATH = Path("site")
 
 
 def is_link(name: str) -> bool:
@@ -62,9 +62,9 @@ def is_link(name: str) -> bool:
     return LINK_PATTERN.fullmatch(name) is not None
 
 
-def is_site(path: Path | None) -> bool:
+def means_link_page(path: Path | None) -> bool:
     """Tell whether an option names what the page of a link has."""
-    return path == SITE_PATH and not SITE_PATH.exists()
+    return path == LINK_PAGE_PATH and not LINK_PAGE_PATH.exists()
 
 
 InputKind: TypeAlias = Literal["link", "folder", "captions", "video"]
@@ -91,7 +91,7 @@ def input_kind(argument: VideoArgument, *, in_folder: bool = False) -> InputKind
         return None
     if suffix in FOLDER_SUFFIXES:
         return None if _is_record(path.with_suffix(".json")) else "captions"
-    return "video" if suffix in VIDEO_SUFFIXES and not _is_own_video(path) else None
+    return "video" if suffix in VIDEO_SUFFIXES and not _is_stepline_output(path) else None
 
 
 def _is_record(path: Path) -> bool:
@@ -102,7 +102,7 @@ def _is_record(path: Path) -> bool:
     return True
 
 
-def _is_own_video(file: Path) -> bool:
+def _is_stepline_output(file: Path) -> bool:
     """Tell whether Stepline cut or copied a video, by the record next to it. A clip is in a folder
     that has one."""
     from stepline.outputs import CLIPS_SUFFIX, OUTPUTS
@@ -152,14 +152,14 @@ class VideoSource:
     ) -> Iterator[Request]:
         """Yield the request for a video. A link's download stays in OUT with `keep`.
 
-        captions: SITE_PATH is those of the link's page.
+        captions: LINK_PAGE_PATH is those of the link's page.
         texts: None is the titles of the page's chapters.
         force: fetch a link again.
         Raises MediaError where a link brings no video, or its page lacks what is asked of it.
         """
         if isinstance(self.place, Path):
             require_utf8_name(self.place)
-            if is_site(captions) or texts is None:
+            if means_link_page(captions) or texts is None:
                 cure = "give captions and texts as files"
                 raise MediaError(f"{self.place}: a file, which has no page; {cure}")
             if self.kind == "captions":
@@ -173,7 +173,7 @@ class VideoSource:
         from stepline.media.links import fetch_link, forget_link
 
         folder = out / DOWNLOADS_FOLDER
-        with_captions = is_site(captions)
+        with_captions = means_link_page(captions)
         video = fetch_link(
             self.place,
             folder,
@@ -215,19 +215,15 @@ def find_sources(
     """
     # Files come first. A fault of a link is raised only where nothing else could be done.
     paths, urls = _paths_and_links(arguments)
-    files = name_sources(find_inputs(paths, captions=captions), out)
+    kinds = find_inputs(paths, captions=captions)
+    files = [VideoSource(path, kinds[path], id) for id, path in name_videos(kinds, out).items()]
     is_only = len(files) + len(urls) == 1
     links = _find_links(urls, out, settings, is_only=is_only, force=force)
     return [*files, *(VideoSource(link, "link") for link in links)]
 
 
-def name_sources(files: Mapping[Path, InputKind], out: Path) -> list[VideoSource]:
-    """Return files of these kinds as sources, each with its id."""
-    return [VideoSource(path, files[path], id) for id, path in name_videos(files, out).items()]
-
-
 @contextmanager
-def open_only_source(
+def open_single_source(
     argument: VideoArgument,
     settings: StepsSettings,
     out: Path | None,
@@ -305,21 +301,19 @@ def _find_links(
     return links
 
 
-def find_videos(paths: Iterable[Path], *, needed: bool = True) -> list[Path]:
+def find_videos(paths: Iterable[Path]) -> list[Path]:
     """Return the files of `find_inputs`, captions only where they are named."""
-    return list(find_inputs(paths, needed=needed))
+    return list(find_inputs(paths))
 
 
-def find_inputs(
-    paths: Iterable[Path], *, needed: bool = True, captions: bool = False
-) -> dict[Path, InputKind]:
+def find_inputs(paths: Iterable[Path], *, captions: bool = False) -> dict[Path, InputKind]:
     """Return the named files and the videos inside named folders, in the order named, each once,
     with what each is.
 
     A folder's videos come sorted. Hidden files, copies in shared folders, and the clips and
     summaries that Stepline cut are left out. captions: as of `find_sources`. Those of a video that
     is taken are left out.
-    Raises MediaError where a folder holds none and one is needed.
+    Raises MediaError where a folder holds none.
     """
     # each file once, also where two names lead to it
     found: dict[str, tuple[Path, InputKind]] = {}
@@ -327,13 +321,11 @@ def find_inputs(
         kind = input_kind(path)
         files: dict[Path, InputKind | None] = {path: kind}
         if kind == "folder":
-            nested_files = unshared_files_below(path)
             wanted_kinds = ("video", "captions") if captions else ("video",)
+            nested_files = unshared_files_below(path)
             kinds = {file: input_kind(file, in_folder=True) for file in nested_files}
             files = {file: kind for file, kind in kinds.items() if kind in wanted_kinds}
-            if needed:
-                _report_left_out(path, nested_files)
-        if not files and needed:
+        if not files:
             suffixes = ", ".join(sorted(VIDEO_SUFFIXES))
             if captions:
                 suffixes += f"; captions: {', '.join(sorted(FOLDER_SUFFIXES))}"
@@ -343,10 +335,10 @@ def find_inputs(
             if kind is not None:
                 found.setdefault(os.path.realpath(file), (file, kind))
     inputs = dict(found.values())
-    return _without_sidecars(inputs) if captions else inputs
+    return _drop_sidecar_captions(inputs) if captions else inputs
 
 
-def _without_sidecars(files: Mapping[Path, InputKind]) -> dict[Path, InputKind]:
+def _drop_sidecar_captions(files: Mapping[Path, InputKind]) -> dict[Path, InputKind]:
     """Return the files without captions that belong to another of them: talk.vtt and talk.en.vtt
     next to talk.mp4, and talk.vtt next to talk.srt."""
     # A sidecar is known by the name of its video, with or without a language tag.
@@ -361,23 +353,6 @@ def _without_sidecars(files: Mapping[Path, InputKind]) -> dict[Path, InputKind]:
             owners.add(name)
         remaining[file] = kind
     return remaining
-
-
-# What someone may take for a video of a folder: sound alone, playlists, animated pictures.
-RELATED_ENDINGS = (
-    ".m4a .m4b .mka .mp3 .wav .flac .aac .oga .ogg .opus .wma .amr .aiff .aif .caf .ac3 "
-    ".m3u8 .mpd .gif .apng .swf .braw .r3d .dav"
-)
-RELATED_SUFFIXES = frozenset(RELATED_ENDINGS.split())
-
-
-def _report_left_out(folder: Path, files: Iterable[Path]) -> None:
-    """Log which files of a folder are skipped although they may look like videos."""
-    suffixes = [file.suffix.lower() for file in files if not file.name.startswith(".")]
-    counts = Counter(suffix for suffix in suffixes if suffix in RELATED_SUFFIXES)
-    if counts:
-        kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(counts.items()))
-        log.warning("%s: left out: %s; name the files to read them", folder, kinds)
 
 
 def require_utf8_name(path: Path) -> None:
@@ -398,7 +373,7 @@ def name_videos(paths: Iterable[Path], out: Path) -> dict[str, Path]:
     named = {}
     for path in paths:
         id = path.stem
-        if stems[id] > 1 or is_taken(path, out):
+        if stems[id] > 1 or is_name_taken(path, out):
             # A digest of the path, not of the content: the same run gives the same name again.
             real_path = os.path.realpath(path)
             digest = hashlib.sha256(os.fsencode(real_path)).hexdigest()
@@ -407,7 +382,7 @@ def name_videos(paths: Iterable[Path], out: Path) -> dict[str, Path]:
     return named
 
 
-def is_taken(path: Path, out: Path) -> bool:
+def is_name_taken(path: Path, out: Path) -> bool:
     """Tell whether `out` holds this stem's record for a video at another path, which must not be
     overwritten."""
     from stepline.outputs import safe_stem
@@ -427,7 +402,7 @@ def read_media_info(request: Request, settings: StepsSettings) -> "MediaInfo":
     from stepline.media import MediaInfo, probe
     from stepline.media.container import check_duration
 
-    if not request.captions_alone:
+    if not request.is_captions_only:
         return probe(request.path, settings.media)
     from stepline.speech import read_captions
 

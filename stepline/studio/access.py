@@ -33,8 +33,8 @@ HEADER_VALUE = "studio"  # value of X-Stepline in requests that send something
 MIN_PASSWORD_CHARS = 8
 MAX_PASSWORD_FILE_BYTES = 4096
 SCRYPT_COST = 2**14  # N of scrypt: 16 MiB and some 50 ms per try
-MAX_TRIES = 5  # wrong passwords of one address in `TRIES_WINDOW_SECONDS`
-MAX_TRIES_OF_ALL_CLIENTS = 60  # wrong passwords of all addresses
+MAX_PASSWORD_TRIES = 5  # wrong passwords of one address in `TRIES_WINDOW_SECONDS`
+MAX_PASSWORD_TRIES_OF_ALL = 60  # wrong passwords of all addresses
 TRIES_WINDOW_SECONDS = 60.0
 OPEN_PATHS = re.compile(r"/login|/health|/static/[\w.-]+")  # need no token: they reveal nothing
 PROGRAM_PATHS = re.compile(r"/api/.*|/health")  # asked by programs, not by browsers
@@ -64,7 +64,7 @@ class Password:
                 self._tries.popleft()
             # One address may be wrong a few times. Many addresses together may be wrong more often.
             client_tries = sum(other == address for _, other in self._tries)
-            if client_tries >= MAX_TRIES or len(self._tries) >= MAX_TRIES_OF_ALL_CLIENTS:
+            if client_tries >= MAX_PASSWORD_TRIES or len(self._tries) >= MAX_PASSWORD_TRIES_OF_ALL:
                 raise HTTPException(
                     HTTPStatus.TOO_MANY_REQUESTS,
                     "too many wrong passwords; wait a minute",
@@ -145,8 +145,8 @@ class Access:
         path = request.url.path
         is_page = request.method == "GET" and not PROGRAM_PATHS.fullmatch(path)
         # The address that was opened: the token in it becomes a cookie.
-        if is_page and self._has_token_in_address(request):
-            reply = _entry_reply(request)
+        if is_page and self._has_url_token(request):
+            reply = _redirect_without_token(request)
             self.set_session_cookie(reply)
             return reply
         if OPEN_PATHS.fullmatch(path):
@@ -171,7 +171,7 @@ class Access:
             self._cookie, self.token, httponly=True, samesite="strict", path="/", secure=self._https
         )
 
-    def _has_token_in_address(self, request: Request) -> bool:
+    def _has_url_token(self, request: Request) -> bool:
         query = parse_qsl(request.url.query, keep_blank_values=True)
         tokens = [value for name, value in query if name == "token"]
         return len(tokens) == 1 and self._is_token(tokens[0])
@@ -211,7 +211,7 @@ def _role_refusal(role: Role, request: Request) -> Response | None:
     return JSONResponse({"error": f"{reason}; {cure}"}, HTTPStatus.FORBIDDEN)
 
 
-def _entry_reply(request: Request) -> Response:
+def _redirect_without_token(request: Request) -> Response:
     """Return the reply that leads to the page of a request, without the token.
 
     A browser sends no strict cookie where the page of another site, or a file, led to a redirect.

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, JsonValue
@@ -30,11 +29,17 @@ from stepline.records import FrozenModel
 from stepline.studio.events import Broadcast
 from stepline.studio.job_api import JobApi
 from stepline.studio.jobs import JobRunner
-from stepline.studio.live import follow_log, live_log, live_logs
-from stepline.studio.operations import Operation, in_video_thread, not_found, openapi, read_body
-from stepline.studio.sharing import share, share_file
+from stepline.studio.live import find_live_log, follow_log, list_live_logs
+from stepline.studio.operations import (
+    Operation,
+    in_video_thread,
+    openapi,
+    parse_body,
+    raise_not_found,
+)
+from stepline.studio.sharing import write_share_file
 from stepline.studio.store import Studio
-from stepline.studio.video_api import LABEL_PARAMETERS, VideoApi, card_filter, known_id
+from stepline.studio.video_api import LABEL_PARAMETERS, VideoApi, card_filter, require_video_id
 
 log = logging.getLogger(__name__)
 
@@ -44,15 +49,15 @@ MAX_QUERY_CHARS = 500
 
 
 class ShareBody(FrozenModel):
-    """Which videos are shared. videos: whether the videos themselves are copied.
+    """Which videos are shared.
 
-    out: a folder outside of the library, below one that is allowed, or None for one file as the
-    reply.
+    Attributes:
+        ids: the ids of the videos.
+        videos: whether the video files themselves are copied.
     """
 
     ids: Annotated[tuple[str, ...], Field(min_length=1, max_length=1000)]
     videos: bool = False
-    out: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
 
 
 class StudioApi:
@@ -93,7 +98,7 @@ class StudioApi:
                 "POST",
                 "/api/share",
                 self.share,
-                "One file, or a folder, that needs no server.",
+                "A file of pages that need no server.",
                 body=ShareBody,
             ),
             Operation("GET", "/api/events", self.events, "What happens, as server-sent events."),
@@ -137,16 +142,11 @@ class StudioApi:
         return [_moment(moment) for moment in self._index.search(query, most, names)]
 
     async def share(self, request: Request) -> Response:
-        """Return one file that holds the videos' steps. With `out`, write a folder of them."""
-        body = await read_body(request, ShareBody)
+        """Return one file that holds the videos' steps."""
+        body = await parse_body(request, ShareBody)
         library = self._studio.library
-        ids = [known_id(library, id) for id in body.ids]
-        # A folder on this machine, where one is named. Else one file that the browser saves.
-        if body.out is not None:
-            write_share = partial(share, with_videos=body.videos)
-            index = await in_video_thread(write_share, library, ids, Path(body.out))
-            return JSONResponse({"index": str(index)})
-        write_share = partial(share_file, with_videos=body.videos)
+        ids = [require_video_id(library, id) for id in body.ids]
+        write_share = partial(write_share_file, with_videos=body.videos)
         path = await in_video_thread(write_share, library, ids)
         # The temporary folder goes after its file was sent.
         cleaning = BackgroundTask(shutil.rmtree, path.parent, ignore_errors=True)
@@ -158,13 +158,13 @@ class StudioApi:
 
     def live_runs(self, _: Request) -> Response:
         """Return the live runs."""
-        return JSONResponse({"runs": live_logs(self._studio.library.folder)})
+        return JSONResponse({"runs": list_live_logs(self._studio.library.folder)})
 
     async def live_events(self, request: Request) -> Response:
         """Return the events of a live run."""
         folder = self._studio.library.folder
-        with not_found("no such live run"):
-            path = await run_in_threadpool(live_log, folder, request.path_params["name"])
+        with raise_not_found("no such live run"):
+            path = await run_in_threadpool(find_live_log, folder, request.path_params["name"])
         return _event_stream(follow_log(path, self.is_stopping))
 
     def openapi(self, _: Request) -> Response:

@@ -11,10 +11,16 @@ from starlette.responses import JSONResponse, Response
 
 from stepline.pages.web.local_server import is_whole_number
 from stepline.records import FrozenModel
-from stepline.studio.jobs import JobRunner, allowed_options
-from stepline.studio.operations import PAGE_PARAMETERS, Operation, not_found, page_of, read_body
+from stepline.studio.jobs import JobRunner, resolve_job_options
+from stepline.studio.operations import (
+    PAGE_PARAMETERS,
+    Operation,
+    parse_body,
+    raise_not_found,
+    requested_page,
+)
 from stepline.studio.store import Studio, Upload
-from stepline.studio.uploads import MAX_PIECE_BYTES, UploadBody, Uploads
+from stepline.studio.uploads import MAX_CHUNK_BYTES, UploadBody, Uploads
 from stepline.studio.video_api import Priority
 
 
@@ -39,7 +45,7 @@ class JobApi:
         # Jobs, then the uploads that become jobs.
         job = "/api/jobs/{id:int}"
         upload = "/api/uploads/{id}"
-        piece = f"Add a piece, at most {MAX_PIECE_BYTES} bytes, at the header Upload-Offset"
+        piece = f"Add a piece, at most {MAX_CHUNK_BYTES} bytes, at the header Upload-Offset"
         return [
             Operation(
                 "GET",
@@ -78,21 +84,21 @@ class JobApi:
 
     def jobs(self, request: Request) -> Response:
         """Return the jobs with their progress, and how many there are without paging."""
-        page = page_of(request)
+        page = requested_page(request)
         stored = self._stored_jobs.all()
         jobs = list(map(self._jobs.as_json, stored[page]))
         return JSONResponse({"jobs": jobs, "total": len(stored)})
 
     def job(self, request: Request) -> Response:
         """Return one job."""
-        with not_found("no such job"):
+        with raise_not_found("no such job"):
             job = self._stored_jobs.get(request.path_params["id"])
         return JSONResponse(self._jobs.as_json(job))
 
     def remove(self, request: Request) -> Response:
         """Remove a job. The error is 409 for one that waits or runs."""
         id = request.path_params["id"]
-        with not_found("no such job"):
+        with raise_not_found("no such job"):
             state = self._stored_jobs.get(id).state
         if not self._stored_jobs.remove(id):
             raise HTTPException(HTTPStatus.CONFLICT, f"the job is {state}; cancel it first")
@@ -102,7 +108,7 @@ class JobApi:
         """Change a job, and return it. The error is 409 where its state does not allow that."""
         id = request.path_params["id"]
         # Read first for the words of the error. The change itself checks the state again.
-        with not_found("no such job"):
+        with raise_not_found("no such job"):
             state = self._stored_jobs.get(id).state
         if not change(id):
             raise HTTPException(HTTPStatus.CONFLICT, f"the job is {state}")
@@ -110,15 +116,15 @@ class JobApi:
 
     async def prioritise(self, request: Request) -> Response:
         """Change a job's priority."""
-        body = await read_body(request, PriorityBody)
+        body = await parse_body(request, PriorityBody)
         prioritise = partial(self._jobs.prioritise, priority=body.priority)
         return await run_in_threadpool(self.change, prioritise, request)
 
     async def begin_upload(self, request: Request) -> Response:
         """Begin an upload."""
-        body = await read_body(request, UploadBody)
+        body = await parse_body(request, UploadBody)
         # Options are checked before a byte is sent, so that no upload ends in a refused job.
-        options = allowed_options(self._library, body.options)
+        options = resolve_job_options(self._library, body.options)
         body = body.model_copy(update={"options": options})
         upload = await run_in_threadpool(self._uploads.begin, body)
         return JSONResponse({"upload": upload.id, "offset": 0}, HTTPStatus.CREATED)
@@ -169,5 +175,5 @@ class JobApi:
         return JSONResponse(reply, headers={"Upload-Offset": str(end)})
 
     def _upload(self, request: Request) -> Upload:
-        with not_found("no such upload"):
+        with raise_not_found("no such upload"):
             return self._stored_uploads.get(request.path_params["id"])

@@ -217,7 +217,7 @@ class JobRunner:
             source=source,
             out=str(library.folder),
             allowed=tuple(map(str, library.allowed)),
-            options=allowed_options(library, options),
+            options=resolve_job_options(library, options),
             settings=self._settings,
         )
 
@@ -287,7 +287,7 @@ class JobRunner:
         self._broadcast.publish("job", {name: fields[name] for name in PUBLISHED_FIELDS})
 
 
-def allowed_options(library: CorrectedLibrary, options: JobOptions) -> JobOptions:
+def resolve_job_options(library: CorrectedLibrary, options: JobOptions) -> JobOptions:
     """Return the options of a job with its captions as a path that is allowed."""
     if options.captions is None:
         return options

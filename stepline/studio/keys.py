@@ -49,7 +49,7 @@ class ApiKey(FrozenModel):
     created: float
 
 
-KEY_LIST = TypeAdapter(tuple[ApiKey, ...])
+KEY_LIST_ADAPTER = TypeAdapter(tuple[ApiKey, ...])
 
 
 def needed_role(method: str, path: str) -> Role:
@@ -142,7 +142,7 @@ class KeyFile:
         if os.name == "posix" and stat.S_IMODE(state.st_mode) & 0o077:
             raise SettingsError(f"{self.path}: others can read or change it; chmod 600 {self.path}")
         try:
-            return KEY_LIST.validate_json(read_limited(self.path, MAX_KEY_FILE_BYTES))
+            return KEY_LIST_ADAPTER.validate_json(read_limited(self.path, MAX_KEY_FILE_BYTES))
         except (OSError, LimitError, ValidationError) as error:
             cure = "`stepline keys add` makes one; name another file"
             raise SettingsError(
@@ -156,7 +156,7 @@ class KeyFile:
         partial = Path(name)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(KEY_LIST.dump_json(keys, indent=2))
+                file.write(KEY_LIST_ADAPTER.dump_json(keys, indent=2))
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(self.path)

@@ -19,7 +19,7 @@ MAX_READ_BYTES = 2**20  # of a log at a time
 MAX_LINE_BYTES = 4096  # of a log's first and last line
 
 
-def live_logs(folder: Path) -> list[dict[str, Any]]:
+def list_live_logs(folder: Path) -> list[dict[str, Any]]:
     """Return the live runs with a log in the folder, the newest first: name, and whether it has
     finished."""
     # A link could lead out of the library.
@@ -35,9 +35,9 @@ def live_logs(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-def live_log(folder: Path, name: str) -> Path:
-    """Return the log of a run. Raises LookupError for a name that `live_logs` does not list."""
-    if name not in (run["name"] for run in live_logs(folder)):
+def find_live_log(folder: Path, name: str) -> Path:
+    """Return the log of a run. Raises LookupError for a name that `list_live_logs` does not list."""
+    if name not in (run["name"] for run in list_live_logs(folder)):
         raise LookupError(name)
     return folder / f"{name}{EVENTS_SUFFIX}"
 

@@ -12,7 +12,7 @@ from stepline.library.database import LibraryDatabase
 from stepline.media import frames_at, probe, read_sound
 from stepline.media.audio import SAMPLE_RATE
 
-PICTURE_PIXELS = 320  # across
+FRAME_WIDTH_PIXELS = 320  # across
 JPEG_QUALITY = 80
 PEAK_COUNT = 2000  # of a waveform, as many as a wide timeline has pixels
 MAX_PICTURES_IN_MEMORY = 1000  # some 10 kB each
@@ -37,7 +37,7 @@ def picture(path: Path, stamp: str, second: float) -> bytes:  # noqa: ARG001
     from PIL import Image
 
     with DECODER_SLOTS:
-        (frame,) = frames_at(path, [second], PICTURE_PIXELS)
+        (frame,) = frames_at(path, [second], FRAME_WIDTH_PIXELS)
     if frame is None:
         raise MediaError(f"{path}: no picture at {second:g} s; ask for a second of the video")
     data = io.BytesIO()
@@ -45,7 +45,7 @@ def picture(path: Path, stamp: str, second: float) -> bytes:  # noqa: ARG001
     return data.getvalue()
 
 
-def stored_peaks(database: LibraryDatabase, id: str, path: Path) -> bytes:
+def load_peaks(database: LibraryDatabase, id: str, path: Path) -> bytes:
     """Return the peaks of a video's sound, which the database keeps until the file changes."""
     stamp = file_stamp(path)
     row = database.row("SELECT peaks FROM waveform WHERE video = ? AND stamp = ?", id, stamp)

@@ -138,7 +138,7 @@ def openapi(operations: Sequence[Operation]) -> dict[str, JsonValue]:
     }
 
 
-def page_of(request: Request) -> slice:
+def requested_page(request: Request) -> slice:
     """Return which items of a list a request asks for. Raises HTTPException (400) where `from` or
     `most` is not valid."""
     first = request.query_params.get("from", "0")
@@ -152,16 +152,16 @@ def page_of(request: Request) -> slice:
     return slice(int(first), int(first) + int(most))
 
 
-async def read_body(request: Request, kind: type[Model]) -> Model:
+async def parse_body(request: Request, kind: type[Model]) -> Model:
     """Return the body of a request. Raises HTTPException (400) where it does not fit the model."""
     try:
         return kind.model_validate_json(await request.body())
     except ValidationError as error:
-        raise bad_request(error) from error
+        raise bad_request_error(error) from error
 
 
 @contextmanager
-def not_found(reason: str) -> Iterator[None]:
+def raise_not_found(reason: str) -> Iterator[None]:
     """Raise HTTPException (404) where a LookupError is raised in this context."""
     try:
         yield
@@ -169,7 +169,7 @@ def not_found(reason: str) -> Iterator[None]:
         raise HTTPException(HTTPStatus.NOT_FOUND, reason) from error
 
 
-def bad_request(error: ValidationError) -> HTTPException:
+def bad_request_error(error: ValidationError) -> HTTPException:
     """Return the exception (400) that names the first fault of a body."""
     fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
     where = ".".join(map(str, fault["loc"])) or "body"

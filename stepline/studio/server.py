@@ -33,9 +33,9 @@ from stepline.studio.api import StudioApi
 from stepline.studio.events import Broadcast, Webhook
 from stepline.studio.jobs import JobRunner
 from stepline.studio.keys import KeyFile
-from stepline.studio.operations import read_body
+from stepline.studio.operations import parse_body
 from stepline.studio.store import Studio
-from stepline.studio.uploads import MAX_PIECE_BYTES
+from stepline.studio.uploads import MAX_CHUNK_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ def _pages(access: Access) -> list[Route]:
         return asset(static["icon.svg"])
 
     async def login(request: Request) -> Response:
-        body = await read_body(request, PasswordBody)
+        body = await parse_body(request, PasswordBody)
         address = request.client.host if request.client else ""
         password = access.password
         if password is None or not await run_in_threadpool(password.check, body.password, address):
@@ -210,5 +210,5 @@ def _max_bytes(request: Request) -> int:
     if request.url.path == "/login":  # which needs no token
         return MAX_LOGIN_BYTES
     if request.method == "PATCH":
-        return MAX_PIECE_BYTES
+        return MAX_CHUNK_BYTES
     return MAX_BODY_BYTES

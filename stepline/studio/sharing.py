@@ -1,5 +1,4 @@
-"""The outputs of a corrected record for a browser or a program, and what is handed on of a
-library: one file, or a folder that needs no server."""
+"""The files that the studio hands out: outputs of a corrected record, and shared pages of videos."""
 
 import contextlib
 import shutil
@@ -9,12 +8,10 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from stepline.errors import SettingsError, StoreError
+from stepline.errors import SettingsError
 from stepline.files.atomic_files import atomic_path, files_below, write_atomic
 from stepline.library.corrected_library import CorrectedLibrary
-from stepline.library.record_files import is_below
 from stepline.outputs import OUTPUTS, USUAL, output_path, write_outputs
-from stepline.outputs.shared_folder import claim_shared_folder
 from stepline.outputs.text import clock, safe_stem, step_line, title
 from stepline.pages.layout import page_html
 from stepline.pipeline.output_files import keyframes
@@ -70,25 +67,9 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
         return archive_file
 
 
-def share(
-    library: CorrectedLibrary, ids: Sequence[str], out: Path, *, with_videos: bool = False
+def write_share_file(
+    library: CorrectedLibrary, ids: Sequence[str], *, with_videos: bool = False
 ) -> Path:
-    """Write the pages and usual outputs of corrected videos into a folder, with an index. Return
-    the index.
-
-    with_videos: whether their videos are copied too. Raises StoreError for a folder that `share`
-    did not make or that is not allowed. Raises it too for one that is in the library, where its
-    copies could be taken for videos.
-    """
-    folder = library.resolve_allowed(out)
-    if is_below(folder, (library.folder,)):
-        cure = "name one in a folder of --allow, or leave `out` away and take the file"
-        raise StoreError(f"{out}: is in the library; {cure}")
-    claim_shared_folder(folder)
-    return _write_share(library, ids, folder, with_videos=with_videos)
-
-
-def share_file(library: CorrectedLibrary, ids: Sequence[str], *, with_videos: bool = False) -> Path:
     """Write corrected videos into one file in a temporary folder, which the caller removes. Return
     it: the page of a single video, else a zip with an index, pages and usual outputs."""
     with _temporary_folder() as folder:

@@ -134,7 +134,7 @@ class EventOutbox:
         """Return the event that has waited longest."""
         while row := self._database.row("SELECT * FROM event ORDER BY number LIMIT 1"):
             try:
-                event = _from_row(OutboxEvent, row)
+                event = _parse_row(OutboxEvent, row)
                 EventBody.model_validate_json(event.body)
                 return event
             except ValueError as error:
@@ -209,7 +209,7 @@ class JobStore:
         return jobs[0]
 
     def _select(self, query: str, *values: object) -> list[Job]:
-        return _checked_rows(self._database, Job, "job", query, *values)
+        return _read_rows(self._database, Job, "job", query, *values)
 
     def add(self, source: str, options: dict[str, JsonValue], priority: int = 0) -> Job:
         """Store a waiting job, and return it."""
@@ -281,7 +281,7 @@ class UploadStore:
         return uploads[0]
 
     def _select(self, query: str, *values: object) -> list[Upload]:
-        return _checked_rows(self._database, Upload, "upload", query, *values)
+        return _read_rows(self._database, Upload, "upload", query, *values)
 
     def add(self, name: str, size: int, options: dict[str, JsonValue]) -> Upload:
         """Store a new upload before its first byte is received, and return it."""
@@ -311,20 +311,20 @@ class UploadStore:
 STORED_OPTIONS = TypeAdapter(dict[str, JsonValue])
 
 
-def _checked_rows(
+def _read_rows(
     database: LibraryDatabase, kind: type[StoredModel], table: str, query: str, *values: object
 ) -> list[StoredModel]:
     """Return the rows of a query. Raises StoreError for one that Stepline did not write."""
     rows = []
     for row in database.rows(query, *values):
         try:
-            rows.append(_from_row(kind, row))
+            rows.append(_parse_row(kind, row))
         except (ValueError, TypeError) as error:
             raise database.row_error(table) from error
     return rows
 
 
-def _from_row(kind: type[StoredModel], row: Row) -> StoredModel:
+def _parse_row(kind: type[StoredModel], row: Row) -> StoredModel:
     """Return a row as a model. Its fields are the table's columns, in the same order.
 
     Raises ValidationError, a ValueError, for a row that Stepline did not write.

@@ -30,7 +30,7 @@ from stepline.studio.worker import JobOptions
 
 log = logging.getLogger(__name__)
 
-MAX_PIECE_BYTES = 16 * 2**20  # of one request
+MAX_CHUNK_BYTES = 16 * 2**20  # of one request
 MAX_FILE_BYTES = 2**40
 MIN_FREE_BYTES = 2**30  # that stay free on the disk
 MAX_OPEN_UPLOADS = 100  # that are not whole
@@ -38,7 +38,7 @@ MAX_IDLE_SECONDS = 7 * 86400.0  # without a piece, after which an upload is ende
 # without a piece, after which an upload makes room for a new one where there are too many
 MAX_IDLE_SECONDS_IF_FULL = 600.0
 BLOCK_BYTES = 2**20  # that are written at a time
-PIECES_FOLDER = ".stepline-uploads"  # in the library: files that are not whole
+PARTIAL_FOLDER = ".stepline-uploads"  # in the library: files that are not whole
 VIDEOS_FOLDER = "videos"  # in the library: whole files
 
 
@@ -63,7 +63,7 @@ class Uploads:
         self._jobs = jobs
         self._busy: set[str] = set()
         # What a kill left unfinished, and what no one continues.
-        self._complete_moves()
+        self._finish_moves()
         self._end_idle_uploads(MAX_IDLE_SECONDS)
 
     def begin(self, body: UploadBody) -> Upload:
@@ -97,14 +97,14 @@ class Uploads:
         if upload.id in self._busy:
             raise HTTPException(HTTPStatus.CONFLICT, "a piece of this upload is on its way")
         self._uploads.remove(upload.id)
-        self._pieces_path(upload).unlink(missing_ok=True)
+        self._partial_path(upload).unlink(missing_ok=True)
 
     def offset(self, upload: Upload) -> int:
         """Return how many bytes of an upload are on disk."""
         if upload.job is not None:
             return upload.size
         try:
-            return self._pieces_path(upload).lstat().st_size
+            return self._partial_path(upload).lstat().st_size
         except FileNotFoundError:
             return 0
 
@@ -126,7 +126,7 @@ class Uploads:
         try:
             self._check_piece(upload, offset, length, await run_in_threadpool(self.offset, upload))
             try:
-                await self._append(self._pieces_path(upload), parts)
+                await self._append(self._partial_path(upload), parts)
             except OSError as error:
                 reason = f"the piece cannot be kept ({error.strerror}); free some space, then go on"
                 raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, reason) from error
@@ -141,7 +141,7 @@ class Uploads:
         # The file is longer than announced, so something else has written to it.
         if end > upload.size:
             self._uploads.remove(upload.id)
-            self._pieces_path(upload).unlink(missing_ok=True)
+            self._partial_path(upload).unlink(missing_ok=True)
             reason = f"{end} bytes are there of {upload.size}; begin the upload again"
             raise HTTPException(HTTPStatus.GONE, reason)
         # The reply names where to go on.
@@ -154,7 +154,7 @@ class Uploads:
 
     async def _append(self, path: Path, parts: AsyncIterator[bytes]) -> None:
         # The disk may be slow, and the event loop waits for nothing.
-        file = await run_in_threadpool(_open_pieces, path)
+        file = await run_in_threadpool(_open_partial_file, path)
         try:
             # what came is on disk, also where the rest does not come
             block = bytearray()
@@ -173,13 +173,13 @@ class Uploads:
     def _finish(self, upload: Upload) -> Upload:
         # No job begins before its file is in its place.
         with self._jobs.paused():
-            target = self._free_path(upload.name)
+            target = self._unused_path(upload.name)
             job = self._uploads.finish(upload.id, str(target))
-            self._pieces_path(upload).replace(target)
+            self._partial_path(upload).replace(target)
         self._jobs.wake(job)
         return self._uploads.get(upload.id)
 
-    def _free_path(self, name: str) -> Path:
+    def _unused_path(self, name: str) -> Path:
         """Return a path in the library that no file has, with this name or a numbered one."""
         folder = self._own_folder(VIDEOS_FOLDER)
         stem = safe_stem(Path(name).stem)
@@ -191,9 +191,9 @@ class Uploads:
             path = folder / f"{stem}-{next(numbered_names)}{suffix}"
         return path
 
-    def _complete_moves(self) -> None:
+    def _finish_moves(self) -> None:
         """Move the files of complete uploads that a killed process did not move."""
-        folder = self._library.resolve_allowed(Path(PIECES_FOLDER))
+        folder = self._library.resolve_allowed(Path(PARTIAL_FOLDER))
         if not folder.is_dir():
             return
         for path in sorted(folder.iterdir()):
@@ -218,12 +218,12 @@ class Uploads:
             # The last piece is the file's last change.
             last = upload.created
             with contextlib.suppress(FileNotFoundError):
-                last = max(last, self._pieces_path(upload).lstat().st_mtime)
+                last = max(last, self._partial_path(upload).lstat().st_mtime)
             if last < time.time() - seconds and upload.id not in self._busy:
                 self.end(upload)
 
-    def _pieces_path(self, upload: Upload) -> Path:
-        return self._library.resolve_allowed(Path(PIECES_FOLDER)) / upload.id
+    def _partial_path(self, upload: Upload) -> Path:
+        return self._library.resolve_allowed(Path(PARTIAL_FOLDER)) / upload.id
 
     def _own_folder(self, name: str) -> Path:
         """Return a folder of the library, and make it. Raises StoreError where it is a link that
@@ -233,7 +233,7 @@ class Uploads:
         return folder
 
 
-def _open_pieces(path: Path) -> BinaryIO:
+def _open_partial_file(path: Path) -> BinaryIO:
     check_writable(path.parent)
     path.parent.mkdir(exist_ok=True)
     return open_own_file(path, append=True)

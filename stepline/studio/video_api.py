@@ -28,14 +28,14 @@ from stepline.pipeline.sources import is_link
 from stepline.records import FrozenModel
 from stepline.storage import to_json
 from stepline.studio import media
-from stepline.studio.jobs import JobRunner, allowed_options
+from stepline.studio.jobs import JobRunner, resolve_job_options
 from stepline.studio.operations import (
     PAGE_PARAMETERS,
     Operation,
-    bad_request,
-    not_found,
-    page_of,
-    read_body,
+    bad_request_error,
+    parse_body,
+    raise_not_found,
+    requested_page,
 )
 from stepline.studio.sharing import write_output
 from stepline.studio.store import Studio
@@ -194,7 +194,7 @@ class VideoApi:
 
     def videos(self, request: Request) -> Response:
         """Return the cards that a query asks for, and how many there are without paging."""
-        page = page_of(request)
+        page = requested_page(request)
         matching = card_filter(request, words=request.query_params.get("q", ""))
         sort = request.query_params.get("sort", "title")
         if sort not in SORT_KEYS:
@@ -225,8 +225,8 @@ class VideoApi:
 
     async def process(self, request: Request) -> Response:
         """Begin a job."""
-        body = await read_body(request, VideoBody)
-        options = allowed_options(self._library, body.options)
+        body = await parse_body(request, VideoBody)
+        options = resolve_job_options(self._library, body.options)
         source = body.link or str(self._library.resolve_allowed(Path(body.path or "")))
         job = await run_in_threadpool(self._jobs.add, source, options, body.priority)
         return JSONResponse({"job": job.id})
@@ -282,13 +282,13 @@ class VideoApi:
     async def correct(self, request: Request) -> Response:
         """Keep a correction. The error 409 says who changed the same since, and what."""
         id = self._id(request)
-        body = await read_body(request, CorrectionBody)
+        body = await parse_body(request, CorrectionBody)
         # The server adds what a client may not choose: the video and the time.
         fields = dict(body) | {"id": body.id or uuid.uuid4().hex}
         try:
             correction = Correction(video=id, when=time.time(), **fields)
         except ValidationError as error:
-            raise bad_request(error) from error
+            raise bad_request_error(error) from error
         try:
             revision = await run_in_threadpool(self._library.correct, id, correction)
         except ConflictError as conflict:
@@ -331,11 +331,11 @@ class VideoApi:
     def waveform(self, request: Request) -> Response:
         """Return the peaks of the sound."""
         id = self._id(request)
-        peaks = media.stored_peaks(self._database, id, self._file(id))
+        peaks = media.load_peaks(self._database, id, self._file(id))
         return JSONResponse({"peaks": list(peaks), "duration": self._library.card(id).duration})
 
     def _id(self, request: Request) -> str:
-        return known_id(self._library, request.path_params["id"])
+        return require_video_id(self._library, request.path_params["id"])
 
     def _found_file(self, id: str) -> Path | None:
         return self._library.media_file(id, self._library.record(id).video)
@@ -371,9 +371,9 @@ def _card_json(card: VideoCard) -> dict[str, Any]:
     return card.model_dump(mode="json", by_alias=True)
 
 
-def known_id(library: CorrectedLibrary, id: str) -> str:
+def require_video_id(library: CorrectedLibrary, id: str) -> str:
     """Return the id of a video. Raises HTTPException (404) for an unknown one."""
-    with not_found("no such video"):
+    with raise_not_found("no such video"):
         return library.video(id).id
 
 

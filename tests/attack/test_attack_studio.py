@@ -28,7 +28,6 @@ from stepline.storage import read_record, write_record
 from stepline.studio import media
 from stepline.studio.access import Password
 from stepline.studio.live import MAX_READ_BYTES, follow_log
-from stepline.studio.sharing import share
 
 LEMONADE = video_id("v0.json")
 PLACE = f"/api/videos/{LEMONADE}"
@@ -42,14 +41,8 @@ def folder(tmp_path, small_video):
 
 
 @pytest.fixture
-def handed(tmp_path):
-    """Where shared folders may be made, outside of the library."""
-    return tmp_path / "handed"
-
-
-@pytest.fixture
-def server(folder, handed):
-    with serving(folder, allowed=[handed]) as running:
+def server(folder):
+    with serving(folder) as running:
         yield running
 
 
@@ -118,68 +111,15 @@ def test_a_link_to_a_record_elsewhere_is_not_a_record_of_the_library(folder, tmp
 # ---------------------------------------------------------------- shared folders
 
 
-def test_a_shared_folder_writes_over_no_page_of_another(handed, server):
-    page = handed / "site" / "index.html"
-    page.parent.mkdir(parents=True)
-    page.write_bytes(PRECIOUS)
-    body = {"ids": [LEMONADE], "out": str(handed / "site")}
-    reply, data = server.ask("POST", "/api/share", body)
-    assert reply.status == 409
-    assert b"holds other files; give another folder" in data
-    assert page.read_bytes() == PRECIOUS
-
-
-def test_a_shared_folder_is_written_again(handed, server):
-    body = {"ids": [LEMONADE], "out": str(handed / "share")}
-    for _ in range(2):
-        assert server.ask("POST", "/api/share", body)[0].status == 200
-    assert (handed / "share" / "index.html").is_file()
-    assert not (handed / "share" / "videos").exists()
-
-
-def test_nothing_is_shared_into_the_library(folder, server):
-    before = sorted(folder.rglob("*"))
-    for out in ("share", str(folder / "share")):
-        reply, data = server.ask("POST", "/api/share", {"ids": [LEMONADE], "out": out})
-        assert (reply.status, b"is in the library; name one" in data) == (409, True)
-    assert server.ask("POST", "/api/share", {"ids": [LEMONADE]})[0].status == 200
-    assert sorted(folder.rglob("*")) == before
-
-
-@pytest.mark.parametrize("name", ["index.html", "videos", SHARE_MARK])
-def test_a_shared_folder_is_written_through_no_link(handed, server, tmp_path, name):
-    target = tmp_path / "precious"
-    target.mkdir()
-    (target / "file").write_bytes(PRECIOUS)
-    shared = handed / "share"
-    shared.mkdir(parents=True)
+def test_copies_that_an_earlier_version_shared_are_neither_videos_nor_answers(folder, server):
+    shared = folder / "share"
+    shared.mkdir()
+    for name in ("v0.json", "v0.mp4"):
+        shutil.copyfile(folder / name, shared / name)
     (shared / SHARE_MARK).touch()
-    (shared / name).unlink(missing_ok=True)
-    (shared / name).symlink_to(target if name == "videos" else target / "file")
-    body = {"ids": [LEMONADE], "out": str(shared), "videos": True}
-    reply, data = server.ask("POST", "/api/share", body)
-    assert (reply.status, b"is a link" in data) == (409, True)
-    assert [path.name for path in target.iterdir()] == ["file"]
-    assert (target / "file").read_bytes() == PRECIOUS
-
-
-def test_copies_in_a_shared_folder_are_neither_videos_nor_answers(folder, handed, server):
-    body = {"ids": [LEMONADE], "out": str(handed / "share"), "videos": True}
-    assert server.ask("POST", "/api/share", body)[0].status == 200
-    shutil.copytree(handed / "share", folder / "share")  # as an earlier version left it
-    assert len(list((folder / "share").glob("*.json"))) == 1
     assert len(server.read("/api/videos")["videos"]) == 1
     assert {moment["id"] for moment in server.read("/api/search?q=lemons")["moments"]} == {LEMONADE}
     assert find_videos([folder]) == [folder / "v0.mp4"]
-
-
-def test_a_shared_folder_is_a_library_of_its_own(folder, handed):
-    corrected = CorrectedLibrary(folder, [handed])
-    share(corrected, [LEMONADE], handed / "share")
-    corrected.close()
-    shared = CorrectedLibrary(handed / "share")
-    assert len(shared.videos()) == 1
-    shared.close()
 
 
 # ---------------------------------------------------------------- a record that was made again

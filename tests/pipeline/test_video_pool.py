@@ -16,7 +16,7 @@ from stepline.cli.steps import DEMO_VIDEO
 from stepline.errors import SteplineError
 from stepline.networks.device import core_count
 from stepline.pipeline import batch as video_pool
-from stepline.pipeline.batch import VideoPool, VideoWorkerSetup, max_parallel_videos, portable_error
+from stepline.pipeline.batch import VideoPool, VideoWorkerSetup, make_picklable, max_parallel_videos
 from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.request import StepsSettings
 from stepline.pipeline.sources import name_sources
@@ -175,7 +175,7 @@ def test_a_machine_carries_as_many_as_its_cores_and_memory(
     cores, gibibytes, threads, jobs, monkeypatch
 ):
     monkeypatch.setattr(video_pool, "core_count", lambda: cores)
-    monkeypatch.setattr(video_pool, "available_bytes", lambda: int(gibibytes * GIB))
+    monkeypatch.setattr(video_pool, "available_memory", lambda: int(gibibytes * GIB))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if threads is not None:
         monkeypatch.setenv("OMP_NUM_THREADS", threads)
@@ -190,9 +190,9 @@ def test_a_local_language_model_is_loaded_once():
 def test_the_memory_of_a_container_is_its_limit(tmp_path):
     (tmp_path / "memory.max").write_text("3000\n")
     (tmp_path / "memory.current").write_text("1000\n")
-    assert video_pool.available_bytes(tmp_path) == 2000
+    assert video_pool.available_memory(tmp_path) == 2000
     (tmp_path / "memory.max").write_text("max\n")
-    assert video_pool.available_bytes(tmp_path) > 2000
+    assert video_pool.available_memory(tmp_path) > 2000
 
 
 def test_a_bar_says_how_many_failed_and_how_long_it_takes():
@@ -215,8 +215,8 @@ class TwoPartError(Exception):
 
 
 def test_an_error_reaches_the_parent_with_its_trace_whatever_its_class():
-    copy = portable_error(TwoPartError("broken", "thing"))
+    copy = make_picklable(TwoPartError("broken", "thing"))
     assert (type(copy), str(copy)) == (RuntimeError, "TwoPartError: broken thing")
-    plain = portable_error(SteplineError("cut off; download it again"))
+    plain = make_picklable(SteplineError("cut off; download it again"))
     assert (type(plain), str(plain)) == (SteplineError, "cut off; download it again")
     assert "SteplineError" in plain.__notes__[0]

@@ -24,7 +24,7 @@ from stepline.library.database import DATABASE_FILE
 from stepline.pages.web.local_server import Certificate
 from stepline.storage import read_record, write_record
 from stepline.studio.access import Access, Password, read_password
-from stepline.studio.uploads import MAX_PIECE_BYTES
+from stepline.studio.uploads import MAX_CHUNK_BYTES
 
 SCRIPT = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 LEMONADE = video_id("v0.json")
@@ -217,7 +217,7 @@ REQUESTS = {
         "PATCH",
         "/api/uploads/x",
         None,
-        {"Content_Length": str(MAX_PIECE_BYTES + 1)},
+        {"Content_Length": str(MAX_CHUNK_BYTES + 1)},
         {400},
     ),
     "a body that is too long": ("POST", f"{PLACE}/corrections", "x" * (2**20 + 1), {}, {400}),
