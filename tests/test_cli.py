@@ -308,7 +308,7 @@ def test_doctor_says_how_to_get_what_is_missing(monkeypatch, stepline):
     lost = doctor.Finding(
         "whisper-tiny.en", "speech to text", False, True, "", "stepline weights get x"
     )
-    monkeypatch.setattr(doctor, "examine", lambda: (lost,))
+    monkeypatch.setattr(doctor, "find_dependencies", lambda: (lost,))
     result = stepline("doctor")
     assert result.exit_code == 1
     assert "MISSING whisper-tiny.en" in result.stdout
@@ -340,7 +340,7 @@ def broken(monkeypatch):
         def fail(*_, **__):
             raise error
 
-        monkeypatch.setattr(doctor, "examine", fail)
+        monkeypatch.setattr(doctor, "find_dependencies", fail)
         with pytest.raises(SystemExit) as ended:
             importlib.import_module("stepline.cli").main.main(
                 [*before, "doctor"], prog_name="stepline"

@@ -189,11 +189,11 @@ def status(out: str, as_json: bool) -> None:
 
     recipe = read_recipe(RemotePath(out))
     state = run_status(RemotePath(out, recipe.remote), STAGE_TABLE)
-    text = json.dumps(asdict(state)) if as_json else _table(state)
+    text = json.dumps(asdict(state)) if as_json else _status_table(state)
     print_data(text)
 
 
-def _table(state: "RunStatus") -> str:
+def _status_table(state: "RunStatus") -> str:
     """Return a status as a table, a row per stage."""
     worker = state.worker or "no process works on it now"
     lines = [f"{state.videos} videos, {state.refused} not taken; {worker}"]

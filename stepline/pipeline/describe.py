@@ -1,5 +1,4 @@
-"""Steps described from the pictures by a trained network, where speech names none. Also those of
-ready features."""
+"""Steps that ProcX describes from the pictures of a video, or from a file of features."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,9 +35,14 @@ DESCRIBED_BY_VLM = "no one speaks; a vision-language model describes the steps f
 
 @dataclass(frozen=True)
 class Descriptions:
-    """Steps that a network describes. captions: shown next to steps from speech.
+    """Steps that a network described.
 
-    network: its digest and whether it read speech, None where none described anything.
+    Attributes:
+        steps: where speech gives no step.
+        captions: where speech gives steps too.
+        dropped: descriptions that were left out.
+        notes: warnings for the record.
+        network: the network's sha256 and whether it read speech. None where none described anything.
     """
 
     steps: tuple[Step, ...] = ()
@@ -56,11 +60,18 @@ def describe_by_network(
     settings: DescribeSettings,
     duration: float,
 ) -> Descriptions:
-    """Return the steps that the pictures of a video show. None where there is no network, no
-    picture, or no need.
+    """Describe the steps that the pictures of a video show, by ProcX.
 
-    written: the steps that speech names. Raises ModelError where the features are not the
-    network's.
+    Args:
+        describer: the network. None describes nothing.
+        features: (T, D) of the pictures. None describes nothing.
+        transcript: what is said, for a network that reads it.
+        written: the steps that speech gives.
+        settings: of the description.
+        duration: of the video, in seconds.
+
+    Returns empty descriptions where none are needed. Raises ModelError where the features are of
+    another kind than the network's.
     """
     if describer is None or features is None or (written and settings.when == "speechless"):
         return Descriptions()
@@ -99,12 +110,18 @@ def insert_described_steps(
     duration: float,
     settings: VisionLanguageSettings,
 ) -> tuple[tuple[Step, ...], Alignment | None]:
-    """Return all written steps in their order, and their alignment: those that no one says in the
-    place they were seen.
+    """Insert the steps that a model only saw among the steps that are said.
 
-    written: of these `placed` are placed already, row by row of the alignment. The others hold the
-    second of the picture that they rest on as `at`. They are shown in the place around it, as
-    surely as a model is reliable by the settings.
+    Args:
+        written: all K steps in their order. A step that only a picture shows holds the second of that
+            picture as `at`.
+        placed: those of them that are grounded already, one per row of the alignment.
+        alignment: of `placed`. None where nothing was grounded.
+        shots: of the video, as slices of its seconds.
+        duration: of the video, in seconds.
+        settings: the model's rates of right and wrong answers, which give the score of a seen step.
+
+    Returns all steps, and their alignment (K, T). A seen step is shown in the shot around its picture.
     """
     from stepline.grounding.vision_language.places import video_places
 
@@ -143,10 +160,11 @@ def insert_described_steps(
 
 
 def describe_features(request: Request, settings: StepsSettings) -> Record:
-    """Return a record of the steps in a file of precomputed features, with captions as speech.
+    """Describe the steps of a file of features, with captions as speech.
 
-    Rows are scaled to length 1 only for a network that learned from such. Raises ModelError where
-    they are not the network's, StoreError or ShapeError where they cannot be read.
+    Rows are scaled to length 1 only for a network that was trained on such rows. Raises ModelError
+    where they are of another kind than the network's, StoreError or ShapeError where they cannot be
+    read.
     """
     from stepline.features.files import read_feature_file
 

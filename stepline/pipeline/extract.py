@@ -44,7 +44,14 @@ UNUSED_SETTINGS |= {"faces", "screen", "screen_text"}  # seen next to the rows
 
 @dataclass(frozen=True)
 class ExtractionReport:
-    """Counts of an extraction. added: ids of this run. already: videos stored before it."""
+    """Counts of an extraction.
+
+    Attributes:
+        added: ids of the videos that this run stored.
+        rows: feature rows of these videos.
+        already: number of videos that the store had before.
+        omitted: videos without features, each with its reason.
+    """
 
     added: tuple[str, ...]
     rows: int
@@ -61,13 +68,18 @@ def extract_to_store(
     progress: Progress | None = None,
     report: Callable[[str], None] = lambda line: None,  # noqa: ARG005
 ) -> ExtractionReport:
-    """Add the features of all videos to the store in `folder`. One that cannot be read is listed,
-    and the rest go on.
+    """Extract the features of videos into the store in `folder`.
 
-    sources: videos, and folders of them. settings: of `media` and `vision`. report: called with a
-    line per video.
-    Raises MediaError without any video, SettingsError where the folder holds features of another
-    backbone or rate.
+    Args:
+        sources: videos, and folders of them.
+        folder: of the store.
+        settings: `media` and `vision` count.
+        shard_bytes: size of a shard.
+        progress: called with the stage, the second reached and the duration.
+        report: called with a line per video.
+
+    A video that cannot be read is listed, and the others go on. Raises MediaError without any video,
+    SettingsError where the folder holds features of another backbone or rate.
     """
     from stepline.vision import PrecomputedBackbone, load_backbone
 
@@ -178,10 +190,10 @@ def feature_settings(settings: StepsSettings) -> JsonValue:
 
 
 def _rows_file_name(id: str, path: Path) -> str:
-    """Return the name of a video's rows while its shard is not written, or another for a file that
-    was replaced in that time.
+    """Return a file name for the rows of a video whose shard is not written yet.
 
-    It tells ids apart also on disks that take V and v for one, and is short whatever the id.
+    It is a hash: it is short, and differs for ids that differ only in upper and lower case. Another
+    file at the same path has another name.
     """
     # Size and time of change are part of the name, so a replaced file is read again.
     with contextlib.suppress(OSError):  # to read it says what is wrong

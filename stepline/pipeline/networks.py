@@ -1,7 +1,6 @@
-"""The trained networks that the settings name: each is found, checked and read once, before minutes
-of other work.
+"""The trained networks that the settings name: each is found, checked and read before minutes of other work.
 
-Their digests, with those of every other file that the user gives, say what a result was made from.
+The sha256 of their files is part of the fingerprint, which says what a result was made from.
 """
 
 from dataclasses import dataclass, field
@@ -34,13 +33,13 @@ N = TypeVar("N", bound="LoadedNetwork")
 
 @dataclass(frozen=True)
 class Networks:
-    """The trained networks of the main job, ready to infer. None where the settings name none.
+    """The trained networks of the main job. None where the settings name none.
 
-    aligner: places steps (NaSVA).
-    detector: says whether the picture shows what is said (WYS2).
-    describer: finds and describes steps without speech (ProcX).
-    recognisers: Whisper's models, as `shared_recognisers` keeps them. None: each goes with its
-    video, before the memory is needed for something else.
+    Attributes:
+        aligner: finds when steps are shown (NaSVA).
+        detector: says whether the picture shows what is said (WYS2).
+        describer: finds and describes steps without speech (ProcX).
+        recognisers: Whisper's models that videos share. None: each video loads and frees them.
     """
 
     aligner: "LoadedAligner | None" = None
@@ -74,18 +73,22 @@ class Networks:
 
 @lru_cache(maxsize=1)
 def shared_recognisers(settings: AsrSettings, device: Device) -> "Models":  # noqa: ARG001
-    """Return Whisper's models that stay loaded from one video to the next. Those of other settings
-    take their place."""
+    """Return a cache of Whisper's models that several videos share.
+
+    It is emptied when the settings or the device change.
+    """
     return {}
 
 
 def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks:
-    """Return every trained network that the settings name. several: whether more than one video is
-    to share them.
+    """Load every trained network that the settings name.
 
-    Raises ModelError where one cannot be read. Raises ModelError or SettingsError where it was
-    trained on other features than the settings make. Raises SettingsError for a language model's
-    prompt that is not one. All of this is before any video is heard.
+    Args:
+        settings: of the main job.
+        several: whether several videos share the networks.
+
+    Raises ModelError where one cannot be read, ModelError or SettingsError where it was trained on
+    other features than the settings make, SettingsError for a broken prompt of a language model.
     """
     # Cheap checks come first: a wrong prompt or server ends the run before networks are read.
     if settings.writing.writer == "llm":
@@ -117,7 +120,7 @@ def check_vlm(vision: VisionSettings) -> None:
 
 
 def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":
-    """Return the network that places steps, None where the settings name none."""
+    """Return the network that grounds steps. None where the settings name none."""
     path, vision = settings.nasva.aligner.path, settings.vision
     if path is None:
         if vision.backbone == "s3d-mixed5c" and settings.procx.when != "alone":
@@ -143,7 +146,7 @@ def _require_features(loaded: N, vision: VisionSettings, *text_space: str) -> N:
 
 
 def load_judge_detector(settings: JudgeSettings, vision: VisionSettings) -> "LoadedDetector | None":
-    """Return the detector of visual narrations, None where the settings name none."""
+    """Return the detector of visual narrations. None where the settings name none."""
     if settings.detector is None:
         return None
     from stepline.models.wys2.predict import check_backbone, load_detector
@@ -154,7 +157,7 @@ def load_judge_detector(settings: JudgeSettings, vision: VisionSettings) -> "Loa
 
 
 def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "LoadedDescriber | None":
-    """Return the network that describes, None where the settings name none and none is needed."""
+    """Return the network that describes steps. None where the settings name none and none is needed."""
     if settings.path is None:
         if settings.when == "alone":
             raise SettingsError(
@@ -186,7 +189,7 @@ def load_summarizer(path: Path, vision: VisionSettings) -> "LoadedSummarizer":
 def fingerprint(
     request: Request, settings: StepsSettings, networks: Networks
 ) -> dict[str, JsonValue]:
-    """Return everything that decides the result, except the video's own bytes, as plain values."""
+    """Return all that decides a result, except the video's own bytes, as JSON values."""
     # files that decide the result, by their digests
     vision = settings.vision
     features: JsonValue = None

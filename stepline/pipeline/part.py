@@ -1,12 +1,11 @@
-"""A part of a video: only its seconds are heard and looked at, on a clock of its own. Results have
-the whole video's.
+"""A part of a video: only its seconds are heard and seen. Inside the main job, times count from its start.
 
-    media_info_of_part(info, part)                  what the file holds, as long as the part; part: None where it is all of it
-    crop_transcript(transcript, part)    captions of the whole video -> those of the part
-    crop_features(features, part)        ready rows of the whole video -> those of the part
+    media_info_of_part(info, part)               the duration becomes the part's
+    crop_transcript(transcript, part)            captions of the whole video -> those of the part
+    crop_features(features, part)                features of the whole video -> those of the part
     to_whole_video_times(record, ..., start)     times of the part -> times of the whole video
 
-`media.MediaReader` reads the part.
+A part of None is the whole video. `media.MediaReader` reads a part of a file.
 """
 
 import math
@@ -27,8 +26,10 @@ TIME_FIELDS |= {"sentences", "words", "span", "spans", "said", "at", "target"}
 
 
 def media_info_of_part(info: "MediaInfo", part: Span | None) -> "MediaInfo":
-    """Return the media information of a part of a file. Raises SettingsError where that begins
-    behind its end."""
+    """Return the media information with the duration of the part.
+
+    Raises SettingsError where the part begins after the end of the video.
+    """
     if part is None:
         return info
     if part.start >= info.duration:
@@ -39,7 +40,7 @@ def media_info_of_part(info: "MediaInfo", part: Span | None) -> "MediaInfo":
 
 
 def crop_transcript(transcript: Transcript, part: Span | None) -> Transcript:
-    """Return the sentences that begin in a part, on its clock."""
+    """Return the sentences that begin in the part. Their times count from its start."""
     if part is None:
         return transcript
     inside = tuple(item for item in transcript.sentences if item.span.start in part)
@@ -50,7 +51,7 @@ def crop_transcript(transcript: Transcript, part: Span | None) -> Transcript:
 
 
 def crop_features(features: FeatureSequence, part: Span | None) -> FeatureSequence:
-    """Return the rows of a part of the video, from the row in which it begins."""
+    """Return the feature rows of the part, from the row in which it begins to the one in which it ends."""
     if part is None:
         return features
     # Whole rows: the one in which the part begins, to the one in which it ends.
@@ -64,7 +65,8 @@ def to_whole_video_times(
 ) -> tuple[Record, Alignment | None]:
     """Return the record and alignment of a part in times of the whole video.
 
-    start: second at which the part begins."""
+    start: second of the video at which the part begins.
+    """
     if alignment is not None:
         # nothing is known of the rows before
         before = round(start * alignment.rate)
@@ -74,7 +76,7 @@ def to_whole_video_times(
 
 
 def _shift_times(value: Any, seconds: float) -> Any:
-    """Return a value with all its times moved by some seconds."""
+    """Return a record, or a value in it, with all its times moved by some seconds."""
     if isinstance(value, Span):
         return shift_span(value, seconds)
     if isinstance(value, int | float):
@@ -89,8 +91,7 @@ def _shift_times(value: Any, seconds: float) -> Any:
 
 
 def shift_span(span: Span, seconds: float) -> Span:
-    """Return the span that many seconds later, rounded to the microsecond. What would be before 0
-    is cut off."""
+    """Return the span that many seconds later, rounded to a microsecond. Times before 0 become 0."""
     # Rounding hides the error of adding floats. A span never becomes empty.
     start = max(0.0, round(span.start + seconds, 6))
     end = round(span.end + seconds, 6)

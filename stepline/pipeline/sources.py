@@ -1,12 +1,10 @@
-"""The videos that a command is given: files, folders of them, captions without their video, and
-links, each fetched when its turn comes.
+"""The videos that a command is given: files, folders of them, captions without a video, and links.
 
     for source in find_sources(["films", "https://example.org/whisk.mp4"], out, settings):
         with source.open(out, settings) as request:
             run_video(request, settings, options)
 
-What an argument is, `input_kind` alone decides: it is asked once, and the answer is the kind of a
-`VideoSource`. What links bring goes to OUT/downloads.
+Only `input_kind` decides what an argument is. A link is downloaded to OUT/downloads when it is opened.
 """
 
 import contextlib
@@ -58,12 +56,12 @@ LINK_PAGE_PATH = Path("site")
 
 
 def is_link(name: str) -> bool:
-    """Tell whether an argument is an address, not a path."""
+    """Return whether an argument is an address of http(s), not a path."""
     return LINK_PATTERN.fullmatch(name) is not None
 
 
 def means_link_page(path: Path | None) -> bool:
-    """Tell whether an option names what the page of a link has."""
+    """Return whether the value of an option is "site": the captions or chapters of the page of a link."""
     return path == LINK_PAGE_PATH and not LINK_PAGE_PATH.exists()
 
 
@@ -75,9 +73,9 @@ def input_kind(argument: VideoArgument, *, in_folder: bool = False) -> InputKind
 
     Args:
         argument: a path, or an address of http(s).
-        in_folder: whether it was found in a folder. Then it counts by its suffix, unless it is
-            hidden or Stepline wrote it. A file that is named is tried whatever it is called: one
-            that is no captions counts as a video, and `media.probe` reports what it is instead.
+        in_folder: whether it was found in a folder. Then its suffix decides, and hidden files and files
+            that Stepline wrote do not count. A file that the user names counts whatever its suffix is,
+            as a video if it is not captions. `media.probe` reports what it is instead.
     """
     if is_link(str(argument)):
         return "link"
@@ -103,8 +101,7 @@ def _is_record(path: Path) -> bool:
 
 
 def _is_stepline_output(file: Path) -> bool:
-    """Tell whether Stepline cut or copied a video, by the record next to it. A clip is in a folder
-    that has one."""
+    """Return whether Stepline cut or copied a video: its record, or that of its folder, is next to it."""
     from stepline.outputs import CLIPS_SUFFIX, OUTPUTS
     from stepline.pipeline.output_files import SUMMARY_SUFFIX
 
@@ -118,10 +115,12 @@ def _is_stepline_output(file: Path) -> bool:
 
 @dataclass(frozen=True)
 class VideoSource:
-    """One video that a command is given: a file, or a link that is fetched when it is opened.
+    """One video that a command is given: a file, or a link that is downloaded when it is opened.
 
-    kind: "video" or "captions" of a file.
-    id: of a file, as `name_videos` gives it. A link has none before it is fetched.
+    Attributes:
+        place: the file or the link.
+        kind: "video" or "captions" of a file.
+        id: of a file, as `name_videos` makes it. None for a link that is not downloaded yet.
     """
 
     place: "Path | Link"
@@ -150,12 +149,19 @@ class VideoSource:
         force: bool = False,
         **options: Unpack[RequestOptions],
     ) -> Iterator[Request]:
-        """Yield the request for a video. A link's download stays in OUT with `keep`.
+        """Yield the request for this video. A link is downloaded first.
 
-        captions: LINK_PAGE_PATH is those of the link's page.
-        texts: None is the titles of the page's chapters.
-        force: fetch a link again.
-        Raises MediaError where a link brings no video, or its page lacks what is asked of it.
+        Args:
+            out: the folder of the results. Downloads go to a folder in it.
+            settings: of the main job.
+            captions: a file. LINK_PAGE_PATH takes the captions of the page of a link.
+            texts: lines to find. None takes the titles of the chapters of the page.
+            keep: whether a download stays in OUT afterwards.
+            report: called with the bytes that are downloaded.
+            force: whether a link is downloaded again.
+            options: other fields of the request.
+
+        Raises MediaError where a link has no video, or its page lacks what is asked for.
         """
         if isinstance(self.place, Path):
             require_utf8_name(self.place)
@@ -205,13 +211,17 @@ def find_sources(
     captions: bool = False,
     force: bool = False,
 ) -> list[VideoSource]:
-    """Return the videos of paths, as `find_videos` does, and after them those of links, playlists
-    as many.
+    """Return the videos of files and folders, and after them those of links and playlists.
 
-    captions: whether folders are searched for captions without a video too. force: ask for links
-    that were fetched before, too.
-    Raises MediaError where a folder holds no video, or the only link cannot be reached or leads to
-    none. One of several ends itself alone, when it is opened.
+    Args:
+        arguments: paths and addresses.
+        out: the folder of the results.
+        settings: of links.
+        captions: whether captions without a video in a folder count too.
+        force: whether links that were looked up before are looked up again.
+
+    Raises MediaError where a folder has no video, or where the only link leads to none. With several
+    arguments, the fault of a link is raised when it is opened.
     """
     # Files come first. A fault of a link is raised only where nothing else could be done.
     paths, urls = _paths_and_links(arguments)
@@ -231,10 +241,14 @@ def open_single_source(
     report: "Report | None" = None,
     **options: Unpack[SourceOptions],
 ) -> Iterator[Request]:
-    """Yield the one video that a command takes. Of a link, it is fetched into `out`, or for as long
-    as it is worked on.
+    """Yield the request for the one video of a command. A link is downloaded.
 
-    A file is named by its stem alone. options: as `VideoSource.open` takes them.
+    Args:
+        argument: a path or an address.
+        settings: of the main job.
+        out: the folder for a download. None: a temporary folder.
+        report: called with the bytes that are downloaded.
+        options: as of `VideoSource.open`.
     """
     with contextlib.ExitStack() as stack:
         kind = input_kind(argument)
@@ -259,7 +273,7 @@ def open_single_source(
 def fetch_sources(
     arguments: Iterable[VideoArgument], out: Path, settings: StepsSettings, report: "Report | None"
 ) -> list[Path]:
-    """Return paths as they are and, after them, the files of links, fetched into OUT."""
+    """Return the paths among the arguments and, after them, the downloaded files of links."""
     from stepline.media.links import fetch_link
 
     paths, urls = _paths_and_links(arguments)
@@ -270,7 +284,7 @@ def fetch_sources(
 
 
 def _paths_and_links(arguments: Iterable[VideoArgument]) -> tuple[list[Path], list[str]]:
-    """Return the paths and the addresses among arguments, an address once."""
+    """Return the paths among arguments, and the addresses without duplicates."""
     paths = []
     addresses = []
     for argument in arguments:
@@ -285,7 +299,7 @@ def _paths_and_links(arguments: Iterable[VideoArgument]) -> tuple[list[Path], li
 def _find_links(
     urls: list[str], out: Path, settings: StepsSettings, *, is_only: bool, force: bool = False
 ) -> "list[Link]":
-    """Return the videos of addresses. Where several are given, a fault is kept for its turn."""
+    """Return the videos of addresses. A fault is raised if there is nothing else to do, else stored in its link."""
     if not urls:
         return []
     from stepline.media.links import Link, find_links
@@ -302,18 +316,19 @@ def _find_links(
 
 
 def find_videos(paths: Iterable[Path]) -> list[Path]:
-    """Return the files of `find_inputs`, captions only where they are named."""
+    """Return the named files and the videos inside named folders."""
     return list(find_inputs(paths))
 
 
 def find_inputs(paths: Iterable[Path], *, captions: bool = False) -> dict[Path, InputKind]:
-    """Return the named files and the videos inside named folders, in the order named, each once,
-    with what each is.
+    """Return the named files and the videos inside named folders, each with its kind.
 
-    A folder's videos come sorted. Hidden files, copies in shared folders, and the clips and
-    summaries that Stepline cut are left out. captions: as of `find_sources`. Those of a video that
-    is taken are left out.
-    Raises MediaError where a folder holds none.
+    Args:
+        paths: files and folders. The result has their order, without duplicates.
+        captions: whether captions without a video in a folder count too.
+
+    The videos of a folder are sorted. Hidden files, shared copies, and clips and summaries that
+    Stepline cut are left out. Raises MediaError where a folder has none.
     """
     # each file once, also where two names lead to it
     found: dict[str, tuple[Path, InputKind]] = {}
@@ -339,8 +354,10 @@ def find_inputs(paths: Iterable[Path], *, captions: bool = False) -> dict[Path, 
 
 
 def _drop_sidecar_captions(files: Mapping[Path, InputKind]) -> dict[Path, InputKind]:
-    """Return the files without captions that belong to another of them: talk.vtt and talk.en.vtt
-    next to talk.mp4, and talk.vtt next to talk.srt."""
+    """Return the files without the captions of another of them.
+
+    talk.vtt and talk.en.vtt belong to talk.mp4, and talk.vtt to talk.srt.
+    """
     # A sidecar is known by the name of its video, with or without a language tag.
     names = {file: file.absolute().with_suffix("") for file in files}
     owners = {names[file] for file, kind in files.items() if kind != "captions"}
@@ -356,7 +373,7 @@ def _drop_sidecar_captions(files: Mapping[Path, InputKind]) -> dict[Path, InputK
 
 
 def require_utf8_name(path: Path) -> None:
-    """Raise MediaError where a video's name is not UTF-8."""
+    """Raise MediaError where the name of a file is not UTF-8."""
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
@@ -365,8 +382,10 @@ def require_utf8_name(path: Path) -> None:
 
 
 def name_videos(paths: Iterable[Path], out: Path) -> dict[str, Path]:
-    """Return id -> path: the file's stem, made longer where another video of the run or in `out`
-    has that stem."""
+    """Return id -> path. The id is the stem of the file.
+
+    A hash is added to the stem if another video of the run, or one with a record in `out`, has it too.
+    """
     paths = list(paths)
     stems = Counter(path.stem for path in paths)
     # a stem that is not unique gets a digest of the path
@@ -383,8 +402,7 @@ def name_videos(paths: Iterable[Path], out: Path) -> dict[str, Path]:
 
 
 def is_name_taken(path: Path, out: Path) -> bool:
-    """Tell whether `out` holds this stem's record for a video at another path, which must not be
-    overwritten."""
+    """Return whether `out` has a record of this stem for a video at another path."""
     from stepline.outputs import safe_stem
 
     try:
@@ -395,7 +413,7 @@ def is_name_taken(path: Path, out: Path) -> bool:
 
 
 def read_media_info(request: Request, settings: StepsSettings) -> "MediaInfo":
-    """Return what the request's file holds. Of captions: how long they last and no stream.
+    """Return the streams and the duration of the file. Captions have a duration and no stream.
 
     Raises MediaError where a video cannot be read, CaptionError where captions hold no sentence.
     """

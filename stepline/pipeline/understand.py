@@ -89,8 +89,12 @@ DURATION_DECIMALS = 3  # of a second, in a record's durations
 
 @dataclass(frozen=True)
 class StepsResult:
-    """What `understand` returns: the record, and the alignment that a page draws. None where
-    nothing was grounded."""
+    """The result of `understand`.
+
+    Attributes:
+        record: the steps and all else that was found.
+        alignment: P(step k is shown at second t), (K, T). None where nothing was grounded.
+    """
 
     record: Record
     alignment: Alignment | None
@@ -98,7 +102,14 @@ class StepsResult:
 
 @dataclass(frozen=True)
 class VideoRun:
-    """Inputs that every stage of a run reads. info: what the file holds, as long as the part."""
+    """The inputs of every stage of a run.
+
+    Attributes:
+        request: the video.
+        settings: of the main job.
+        networks: the trained networks.
+        info: of the file, with the duration of the part.
+    """
 
     request: Request
     settings: StepsSettings
@@ -108,9 +119,14 @@ class VideoRun:
 
 @dataclass(frozen=True)
 class SpeechAndVisuals:
-    """Speech, written steps and visual features of a video.
+    """What was read from the sound and the pictures of a video.
 
-    narration: the parsed English speech, None without any."""
+    Attributes:
+        speech: the transcript.
+        written: the steps that a writer made of it, or the user's lines.
+        visual: features of the pictures.
+        narration: the parsed English speech. None without any.
+    """
 
     speech: Speech
     written: "WrittenSteps"
@@ -128,11 +144,14 @@ def understand(
     progress: Progress | None = None,
     thumbnails: "Thumbnails | None" = None,
 ) -> StepsResult:
-    """Return the steps of a video with the seconds in which they are shown.
+    """Find the steps of a video with the seconds in which they are shown.
 
     Args:
-        networks: what `load_networks` made of the same settings, where several videos share them.
-        thumbnails: what keeps pictures of the seconds that are looked at, for a page.
+        request: the video.
+        settings: of the main job.
+        networks: those of the same settings, where several videos share them. None: they are loaded.
+        progress: called with the stage, the second reached and the duration.
+        thumbnails: keeps pictures of the video for a page.
 
     Raises a SteplineError when the video, the captions or a model cannot be read.
     """
@@ -267,7 +286,7 @@ def _load_or_find_steps(
 def _grounding_warnings(
     placed: GroundedVideoSteps, visual: VisualFeatures, seconds: float
 ) -> list[str]:
-    """Return warnings about missing pictures and uncertain step placement."""
+    """Return warnings about missing pictures and uncertain steps."""
     warnings = []
     if visual.activity is not None and visual.screen is None:  # a screen stays still
         lines = visual.cues.lines if visual.cues is not None else ()
@@ -295,8 +314,7 @@ def _used_models(
     judge: str | None,
     describer: JsonValue,
 ) -> dict[str, JsonValue]:
-    """Return what recognised, wrote, encoded, placed and judged, as a record names them. With them come the device
-    where it is not a CPU and the sound track where there are several."""
+    """Return the names of the models that made the record, with the GPU and the sound track where there is a choice."""
     backbone, screen = evidence.visual.backbone, evidence.visual.screen
     is_written = not run.request.texts and run.settings.procx.when != "alone"
     models: dict[str, JsonValue] = {
@@ -322,10 +340,10 @@ def _used_models(
 def _read_sound_and_picture(
     run: VideoRun, progress: Progress | None, thumbnails: "Thumbnails | None"
 ) -> SpeechAndVisuals:
-    """Recognise, write and look side by side. What fails on one side stops the other, as Ctrl-C
-    stops both.
+    """Transcribe, write steps and extract visual features, in two threads.
 
-    Hours of sound in which no one speaks end the look too: no step is sought in the pictures then.
+    An error in one thread stops the other. In a video without speech, where no step can be found, the
+    extraction is stopped as well.
     """
     request, info, settings = run.request, run.info, run.settings
     stop = Event()
@@ -382,8 +400,10 @@ def _read_sound_and_picture(
 
 
 def _use_screen_captions(run: VideoRun, evidence: SpeechAndVisuals) -> SpeechAndVisuals | None:
-    """Return what captions on a screen say in place of speech, and the steps of it. None where
-    someone speaks, or no captions are read."""
+    """Return the evidence with the captions of a screen recording in place of speech.
+
+    None where someone speaks, or where no captions are on the screen.
+    """
     screen = evidence.visual.screen
     request = run.request
     if screen is None or evidence.speech.transcript.sentences or request.texts:
@@ -403,8 +423,10 @@ def _use_screen_captions(run: VideoRun, evidence: SpeechAndVisuals) -> SpeechAnd
 def _read_narration(
     request: Request, transcript: Transcript, settings: StepsSettings
 ) -> "NarrationReading | None":
-    """Return the reading of what is said. None where there is nothing in English to read, or where
-    what reads it is not installed and no writer needs it."""
+    """Return the parsed English speech. None where there is none.
+
+    It is also None where the parser is not installed and no writer needs it.
+    """
     if not transcript.sentences or settings.procx.when == "alone":
         return None
     from stepline.text import load_encoder
@@ -431,11 +453,14 @@ def propose_steps(
     info: "MediaInfo | None" = None,
     narration: "NarrationReading | None" = None,
 ) -> "WrittenSteps":
-    """Return the steps to look for: the user's own lines, else what a writer makes of the
-    transcript.
+    """Return the steps to look for: the user's own lines, or what a writer makes of the transcript.
 
-    info: of the video, for a writer that is shown pictures of it. narration: the transcript as it
-    was read already.
+    Args:
+        request: the video and the user's lines.
+        transcript: what is said.
+        settings: of the main job.
+        info: of the file, for a writer that is given frames.
+        narration: the parsed transcript. None: the writer parses it.
     """
     if settings.procx.when == "alone":
         return WrittenSteps()
@@ -464,7 +489,11 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PlacedUserLines(WrittenSteps):
-    """sentence_probabilities: (K, S) P(sentence s says line k). Rows sum to P(the line is said)."""
+    """The user's lines as steps.
+
+    Attributes:
+        sentence_probabilities: (K, S) P(sentence s says line k). A row sums to P(line k is said).
+    """
 
     sentence_probabilities: Array = field(default_factory=lambda: np.zeros((0, 0)), compare=False)
 
@@ -475,9 +504,13 @@ def place_user_lines(
     settings: StepsSettings,
     graph: "TaskGraph | None" = None,
 ) -> PlacedUserLines:
-    """Return the lines as steps, in the order given, with `said` where the narration says them.
+    """Return the user's lines as steps, in their order, with `said` where the speech says them.
 
-    graph: what other videos of the task do, whose lines these are.
+    Args:
+        lines: K lines.
+        transcript: S sentences.
+        settings: of the main job.
+        graph: the steps of other videos of the task, if the lines are its own.
     """
     from stepline.grounding.speech import place_texts
     from stepline.grounding.task_graph import graph_prior
@@ -504,7 +537,7 @@ def place_user_lines(
 def _find_materials_and_tools(
     narration: "NarrationReading | None", transcript: Transcript, title: str
 ) -> dict[str, Any]:
-    """Return the materials, tools, yield and times from the speech, as record fields."""
+    """Return the materials, tools, yields and times of the speech, as fields of a record."""
     from stepline.writing.materials import (
         find_materials,
         find_times,
@@ -533,8 +566,7 @@ WORD_SEPARATOR_PATTERN = re.compile(r"_+|(?<!\d)[-.]+|[-.]+(?!\d)")
 def choose_title(
     request: Request, info: "MediaInfo", narration: "NarrationReading | None"
 ) -> tuple[str, TitleSource]:
-    """Return the title of a video and its source, the first that has one: user, link, file, speech,
-    name."""
+    """Return the title of a video and its source, the first that has one: user, link, file, speech, name."""
     # Titles that people or files give.
     candidates: dict[TitleSource, str | None] = {
         "user": request.title,
@@ -556,7 +588,7 @@ def choose_title(
 
 
 def find_author(request: Request, info: "MediaInfo") -> str | None:
-    """Return who made a video, as the page of its link says, or the file's metadata."""
+    """Return the author of a video, by the page of its link or the metadata of the file."""
     author = (request.origin and request.origin.uploader) or info.author
     return author and one_line(author)
 

@@ -81,38 +81,45 @@ class StudioApi:
         # Each row is a method, a path, the function that answers, and what the description says.
         query = {"q": "what is done", "most": f"answers, 1 to {MAX_MOMENTS}"} | LABEL_PARAMETERS
         return [
-            Operation("GET", "/api/library", self.library, "The library's id."),
+            Operation("GET", "/api/library", self.get_library, "The library's id."),
             *self._videos.operations(),
             *self._jobs.operations(),
-            Operation("GET", "/api/search", self.search, "The moments that answer a query.", query),
             Operation(
-                "GET", "/api/live", self.live_runs, "The live runs whose logs are in the library."
+                "GET", "/api/search", self.search_moments, "The moments that answer a query.", query
+            ),
+            Operation(
+                "GET",
+                "/api/live",
+                self.list_live_runs,
+                "The live runs whose logs are in the library.",
             ),
             Operation(
                 "GET",
                 "/api/live/{name}/events",
-                self.live_events,
+                self.stream_live_events,
                 "The events of a live run, from the first on, as server-sent events.",
             ),
             Operation(
                 "POST",
                 "/api/share",
-                self.share,
+                self.share_videos,
                 "A file of pages that need no server.",
                 body=ShareBody,
             ),
-            Operation("GET", "/api/events", self.events, "What happens, as server-sent events."),
-            Operation("GET", "/api/openapi.json", self.openapi, "This description."),
             Operation(
-                "GET", "/health", self.health, "Whether the studio can work; needs no token."
+                "GET", "/api/events", self.stream_events, "What happens, as server-sent events."
+            ),
+            Operation("GET", "/api/openapi.json", self.get_openapi, "This description."),
+            Operation(
+                "GET", "/health", self.check_health, "Whether the studio can work; needs no token."
             ),
         ]
 
-    def library(self, _: Request) -> Response:
+    def get_library(self, _: Request) -> Response:
         """Return the library's id."""
         return JSONResponse({"id": self._studio.database.identity})
 
-    async def search(self, request: Request) -> Response:
+    async def search_moments(self, request: Request) -> Response:
         """Return moments. Without the weights of MiniLM they are found by their words alone."""
         query = request.query_params.get("q", "")
         most = request.query_params.get("most", "10")
@@ -139,9 +146,9 @@ class StudioApi:
         if time.monotonic() > self._indexed + MAX_INDEX_AGE_SECONDS:
             self._index.update()
             self._indexed = time.monotonic()
-        return [_moment(moment) for moment in self._index.search(query, most, names)]
+        return [_moment_json(moment) for moment in self._index.search(query, most, names)]
 
-    async def share(self, request: Request) -> Response:
+    async def share_videos(self, request: Request) -> Response:
         """Return one file that holds the videos' steps."""
         body = await parse_body(request, ShareBody)
         library = self._studio.library
@@ -152,26 +159,26 @@ class StudioApi:
         cleaning = BackgroundTask(shutil.rmtree, path.parent, ignore_errors=True)
         return FileResponse(path, filename=path.name, background=cleaning)
 
-    async def events(self, _: Request) -> Response:
+    async def stream_events(self, _: Request) -> Response:
         """Return the events from now on."""
         return _event_stream(self._broadcast.listen(self.is_stopping))
 
-    def live_runs(self, _: Request) -> Response:
+    def list_live_runs(self, _: Request) -> Response:
         """Return the live runs."""
         return JSONResponse({"runs": list_live_logs(self._studio.library.folder)})
 
-    async def live_events(self, request: Request) -> Response:
+    async def stream_live_events(self, request: Request) -> Response:
         """Return the events of a live run."""
         folder = self._studio.library.folder
         with raise_not_found("no such live run"):
             path = await run_in_threadpool(find_live_log, folder, request.path_params["name"])
         return _event_stream(follow_log(path, self.is_stopping))
 
-    def openapi(self, _: Request) -> Response:
+    def get_openapi(self, _: Request) -> Response:
         """Return the table of operations as OpenAPI 3.1."""
         return JSONResponse(openapi(self.operations()))
 
-    def health(self, _: Request) -> Response:
+    def check_health(self, _: Request) -> Response:
         """Return that the database answers. The error 503 says that it does not, without the
         reason, since anyone may ask."""
         try:
@@ -196,7 +203,7 @@ def _event_stream(events: AsyncIterator[str]) -> Response:
     )
 
 
-def _moment(moment: Moment) -> dict[str, JsonValue]:
+def _moment_json(moment: Moment) -> dict[str, JsonValue]:
     id = video_id(moment.file)
     tree: dict[str, JsonValue] = asdict(moment)
     if moment.start is None:

@@ -59,10 +59,10 @@ class RunningJob:
         stage = min(shares, key=shares.__getitem__)
         share = READING_SHARE * min(1.0, shares[stage])
         # Too early, an estimate would jump about.
-        rest = None
+        seconds_left = None
         if share > MIN_SHARE_DONE:
-            rest = round((time.monotonic() - self.begun) * (1 - share) / share, 1)
-        return {"stage": stage, "done": round(share, 3), "left_s": rest}
+            seconds_left = round((time.monotonic() - self.begun) * (1 - share) / share, 1)
+        return {"stage": stage, "done": round(share, 3), "left_s": seconds_left}
 
 
 class JobRunner:
@@ -87,14 +87,14 @@ class JobRunner:
         self._changed = threading.Condition()
         self._is_stopping = False
         self._threads = [
-            threading.Thread(target=self._work, name=f"job-{number}", daemon=True)
+            threading.Thread(target=self._run_jobs, name=f"job-{number}", daemon=True)
             for number in range(at_once)
         ]
 
     def start(self) -> None:
         """Begin with the jobs that are in the database."""
         # Jobs that ran when the last server ended or was killed.
-        for job in self._jobs.in_state("running"):
+        for job in self._jobs.list_in_state("running"):
             self._requeue(job)
         for thread in self._threads:
             thread.start()
@@ -112,17 +112,17 @@ class JobRunner:
     def add(self, source: str, options: JobOptions, priority: int = 0) -> Job:
         """Add a job to the queue."""
         job = self._jobs.add(source, options.model_dump(mode="json"), priority)
-        self.wake(job.id)
+        self.notify(job.id)
         return job
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Start no job inside this context."""
-        # `_next` needs the same lock to take a job.
+        # `_take_next_job` needs the same lock to take a job.
         with self._changed:
             yield
 
-    def wake(self, id: int) -> None:
+    def notify(self, id: int) -> None:
         """Report a job that was added to the database."""
         with self._changed:
             self._changed.notify_all()
@@ -147,7 +147,7 @@ class JobRunner:
         is_waiting = self._jobs.change(
             id, expected=ends, state="waiting", begun=None, ended=None, error=None
         )
-        self.wake(id)
+        self.notify(id)
         return is_waiting
 
     def prioritise(self, id: int, priority: int) -> bool:
@@ -169,14 +169,14 @@ class JobRunner:
         """Requeue a job that is marked as running."""
         self._jobs.change(job.id, expected=("running",), state="waiting", begun=None)
 
-    def _work(self) -> None:
+    def _run_jobs(self) -> None:
         """Run one job after the other. One that the system has no room for is tried again."""
         while not self._is_stopping:
             job = None
             try:
-                job = self._next()
+                job = self._take_next_job()
                 if job is not None:
-                    self._run(job)
+                    self._run_job(job)
             except (OSError, StoreError) as error:
                 log.warning("jobs wait for %g s: %s", RETRY_SECONDS, error)
                 time.sleep(RETRY_SECONDS)
@@ -186,12 +186,12 @@ class JobRunner:
                         self._running.pop(job.id, None)
                         self._requeue(job)
 
-    def _next(self) -> Job | None:
+    def _take_next_job(self) -> Job | None:
         """Wait for the next job and mark it as running. None at the end."""
         with self._changed:
             while not self._is_stopping:
                 # Those that run may have been put back, and wait until their processes end.
-                for job in self._jobs.in_state("waiting", len(self._running) + 1):
+                for job in self._jobs.list_in_state("waiting", len(self._running) + 1):
                     if job.id in self._running:
                         continue
                     if self._jobs.change(
@@ -201,7 +201,7 @@ class JobRunner:
                 self._changed.wait()
         return None
 
-    def _task(self, job: Job) -> JobTask:
+    def _make_task(self, job: Job) -> JobTask:
         """Return what a worker does for a job.
 
         The job may be a stranger's, as its library may be. Raises StoreError where its paths are
@@ -221,9 +221,9 @@ class JobRunner:
             settings=self._settings,
         )
 
-    def _run(self, job: Job) -> None:
+    def _run_job(self, job: Job) -> None:
         try:
-            task = self._task(job)
+            task = self._make_task(job)
         except (StoreError, ValidationError) as error:
             self._jobs.change(
                 job.id,

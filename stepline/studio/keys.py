@@ -78,7 +78,7 @@ class KeyFile:
         self._stamp: tuple[int, int, int] | None = None
         self._keys: tuple[ApiKey, ...] = ()
 
-    def all(self) -> tuple[ApiKey, ...]:
+    def read_keys(self) -> tuple[ApiKey, ...]:
         """Return the keys, the oldest first. None where there is no file yet."""
         try:
             state = self.path.stat()
@@ -99,13 +99,13 @@ class KeyFile:
         # The key is shown once. The file gets its digest alone.
         secret = KEY_PREFIX + secrets.token_urlsafe(KEY_BYTES)
         try:
-            key = ApiKey(name=name, role=role, digest=_digest(secret), created=time.time())
+            key = ApiKey(name=name, role=role, digest=_hash_key(secret), created=time.time())
         except ValidationError as error:
             rule = "a name has 1 to 80 letters, digits, and any of _ . -"
             raise SettingsError(f"{name[:80]!r}: not a name for a key; {rule}") from error
         # Two commands at the same time would lose one of their keys.
-        with self._locked():
-            keys = self.all()
+        with self._lock():
+            keys = self.read_keys()
             if any(other.name == name for other in keys):
                 raise SettingsError(
                     f"{self.path}: {name} has a key; revoke it, or take another name"
@@ -117,8 +117,8 @@ class KeyFile:
 
     def revoke(self, name: str) -> None:
         """Remove a key. Raises SettingsError where no key has the name."""
-        with self._locked():
-            keys = self.all()
+        with self._lock():
+            keys = self.read_keys()
             others = tuple(key for key in keys if key.name != name)
             if len(others) == len(keys):
                 names = ", ".join(key.name for key in keys) or "none"
@@ -127,15 +127,15 @@ class KeyFile:
 
     def find(self, secret: str) -> ApiKey | None:
         """Return the key with this secret, or None."""
-        digest = _digest(secret)
+        digest = _hash_key(secret)
         match = None
         # All keys are compared, so that the time does not depend on which one matches.
-        for key in self.all():
+        for key in self.read_keys():
             if hmac.compare_digest(key.digest, digest):
                 match = key
         return match
 
-    def _locked(self) -> AbstractContextManager[bool]:
+    def _lock(self) -> AbstractContextManager[bool]:
         return lock_output(self.path.with_name(f".{self.path.name}.lock"), self.path, wait=True)
 
     def _read(self, state: os.stat_result) -> tuple[ApiKey, ...]:
@@ -164,5 +164,5 @@ class KeyFile:
             partial.unlink(missing_ok=True)
 
 
-def _digest(secret: str) -> str:
+def _hash_key(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

@@ -30,7 +30,7 @@ def list_live_logs(folder: Path) -> list[dict[str, Any]]:
     ]
     logs.sort(key=lambda path: (-path.stat().st_mtime, path.name))
     return [
-        {"name": path.name.removesuffix(EVENTS_SUFFIX), "finished": _finished(path)}
+        {"name": path.name.removesuffix(EVENTS_SUFFIX), "finished": _is_finished(path)}
         for path in logs
     ]
 
@@ -66,7 +66,7 @@ async def follow_log(path: Path, is_stopping: Callable[[], bool]) -> AsyncIterat
     run = b""  # the first line, which distinguishes one run from another
     while not is_stopping():
         # The log is read in a thread, since its disk may be slow.
-        part = await run_in_threadpool(_read, path, last)
+        part = await run_in_threadpool(_read_log_part, path, last)
         if run and part.first and part.first != run:
             yield "event: anew\ndata: {}\n\n"
             last = LogPart()
@@ -93,7 +93,7 @@ async def follow_log(path: Path, is_stopping: Callable[[], bool]) -> AsyncIterat
         await asyncio.sleep(POLL_SECONDS)
 
 
-def _read(path: Path, last: LogPart) -> LogPart:
+def _read_log_part(path: Path, last: LogPart) -> LogPart:
     """Return the first line of a log, and the whole lines behind the last part."""
     try:
         with path.open("rb") as file:
@@ -115,7 +115,7 @@ def _read(path: Path, last: LogPart) -> LogPart:
     return LogPart(first, data[start:behind_lines], last.end + behind_lines)
 
 
-def _finished(path: Path) -> bool:
+def _is_finished(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - MAX_LINE_BYTES))
         whole_lines = file.read().rpartition(b"\n")[0]

@@ -32,7 +32,7 @@ BROWSER_TYPES = {
 
 # The stamp is a key of the cache: another file of the path has other pictures.
 @functools.lru_cache(MAX_PICTURES_IN_MEMORY)
-def picture(path: Path, stamp: str, second: float) -> bytes:  # noqa: ARG001
+def frame_jpeg(path: Path, stamp: str, second: float) -> bytes:  # noqa: ARG001
     """Return the picture at a second, as JPEG. Raises MediaError without a picture there."""
     from PIL import Image
 
@@ -52,7 +52,7 @@ def load_peaks(database: LibraryDatabase, id: str, path: Path) -> bytes:
     # A stranger's row may hold anything.
     if row is not None and isinstance(row[0], bytes) and len(row[0]) <= PEAK_COUNT:
         return row[0]
-    waveform = peaks(path)
+    waveform = waveform_peaks(path)
     with database.change() as connection:
         connection.execute(
             "INSERT OR REPLACE INTO waveform VALUES (?, ?, ?)", (id, stamp, waveform)
@@ -60,7 +60,7 @@ def load_peaks(database: LibraryDatabase, id: str, path: Path) -> bytes:
     return waveform
 
 
-def peaks(path: Path) -> bytes:
+def waveform_peaks(path: Path) -> bytes:
     """Return the loudest sample of each of `PEAK_COUNT` equal parts of a video, 0 to 255 for
     silence to full scale.
 
@@ -87,7 +87,7 @@ def frame_rate(path: Path, stamp: str) -> float:  # noqa: ARG001
         return probe(path).frame_rate
 
 
-def media_type(path: Path) -> str:
+def browser_media_type(path: Path) -> str:
     """Return the type by which a browser plays a file."""
     return BROWSER_TYPES.get(path.suffix.lower(), "video/mp4")
 

@@ -65,7 +65,7 @@ class PasswordBody(FrozenModel):
     password: Annotated[str, Field(max_length=1000)]
 
 
-def _pages(access: Access) -> list[Route]:
+def _page_routes(access: Access) -> list[Route]:
     folder = files("stepline.studio") / "pages"
     # A table of names, not a path: no request reads any other file.
     static = {file.name: file for file in folder.iterdir() if file.name.endswith(STATIC_SUFFIXES)}
@@ -168,7 +168,7 @@ class StudioServer(LocalServer):
         )
         bind = partial(
             super().__init__,
-            local_application([*routes, *_pages(self.access)], guards),
+            local_application([*routes, *_page_routes(self.access)], guards),
             host=host,
             connections=MAX_CONNECTIONS,
             certificate=certificate,

@@ -186,11 +186,11 @@ class JobStore:
         self._database = database
         self._events = events
 
-    def all(self) -> list[Job]:
+    def list_jobs(self) -> list[Job]:
         """Return the jobs in `JOB_ORDER`, of those that ended the last `MAX_ENDED_JOBS`."""
         return self._select(f"SELECT * FROM job WHERE {LISTED_JOBS} ORDER BY {JOB_ORDER}")
 
-    def in_state(self, state: JobState, most: int | None = None) -> list[Job]:
+    def list_in_state(self, state: JobState, most: int | None = None) -> list[Job]:
         """Return the jobs of a state, in their order. most: the number to return, the first
         ones."""
         query = "SELECT * FROM job WHERE state = ? ORDER BY priority DESC, id LIMIT ?"

@@ -64,7 +64,7 @@ class Uploads:
         self._busy: set[str] = set()
         # What a kill left unfinished, and what no one continues.
         self._finish_moves()
-        self._end_idle_uploads(MAX_IDLE_SECONDS)
+        self._cancel_idle_uploads(MAX_IDLE_SECONDS)
 
     def begin(self, body: UploadBody) -> Upload:
         """Return a new upload. Raises HTTPException for a file that is not a video, too many open
@@ -73,23 +73,25 @@ class Uploads:
             reason = f"no video by its name; known: {', '.join(sorted(VIDEO_SUFFIXES))}"
             raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, reason)
         # Old uploads make room, and more of them where there are too many.
-        self._end_idle_uploads(MAX_IDLE_SECONDS)
+        self._cancel_idle_uploads(MAX_IDLE_SECONDS)
         unfinished = self._uploads.unfinished()
         if len(unfinished) >= MAX_OPEN_UPLOADS:
-            self._end_idle_uploads(MAX_IDLE_SECONDS_IF_FULL)
+            self._cancel_idle_uploads(MAX_IDLE_SECONDS_IF_FULL)
             unfinished = self._uploads.unfinished()
         if len(unfinished) >= MAX_OPEN_UPLOADS:
             reason = f"{MAX_OPEN_UPLOADS} uploads are not whole; end some of them first"
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, reason)
         # The others that are not whole will want their room too.
-        missing_bytes = sum(max(0, upload.size - self.offset(upload)) for upload in unfinished)
+        missing_bytes = sum(
+            max(0, upload.size - self.received_bytes(upload)) for upload in unfinished
+        )
         needed_bytes = body.size + MIN_FREE_BYTES + missing_bytes
         if shutil.disk_usage(self._library.folder).free < needed_bytes:
             reason = "the disk of the library has no room for it"
             raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, reason)
         return self._uploads.add(body.name, body.size, body.options.model_dump(mode="json"))
 
-    def end(self, upload: Upload) -> None:
+    def cancel(self, upload: Upload) -> None:
         """End an upload, and remove what came of it. Raises HTTPException (409) for one that is
         whole, or that has a piece on its way."""
         if upload.job is not None:
@@ -99,7 +101,7 @@ class Uploads:
         self._uploads.remove(upload.id)
         self._partial_path(upload).unlink(missing_ok=True)
 
-    def offset(self, upload: Upload) -> int:
+    def received_bytes(self, upload: Upload) -> int:
         """Return how many bytes of an upload are on disk."""
         if upload.job is not None:
             return upload.size
@@ -108,7 +110,7 @@ class Uploads:
         except FileNotFoundError:
             return 0
 
-    async def take(
+    async def append_chunk(
         self, upload: Upload, offset: int, length: int, parts: AsyncIterator[bytes]
     ) -> Upload:
         """Add a piece of `length` bytes at an offset. Return the upload, with its job once it is
@@ -124,19 +126,21 @@ class Uploads:
         # one piece at a time: the offset is checked while no other one is written
         self._busy.add(upload.id)
         try:
-            self._check_piece(upload, offset, length, await run_in_threadpool(self.offset, upload))
+            self._check_chunk(
+                upload, offset, length, await run_in_threadpool(self.received_bytes, upload)
+            )
             try:
                 await self._append(self._partial_path(upload), parts)
             except OSError as error:
                 reason = f"the piece cannot be kept ({error.strerror}); free some space, then go on"
                 raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, reason) from error
-            if await run_in_threadpool(self.offset, upload) == upload.size:
+            if await run_in_threadpool(self.received_bytes, upload) == upload.size:
                 return await run_in_threadpool(self._finish, upload)
             return upload
         finally:
             self._busy.discard(upload.id)
 
-    def _check_piece(self, upload: Upload, offset: int, length: int, end: int) -> None:
+    def _check_chunk(self, upload: Upload, offset: int, length: int, end: int) -> None:
         """Raise HTTPException where a piece does not go on from the end of an upload's file."""
         # The file is longer than announced, so something else has written to it.
         if end > upload.size:
@@ -176,7 +180,7 @@ class Uploads:
             target = self._unused_path(upload.name)
             job = self._uploads.finish(upload.id, str(target))
             self._partial_path(upload).replace(target)
-        self._jobs.wake(job)
+        self._jobs.notify(job)
         return self._uploads.get(upload.id)
 
     def _unused_path(self, name: str) -> Path:
@@ -212,7 +216,7 @@ class Uploads:
             else:
                 path.replace(target)
 
-    def _end_idle_uploads(self, seconds: float) -> None:
+    def _cancel_idle_uploads(self, seconds: float) -> None:
         """Cancel uploads that received no piece for too long."""
         for upload in self._uploads.unfinished():
             # The last piece is the file's last change.
@@ -220,7 +224,7 @@ class Uploads:
             with contextlib.suppress(FileNotFoundError):
                 last = max(last, self._partial_path(upload).lstat().st_mtime)
             if last < time.time() - seconds and upload.id not in self._busy:
-                self.end(upload)
+                self.cancel(upload)
 
     def _partial_path(self, upload: Upload) -> Path:
         return self._library.resolve_allowed(Path(PARTIAL_FOLDER)) / upload.id

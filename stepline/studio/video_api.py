@@ -112,44 +112,47 @@ class VideoApi:
         }
         query |= LABEL_PARAMETERS | PAGE_PARAMETERS
         return [
-            Operation("GET", "/api/videos", self.videos, "The videos as cards.", query),
+            Operation("GET", "/api/videos", self.list_videos, "The videos as cards.", query),
             Operation(
                 "GET",
                 "/api/labels",
-                self.labels,
+                self.list_labels,
                 "The tags and the names of metadata, with the number of videos of each.",
             ),
             Operation(
-                "POST", "/api/videos", self.process, "Have a video understood.", body=VideoBody
+                "POST", "/api/videos", self.start_job, "Have a video understood.", body=VideoBody
             ),
             Operation(
                 "GET",
                 f"{video}/record",
-                self.record,
+                self.get_record,
                 "The corrected record, and what the machine had said.",
                 {"part": "steps: those of the record alone"},
             ),
             Operation(
                 "GET",
                 f"{video}/history",
-                self.history,
+                self.list_corrections,
                 "The corrections, the oldest first.",
                 {"from": "the revision after which they begin"},
             ),
             Operation(
                 "POST",
                 f"{video}/corrections",
-                self.correct,
+                self.add_correction,
                 "Take a correction in, or undo one.",
                 body=CorrectionBody,
             ),
             Operation(
-                "GET", f"{video}/removal", self.removal, "What DELETE of the video would remove."
+                "GET",
+                f"{video}/removal",
+                self.preview_removal,
+                "What DELETE of the video would remove.",
             ),
             Operation(
                 "DELETE",
                 video,
-                self.remove,
+                self.delete_video,
                 "Remove a video's record, outputs and corrections; its own file stays.",
             ),
             *self._file_operations(video),
@@ -160,11 +163,11 @@ class VideoApi:
         # All may take long, so they have threads of their own.
         formats = f"one of {', '.join(OUTPUTS)}"
         return [
-            Operation("GET", video, self.video, "One video.", reads_video=True),
+            Operation("GET", video, self.get_video, "One video.", reads_video=True),
             Operation(
                 "GET",
                 f"{video}/steps",
-                self.steps,
+                self.export_steps,
                 "An output of the corrected record.",
                 {"format": formats},
                 reads_video=True,
@@ -172,27 +175,27 @@ class VideoApi:
             Operation(
                 "GET",
                 f"{video}/media",
-                self.media,
+                self.get_media,
                 "The video file, whole or a range.",
                 reads_video=True,
             ),
             Operation(
                 "GET",
                 f"{video}/pictures/{{second}}.jpg",
-                self.picture,
+                self.get_frame,
                 "What is on screen at a second.",
                 reads_video=True,
             ),
             Operation(
                 "GET",
                 f"{video}/waveform",
-                self.waveform,
+                self.get_waveform,
                 "The peaks of the sound, 0 to 255, in equal parts.",
                 reads_video=True,
             ),
         ]
 
-    def videos(self, request: Request) -> Response:
+    def list_videos(self, request: Request) -> Response:
         """Return the cards that a query asks for, and how many there are without paging."""
         page = requested_page(request)
         matching = card_filter(request, words=request.query_params.get("q", ""))
@@ -204,26 +207,26 @@ class VideoApi:
         cards.sort(key=SORT_KEYS[sort])
         return JSONResponse({"videos": list(map(_card_json, cards[page])), "total": len(cards)})
 
-    def labels(self, _: Request) -> Response:
+    def list_labels(self, _: Request) -> Response:
         """Return the tags and the names of metadata that the library's videos have."""
         cards = self._library.videos()
         return JSONResponse({"tags": count_tags(cards), "metadata": count_metadata(cards)})
 
-    def removal(self, request: Request) -> Response:
+    def preview_removal(self, request: Request) -> Response:
         """Return the files that a removal takes, and the number of corrections."""
-        id = self._id(request)
+        id = self._video_id(request)
         files = removed_files(self._library, id)
         names = [file.relative_to(self._library.folder).as_posix() for file in files]
         return JSONResponse({"files": names, "corrections": self._library.revision(id)})
 
-    def remove(self, request: Request) -> Response:
+    def delete_video(self, request: Request) -> Response:
         """Remove a video from the library."""
-        id = self._id(request)
+        id = self._video_id(request)
         files = remove_video(self._library, id)
         self.on_removal(id)
         return JSONResponse({"id": id, "removed": files})
 
-    async def process(self, request: Request) -> Response:
+    async def start_job(self, request: Request) -> Response:
         """Begin a job."""
         body = await parse_body(request, VideoBody)
         options = resolve_job_options(self._library, body.options)
@@ -231,19 +234,19 @@ class VideoApi:
         job = await run_in_threadpool(self._jobs.add, source, options, body.priority)
         return JSONResponse({"job": job.id})
 
-    def video(self, request: Request) -> Response:
+    def get_video(self, request: Request) -> Response:
         """Return a card, the library's id, the outputs, whether the file is there, and its pictures
         per second."""
-        id = self._id(request)
-        path = self._found_file(id)
+        id = self._video_id(request)
+        path = self._find_media_file(id)
         rate = media.frame_rate(path, media.file_stamp(path)) if path is not None else None
         card = _card_json(self._library.card(id))
         card |= {"media": path is not None, "frame_rate": rate, "formats": list(OUTPUTS)}
         return JSONResponse(card | {"library": self._database.identity})
 
-    def record(self, request: Request) -> Response:
+    def get_record(self, request: Request) -> Response:
         """Return the record as people have corrected it, or its video and steps alone."""
-        both = self._library.current(self._id(request))
+        both = self._library.current(self._video_id(request))
         current = both.corrected
         record = current.record
         # A page that follows the steps needs no transcript.
@@ -262,26 +265,26 @@ class VideoApi:
             }
         )
 
-    def steps(self, request: Request) -> Response:
+    def export_steps(self, request: Request) -> Response:
         """Return one output, as a file to save."""
-        id = self._id(request)
+        id = self._video_id(request)
         record = self._library.corrected(id).record
         name = request.query_params.get("format", "json")
-        path = write_output(record, name, self._found_file(id))
+        path = write_output(record, name, self._find_media_file(id))
         cleaning = BackgroundTask(shutil.rmtree, path.parent, ignore_errors=True)
         return FileResponse(path, filename=path.name, background=cleaning)
 
-    def history(self, request: Request) -> Response:
+    def list_corrections(self, request: Request) -> Response:
         """Return the corrections after a revision."""
         first = request.query_params.get("from", "0")
         if not is_whole_number(first):
             raise HTTPException(HTTPStatus.BAD_REQUEST, "from is a revision, a whole number")
-        corrections = self._library.corrections(self._id(request))[int(first) :]
+        corrections = self._library.corrections(self._video_id(request))[int(first) :]
         return JSONResponse({"corrections": [one.model_dump(mode="json") for one in corrections]})
 
-    async def correct(self, request: Request) -> Response:
+    async def add_correction(self, request: Request) -> Response:
         """Keep a correction. The error 409 says who changed the same since, and what."""
-        id = self._id(request)
+        id = self._video_id(request)
         body = await parse_body(request, CorrectionBody)
         # The server adds what a client may not choose: the video and the time.
         fields = dict(body) | {"id": body.id or uuid.uuid4().hex}
@@ -305,14 +308,14 @@ class VideoApi:
             return JSONResponse(reply, HTTPStatus.CONFLICT)
         return JSONResponse({"revision": revision, "id": correction.id})
 
-    def media(self, request: Request) -> Response:
+    def get_media(self, request: Request) -> Response:
         """Return the video, or the range of it that is asked for."""
-        path = self._file(self._id(request))
-        return file_response(request, path, media.media_type(path))
+        path = self._require_media_file(self._video_id(request))
+        return file_response(request, path, media.browser_media_type(path))
 
-    def picture(self, request: Request) -> Response:
+    def get_frame(self, request: Request) -> Response:
         """Return a picture as JPEG."""
-        id = self._id(request)
+        id = self._video_id(request)
         try:
             second = round(float(request.path_params["second"]), 1)
         except ValueError:
@@ -322,26 +325,26 @@ class VideoApi:
         end = second if duration is None else duration
         if not 0.0 <= second <= end:  # so it is not NaN
             raise HTTPException(HTTPStatus.NOT_FOUND, "no second of this video")
-        path = self._file(id)
+        path = self._require_media_file(id)
         # Pictures are kept by the file's stamp, so one that was replaced shows its own.
-        data = media.picture(path, media.file_stamp(path), second)
+        data = media.frame_jpeg(path, media.file_stamp(path), second)
         headers = {"Cache-Control": "private, max-age=3600"}
         return Response(data, media_type="image/jpeg", headers=headers)
 
-    def waveform(self, request: Request) -> Response:
+    def get_waveform(self, request: Request) -> Response:
         """Return the peaks of the sound."""
-        id = self._id(request)
-        peaks = media.load_peaks(self._database, id, self._file(id))
+        id = self._video_id(request)
+        peaks = media.load_peaks(self._database, id, self._require_media_file(id))
         return JSONResponse({"peaks": list(peaks), "duration": self._library.card(id).duration})
 
-    def _id(self, request: Request) -> str:
+    def _video_id(self, request: Request) -> str:
         return require_video_id(self._library, request.path_params["id"])
 
-    def _found_file(self, id: str) -> Path | None:
+    def _find_media_file(self, id: str) -> Path | None:
         return self._library.media_file(id, self._library.record(id).video)
 
-    def _file(self, id: str) -> Path:
-        path = self._found_file(id)
+    def _require_media_file(self, id: str) -> Path:
+        path = self._find_media_file(id)
         if path is None or not os.access(path, os.R_OK):
             raise HTTPException(
                 HTTPStatus.NOT_FOUND,

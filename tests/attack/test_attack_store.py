@@ -190,7 +190,7 @@ def test_an_invalid_row_of_a_job_is_an_error_with_a_cure(folder, options):
     add_job(folder, "v0.mp4", options)
     studio = Studio(folder)
     with pytest.raises(StoreError, match="a row of its table job is not Stepline's.*copy"):
-        studio.jobs.all()
+        studio.jobs.list_jobs()
     studio.close()
 
 

@@ -207,7 +207,7 @@ def test_no_one_waits_for_those_who_read_long_videos(server, monkeypatch):
         may_go_on.wait(60)
         return b""
 
-    monkeypatch.setattr(media, "peaks", wait)
+    monkeypatch.setattr(media, "waveform_peaks", wait)
     with ThreadPoolExecutor(60) as clients:
         asked = [clients.submit(server.read, f"{PLACE}/waveform") for _ in range(60)]
         wait_until(lambda: sum(each.running() for each in asked) == 60)
@@ -253,7 +253,7 @@ def test_an_upload_can_be_ended(server):
 
 
 def test_a_whole_upload_is_not_ended(server, monkeypatch):
-    monkeypatch.setattr(server.studio.jobs, "in_state", lambda *_: [])  # no job is begun
+    monkeypatch.setattr(server.studio.jobs, "list_in_state", lambda *_: [])  # no job is begun
     _, id = begin(server, 5)
     assert server.ask("PATCH", f"/api/uploads/{id}", b"12345", Upload_Offset="0")[0].status == 200
     assert server.ask("DELETE", f"/api/uploads/{id}", "")[0].status == 409
@@ -300,7 +300,7 @@ def test_a_correction_and_an_upload_read_nothing_of_those_before(folder, monkeyp
 
     monkeypatch.setattr(LibraryDatabase, "rows", rows)
     with serving(folder) as running:
-        monkeypatch.setattr(running.studio.jobs, "in_state", lambda *_: [])  # no job is begun
+        monkeypatch.setattr(running.studio.jobs, "list_in_state", lambda *_: [])  # no job is begun
         counts = []
         for number in range(30):
             rows_read.clear()

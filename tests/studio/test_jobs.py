@@ -526,7 +526,7 @@ def test_kills_lose_nothing_that_was_answered(
         assert kept[: len(answered)] == answered
         assert len(kept) <= len(answered) + 1
         answered = kept
-        assert {job.id for job in studio.jobs.all()} >= set(jobs)
+        assert {job.id for job in studio.jobs.list_jobs()} >= set(jobs)
         studio.close()
     server = ServerProcess(folder, *hook)
     try:

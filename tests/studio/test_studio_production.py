@@ -51,7 +51,7 @@ def test_the_file_of_keys_holds_hashes_and_is_its_owners_alone(keys):
     text = keys.path.read_text()
     assert secret not in text
     assert secret.removeprefix("stepline_") not in text
-    assert [(key.name, key.role) for key in KeyFile(keys.path).all()] == [("shop", "read")]
+    assert [(key.name, key.role) for key in KeyFile(keys.path).read_keys()] == [("shop", "read")]
     assert [path.name for path in keys.path.parent.iterdir()] == ["keys.json"]
 
 
@@ -65,7 +65,7 @@ def test_a_name_is_taken_once_and_a_file_that_others_read_is_refused(keys):
         keys.revoke("other")
     keys.path.chmod(0o644)
     with pytest.raises(SettingsError, match="chmod 600"):
-        KeyFile(keys.path).all()
+        KeyFile(keys.path).read_keys()
 
 
 def test_a_key_does_what_its_role_says(own, keys):
@@ -101,7 +101,7 @@ def test_a_key_outlives_a_restart_and_ends_when_it_is_revoked(tmp_path, small_vi
 
 def test_a_key_counts_in_the_header_alone_and_as_it_is(own, keys):
     secret = keys.add("shop", "admin")
-    digest = keys.all()[0].digest
+    digest = keys.read_keys()[0].digest
     name = cookie_name(own)
     cookie = {"Cookie": f"{name}={secret}"}
     wrong = (
