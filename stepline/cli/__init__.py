@@ -1,5 +1,7 @@
-"""The command line: a thin command a verb. Data on stdout, talk on stderr. Exit 0 done, 1 an error,
-2 wrong usage."""
+"""The command line. Each command parses its options, calls one function, and prints.
+
+Data goes to stdout, messages to stderr. Exit code 0: done, 1: an error, 2: wrong usage.
+"""
 
 import logging
 import os
@@ -41,10 +43,10 @@ COMMANDS = tuple(chain.from_iterable(COMMAND_GROUPS.values()))
 
 
 class GroupedCommands(Group):
-    """A group whose help lists its commands under the headings of COMMAND_GROUPS."""
+    """The group of all commands. Its help lists them under the headings of COMMAND_GROUPS."""
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands, a line each."""
+        """Write the list of commands, a line each."""
         # One width for all headings, so that the columns are in line.
         width = max(len(command.name or "") for command in COMMANDS)
         room = formatter.width - width - LIST_MARGIN

@@ -1,7 +1,4 @@
-"""`stepline curate`: many videos to a dataset.
-
-`stepline curate report` and `audit`: what a dataset holds, and people who check a sample of it.
-"""
+"""`stepline curate`: a data set of many videos, its report, and the audit of a sample by people."""
 
 import json
 import signal
@@ -38,10 +35,10 @@ MAX_NAMED_FAILURES = 5  # failures that are printed one by one
 
 
 class RunByDefault(Group):
-    """A group whose first command stands for itself: `curate SOURCE` is `curate run SOURCE`."""
+    """A group whose first command may be left out: `curate SOURCE` is `curate run SOURCE`."""
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
-        """Put the command's name before arguments that begin with none."""
+        """Insert "run" where the first argument names no command."""
         if arguments:
             reject_removed_command(context, arguments[0])
         if arguments and arguments[0] not in {*self.commands, "-h", "--help"}:
@@ -146,8 +143,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
 
 @contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
-    """Make SIGTERM end a run as Ctrl-C does. Spot machines and batch systems give it as a notice of
-    the end."""
+    """Make SIGTERM end a run as Ctrl-C does. Spot machines and batch systems announce their end by it."""
     usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -194,7 +190,7 @@ def status(out: str, as_json: bool) -> None:
 
 
 def _status_table(state: "RunStatus") -> str:
-    """Return a status as a table, a row per stage."""
+    """Return the status of a run as a table, a row per stage."""
     worker = state.worker or "no process works on it now"
     lines = [f"{state.videos} videos, {state.refused} not taken; {worker}"]
 
@@ -310,7 +306,7 @@ def audit(
 def _load_report_settings(
     out: str, overrides: tuple[str, ...]
 ) -> "tuple[RemotePath, ReportSettings]":
-    """Return OUT, and the report settings of its run's recipe, changed as asked."""
+    """Return the folder OUT, and the report settings of its recipe, changed by --set."""
     from stepline.curate.report.write import report_recipe
     from stepline.files.remote import RemotePath
     from stepline.settings import load_settings
@@ -324,7 +320,7 @@ def _load_report_settings(
 
 
 def _print_audit_table(sample: "AuditSample", verdicts: "AnswerLog") -> None:
-    """Print the manual check (NaSVA, Table 5) and the agreement."""
+    """Print the table of the manual check (NaSVA, Table 5) and the agreement of annotators."""
     from stepline.curate.audit.verdicts import annotator_agreements, audit_table
 
     # Read once: people may answer while the table is made.

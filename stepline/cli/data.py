@@ -100,7 +100,7 @@ def _print_store_counts(
     left_out: dict[str, dict[str, int]],
     as_json: bool,
 ) -> None:
-    """Print what a store has got. left_out: its name in the JSON -> counts by reason."""
+    """Print what was added to a store. left_out: its name in the JSON -> counts by reason."""
     count = len(report.added)
     if as_json:
         counts = {"added": count, "rows": report.rows, "already": report.already, **left_out}
@@ -358,7 +358,7 @@ def ask(base: Path, texts: tuple[str, ...], count: int) -> None:
 
 
 def describe_base(manifest: "Manifest") -> str:
-    """Return what a base holds, in lines."""
+    """Return the contents of a text base, in lines."""
     amount = f"{manifest.documents} documents, {manifest.steps} different steps"
     lines = [f"{amount}, embedded by {manifest.encoder}"]
     for part in manifest.parts:
@@ -458,7 +458,7 @@ def sieve_swap(videos: Path, base: Path, out: Path, **options: Any) -> None:
 
 
 def _sieve_swap_table(job: "Job", outcome: "RunResult") -> str:
-    """Return the counts as a table."""
+    """Return the counts of videos, sentences and swaps as a table."""
     # A heading, and below it how many there are of each.
     counted = outcome.statistics
     groups = {"videos": counted.videos, "sentences": counted.sentences, "swaps": counted.checks}

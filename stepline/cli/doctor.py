@@ -1,5 +1,4 @@
-"""What Stepline reports of itself: `doctor` (what is here, what is missing), `datasets` (what it
-reads)."""
+"""`stepline doctor`: what is installed and what is missing. `stepline datasets`: what can be read."""
 
 import importlib.util
 import json
@@ -20,8 +19,16 @@ from stepline.version import __version__
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked for. detail: its version or path. cure: how to get it when it is
-    missing."""
+    """A package, weights or program that Stepline can use.
+
+    Attributes:
+        name: of the package, weights or program.
+        purpose: what Stepline uses it for.
+        found: whether it is here.
+        needed: whether the main job needs it.
+        detail: its version, size or path.
+        cure: how to get it.
+    """
 
     name: str
     purpose: str
@@ -72,7 +79,7 @@ PACKAGE_ROWS = (
 
 
 def find_dependencies() -> tuple[Finding, ...]:
-    """Return a finding for every package, model and program that Stepline can use."""
+    """Look for every package, weights and program that Stepline can use."""
     speaker = shutil.which("espeak-ng") or ""
     cure = "apt install espeak-ng"
     program = Finding(
@@ -109,7 +116,7 @@ def _find_weights(weights: Weights) -> Finding:
 
 
 def format_findings(findings: tuple[Finding, ...]) -> str:
-    """Return the findings as lines for a person, with the cure where something is missing."""
+    """Return the findings as a table, with the cure where something is missing."""
     lines = [
         f"stepline {__version__}, Python {platform.python_version()}, {os.cpu_count()} cores",
         "",

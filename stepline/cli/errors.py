@@ -1,4 +1,4 @@
-"""What a command prints: data on stdout, talk and one-line errors on stderr."""
+"""What a command prints: data on stdout, messages, progress and one-line errors on stderr."""
 
 import errno
 import io
@@ -40,10 +40,10 @@ REMOVED_COMMANDS = {
 
 
 def reject_removed_command(context: click.Context, name: str) -> None:
-    """Raise SettingsError, which names the cure, if an earlier release had this command.
+    """Raise SettingsError with the replacement, if an earlier release had this command.
 
     Args:
-        context: of the group whose command is called.
+        context: of the group in which the command is looked up.
         name: of the command in the group.
     """
     names = [name]
@@ -57,11 +57,10 @@ def reject_removed_command(context: click.Context, name: str) -> None:
 
 
 class Group(click.Group):
-    """A group whose commands end with one line whatever goes wrong, and with the exit code of
-    `print_error`."""
+    """A group of commands. Every error ends its command with one line and the exit code of `print_error`."""
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
-        """Run the command that the arguments name. Say what is wrong in one line."""
+        """Run the command that the arguments name."""
         # The names on the command line serve messages of errors that name no file.
         arguments = sys.argv[1:] if args is None else list(args)
         # A stream may hold fewer letters than a message. They are escaped, not an error.
@@ -75,19 +74,19 @@ class Group(click.Group):
             sys.exit(print_error(error, _existing_files(arguments)))
 
     def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
-        """Read the arguments. What is said of wrong ones can be shown."""
+        """Parse the arguments. Usage errors are printable."""
         with _printable_usage_errors():
             return super().make_context(*arguments, **extra)
 
     def resolve_command(
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the arguments name. One that was removed says what to use."""
+        """Find the command by its name. A removed one raises an error with the replacement."""
         reject_removed_command(context, arguments[0])
         return super().resolve_command(context, arguments)
 
     def invoke(self, context: click.Context) -> Any:
-        """Run the command. A keyboard's interrupt ends it with a line and exit code 130."""
+        """Run the command. Ctrl-C ends it with a line and exit code 130."""
         try:
             with _printable_usage_errors():
                 return super().invoke(context)
@@ -103,7 +102,7 @@ _has_status = False  # whether a line of progress is drawn on the terminal
 
 
 def is_quiet() -> bool:
-    """Whether --quiet is given."""
+    """Return whether --quiet is given."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(QUIET_KEY))
 
@@ -141,7 +140,7 @@ def print_data(text: str, *, end: str = "\n") -> None:
 
 @contextmanager
 def _printable_usage_errors() -> Iterator[None]:
-    """Make click's own messages of wrong usage, which quote the arguments, printable."""
+    """Escape control characters in click's usage errors, which quote the arguments."""
     try:
         yield
     except click.UsageError as error:
@@ -152,14 +151,14 @@ def _printable_usage_errors() -> Iterator[None]:
 
 
 class LogHandler(logging.Handler):
-    """Writes log records to stderr as lines that a terminal shows and does not obey."""
+    """Writes log records to stderr, a line each, with control characters escaped."""
 
     def __init__(self) -> None:
         super().__init__()
         self.setFormatter(logging.Formatter(LOG_FORM, LOG_TIME_FORM))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record."""
+        """Write a log record."""
         try:
             _print(self.format(record) + "\n", err=True)
         except Exception:  # noqa: BLE001   as in logging's own handlers: a log ends no work
@@ -167,10 +166,13 @@ class LogHandler(logging.Handler):
 
 
 def print_error(error: Exception, files: Sequence[Path | str] = ()) -> int:
-    """Print an error as one line on stderr and return the exit code: 1 for what a user can cure, 70
-    for the rest.
+    """Print an error as one line on stderr and return the exit code.
 
-    files: what was worked on, for errors that do not name it.
+    Args:
+        error: what ended the command.
+        files: the files of the command, for errors that name none.
+
+    The code is 1 for what a user can cure, FAULT_EXIT_CODE for a fault of Stepline.
     """
     # The trace comes first, so that the line is the last thing on the screen.
     if log.isEnabledFor(logging.DEBUG):
@@ -213,7 +215,7 @@ def _error_line(error: Exception, files: Sequence[Path | str]) -> str | None:
 
 
 def _existing_files(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments that name something on the disk."""
+    """Return the arguments that are paths of existing files."""
     names = []
     for argument in arguments:
         # a name that no file can have does not name one
@@ -224,8 +226,10 @@ def _existing_files(arguments: Sequence[str]) -> list[str]:
 
 
 def escape_unencodable(error: UnicodeError) -> tuple[str, int]:
-    """Replace what a stream cannot hold (a latin-1 terminal, half a surrogate pair) by JSON's
-    escapes, in text too."""
+    """Replace characters that a stream cannot encode by the escapes of JSON.
+
+    A terminal may use latin-1, and text may hold half a surrogate pair.
+    """
     if not isinstance(error, UnicodeEncodeError):
         raise error
     # Two bytes are one unit of UTF-16, as JSON's escapes count.

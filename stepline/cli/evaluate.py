@@ -1,6 +1,7 @@
-"""Benchmarks: `stepline evaluate` scores predictions, `predict` makes them with a trained network,
-`train calibrate` fits its P(shown) to a benchmark's truth. Nothing heavy is imported before a command
-runs.
+"""Benchmarks: `stepline evaluate` scores predictions, `predict` makes them with a trained network.
+
+`train calibrate` fits a network's P(shown) to a benchmark. Nothing heavy is imported before a
+command runs.
 """
 
 import json
@@ -105,7 +106,7 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
 
 
 def _require_cut(scores: "Scores", other: "Scores | None") -> None:
-    """Raise DatasetError where neither system's predictions were cut, as --cut asks."""
+    """Raise DatasetError where --cut had no effect on any predictions."""
     from stepline.datasets.predictions import CUT_RULE
     from stepline.errors import DatasetError
 
@@ -118,7 +119,7 @@ def _require_cut(scores: "Scores", other: "Scores | None") -> None:
 
 
 def list_benchmarks() -> str:
-    """Return the benchmarks, a line each with its conventions."""
+    """Return a table of the benchmarks, with their conventions."""
     from stepline.evaluate.benchmarks import BENCHMARKS
 
     # Names are padded, so that what they measure is in one column.
@@ -131,8 +132,7 @@ def list_benchmarks() -> str:
 
 
 def describe_benchmark(name: str) -> str:
-    """Return what a benchmark takes and each of its rules. Raises DatasetError for an unknown
-    name."""
+    """Return the files and the rules of a benchmark. Raises DatasetError for an unknown name."""
     from stepline.evaluate.benchmarks import find_benchmark
 
     row = find_benchmark(name)
@@ -233,8 +233,7 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
 def _predict_by_aligner(
     benchmark: Any, out: Path, options: dict[str, Any]
 ) -> tuple[int, dict[str, str]]:
-    """Answer with a network that places texts. Return how many videos are in the file, and why
-    others are not."""
+    """Write the spans of texts. Return the number of answered videos, and id -> reason of the others."""
     from stepline.models.nasva.benchmarks import write_answers as answer
 
     settings = settings_from_options({**options, "model": None}).nasva.aligner
@@ -246,8 +245,7 @@ def _predict_by_aligner(
 def _predict_by_describer(
     benchmark: str, out: Path, options: dict[str, Any]
 ) -> tuple[int, dict[str, str]]:
-    """Answer with a network that describes. Return how many videos are in the file, and why others
-    are not."""
+    """Write described steps. Return the number of answered videos, and id -> reason of the others."""
     from stepline.models.procx.benchmark import benchmark_videos
     from stepline.models.procx.benchmark import write_predictions as answer
     from stepline.models.procx.checkpoint import load_model
@@ -278,8 +276,7 @@ def _predict_by_describer(
 def _predict_by_detector(
     benchmark: str, out: Path, options: dict[str, Any]
 ) -> tuple[int, dict[str, str]]:
-    """Answer with a detector of visual narrations. Return how many items are in the file, and why
-    others are not."""
+    """Write P(shown) of clips or sentences. Return the number of answers, and id -> reason of the others."""
     from stepline.evaluate.htm_align import read_transcript, spoken_times
     from stepline.models.nasva.benchmarks import benchmark_questions
     from stepline.models.training.benchmark_answers import StoredFeatures
@@ -314,8 +311,7 @@ def _predict_by_detector(
 
 
 def _find_video(videos: Mapping[str, Path], video: str) -> Path:
-    """Return the file of a video, for a detector of frames. Raises StoreError where it is
-    missing."""
+    """Return the file of a video. Raises StoreError where it is missing."""
     if video not in videos:
         lack = "no such video in --features, which names videos for a detector of frames"
         raise StoreError(f"{video}: {lack}; add it")
@@ -361,8 +357,10 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
 
 
 def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """Return what is asked, the network, and what serves as the encoders. A wrong path is reported
-    before any work."""
+    """Return the questions of a benchmark, the network, and its features and text vectors.
+
+    A wrong path is reported before any work.
+    """
     from stepline.models.nasva.benchmarks import BenchmarkInputs, TextVectors, benchmark_questions
     from stepline.models.nasva.checkpoint import load_aligner
     from stepline.models.training.benchmark_answers import StoredFeatures

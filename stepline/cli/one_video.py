@@ -1,4 +1,4 @@
-"""What is done with one video: transcribe, ground, judge, summarize."""
+"""The commands on one video: transcribe, ground, judge, summarize."""
 
 import json
 import re
@@ -204,8 +204,7 @@ def _judgement_table(record: "Record") -> str:
 def _load_or_find_steps(
     video: "VideoArgument", out: Path, settings: "StepsSettings", options: dict[str, Any]
 ) -> "tuple[Request, Record]":
-    """Return what the main job is asked of one video, and its record, which OUT holds or is made
-    now."""
+    """Return the request of a video, and its record, which OUT holds or the main job makes now."""
     from stepline.pipeline.batch import run_video
     from stepline.pipeline.output_files import OutputOptions
 
@@ -280,8 +279,7 @@ def summarize(
 
 
 def parse_length(text: str | None) -> "SummarySettings":
-    """Return the settings of a summary from "45", "1:30" or "25%". Raises SettingsError for
-    anything else."""
+    """Return the settings of a summary from "45", "1:30" or "25%". Raises SettingsError for any other text."""
     from stepline.models.wys2.settings import SummarySettings
 
     if text is None:

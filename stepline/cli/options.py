@@ -1,5 +1,4 @@
-"""What the commands share: options and the settings they make, one-line errors, and what shows
-while work goes on."""
+"""The options that several commands share, and the settings that they make."""
 
 import codecs
 import functools
@@ -55,10 +54,13 @@ exclude_option = click.option(
 
 
 class PluginChoice(click.Choice[str]):
-    """A choice among Stepline's own and the plugins of a kind, which are looked for when one is
-    named.
+    """A choice among the built-in names of a kind, and the installed plugins of that kind.
 
-    without: those of Stepline's own that a command does not take.
+    Args:
+        kind: such as "outputs" or "backbones".
+        without: built-in names that a command does not take.
+
+    Plugins are searched only when a name is not built in, since that takes time.
     """
 
     def __init__(self, kind: "Kind", without: Collection[str] = ()) -> None:
@@ -69,7 +71,7 @@ class PluginChoice(click.Choice[str]):
     def convert(
         self, value: Any, option: click.Parameter | None, context: click.Context | None
     ) -> Any:
-        """Return the name."""
+        """Return the name, if it is known."""
         from stepline.plugins import plugin_names, refuse_removed_output
 
         if self._kind == "outputs":
@@ -80,7 +82,12 @@ class PluginChoice(click.Choice[str]):
 
 
 def out_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
-    """Return the option that says where to write. Without a default it must be given."""
+    """Return the option --out.
+
+    Args:
+        meaning: its help.
+        default: a folder. Without one the option is required.
+    """
     presence: dict[str, Any] = {"required": True}
     if default is not None:
         presence = {"default": Path(default), "show_default": True}
@@ -88,10 +95,10 @@ def out_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
 
 
 def lock_out_folder(command: F) -> F:
-    """Make a command hold its folder --out from begin to end. A second run there gets an error that
-    names the owner.
+    """Make a command lock its folder --out while it runs.
 
-    Of the processes that torchrun starts, the first holds it for all.
+    A second run on the folder gets an error that names the owner. Of the processes that torchrun
+    starts, the first one locks it for all.
     """
 
     @functools.wraps(command)
@@ -125,8 +132,10 @@ PRESETS_FOLDER = Path(__file__).parent / "presets"  # a folder per command
 
 
 def preset_files(command: str) -> dict[str, Path]:
-    """Return the presets of a command by name. They are settings files that hold a paper's values,
-    or what was measured to be best, each with its source."""
+    """Return the presets of a command: name -> TOML file of settings.
+
+    They hold the values of a paper, or the best that were measured, each with its source.
+    """
     return {
         path.stem: path
         for path in sorted((PRESETS_FOLDER / command.replace(" ", "-")).glob("*.toml"))
@@ -134,7 +143,7 @@ def preset_files(command: str) -> dict[str, Path]:
 
 
 def preset_option(command: str) -> Callable[[F], F]:
-    """Return the option --preset of a command, whose value is the preset's file."""
+    """Return the option --preset of a command. Its value is the preset's file."""
     files = preset_files(command)
     whose = "the paper"
     if "best" in files:
@@ -198,7 +207,7 @@ device_options: Callable[[F], F] = combine_options(
 
 
 def parse_time(text: str) -> float | None:
-    """Return the seconds of "80", "1:20" or "0:01:20.5". None for anything else."""
+    """Return the seconds of "80", "1:20" or "0:01:20.5". None for any other text."""
     if re.fullmatch(r"(\d+:){0,2}\d+(\.\d+)?", text) is None:
         return None
     return float(
@@ -359,7 +368,7 @@ def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
 
 
 def add_verbosity_options(command: click.Command) -> None:
-    """Let a command, and all below it, take --verbose and --quiet too."""
+    """Add --verbose and --quiet to a command and to all its subcommands."""
     if isinstance(command, click.Group):
         # A group passes options on, and each command takes them.
         for below in command.commands.values():
@@ -379,8 +388,15 @@ def serve_until_stopped(
     goodbye: str,
     browse: bool = False,
 ) -> None:
-    """Serve a page on this machine until Ctrl-C. notice: said at the beginning, with {address}.
-    goodbye: at the end."""
+    """Serve a page on this machine until Ctrl-C.
+
+    Args:
+        start: makes the server, which takes the port.
+        port: as the user gave it, for the error when it is taken.
+        notice: printed at the start. {address} stands for the address.
+        goodbye: printed at the end.
+        browse: whether the address is opened in a browser.
+    """
     try:
         # A port that is taken is reported by its option.
         try:

@@ -25,7 +25,10 @@ def _is_terminal() -> bool:
 
 
 class ProgressLine:
-    """Shows the state of some work: redrawn on a terminal, else printed every LINE_SECONDS."""
+    """The state of some work in one line.
+
+    A terminal redraws the line. Elsewhere a line is printed every LINE_SECONDS.
+    """
 
     def __init__(self) -> None:
         self.began = time.monotonic()
@@ -33,7 +36,7 @@ class ProgressLine:
         self._is_terminal = _is_terminal()
 
     def __enter__(self) -> Self:
-        """Show the line from now on."""
+        """Return this line."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -42,7 +45,12 @@ class ProgressLine:
             draw_status("")
 
     def show(self, text: str, *, always: bool = False) -> None:
-        """Show a text if it is time for one, or `always`."""
+        """Show a text if it is time for one.
+
+        Args:
+            text: the state of the work.
+            always: show it now.
+        """
         now = time.monotonic()
         pause = REDRAW_SECONDS if self._is_terminal else LINE_SECONDS
         if always or now >= self._last + pause:
@@ -55,7 +63,7 @@ class ProgressLine:
 
 @contextmanager
 def progress_bars() -> Iterator["Progress"]:
-    """Yield a callback that shows each stage of the main job."""
+    """Yield a callback that shows the stages of the main job."""
     with ProgressLine() as line:
         stages: dict[str, str] = {}  # sound and picture are read at the same time
 
@@ -84,13 +92,13 @@ class FolderProgress(ProgressLine):
         self._total = total
 
     def add(self, *, failed: bool, earlier: bool) -> None:
-        """Count a video that has come to its end."""
+        """Count a video that has ended."""
         self.finished += 1
         self.failed += failed
         self.earlier += earlier
 
     def show_counts(self, *_: object) -> None:
-        """Show the counts. It also takes what a stage reports."""
+        """Show the counts and the time left. Progress of a stage may be given, and is ignored."""
         self.show(self.text(time.monotonic() - self.began))
 
     def text(self, seconds: float) -> str:
@@ -145,7 +153,7 @@ class TrainingProgressLine(ProgressLine):
 
 @contextmanager
 def curation_progress() -> Iterator[Callable[["PhaseProgress"], None]]:
-    """Yield a callback that shows a run over many videos."""
+    """Yield a callback that shows the progress of a curation run."""
     with ProgressLine() as line:
 
         def report(progress: "PhaseProgress") -> None:
@@ -166,7 +174,7 @@ def curation_progress() -> Iterator[Callable[["PhaseProgress"], None]]:
 
 @contextmanager
 def download_progress() -> "Iterator[Report | None]":
-    """Yield a callback that shows the bytes of downloads. None where stderr is not a terminal."""
+    """Yield a callback that shows the downloaded bytes. None where stderr is not a terminal."""
     if not _is_terminal():
         yield None
         return

@@ -1,4 +1,4 @@
-"""The videos that a command is given: opened, worked on one after another, and their results printed."""
+"""Opening the videos of a command, running the main job on them, and printing their results."""
 
 import contextlib
 import json
@@ -25,7 +25,14 @@ if TYPE_CHECKING:
 def open_video(
     source: "VideoSource", out: Path, settings: "StepsSettings", **options: Any
 ) -> "Iterator[Request]":
-    """Yield what `source.open` does. Of a link, print what is fetched, with a bar on a terminal."""
+    """Yield the request for a video, as `source.open` does. The download of a link shows its progress.
+
+    Args:
+        source: the video.
+        out: the folder of the results.
+        settings: of the main job.
+        options: arguments of `source.open`.
+    """
     # Only a link takes a while before its work begins.
     if source.kind != "link":
         with source.open(out, settings, **options) as request:
@@ -47,7 +54,15 @@ def open_single_video(
     captions: Path | None = None,
     part: "Span | None" = None,
 ) -> "Iterator[Request]":
-    """Yield what `open_single_source` does. A link is fetched with a bar on a terminal."""
+    """Yield the request for the one video of a command. The download of a link shows its progress.
+
+    Args:
+        video: a path or an address.
+        settings: of the main job.
+        out: the folder for a download. None: a temporary folder.
+        captions: a file that replaces speech recognition.
+        part: the only seconds of the video that are used.
+    """
     from stepline.pipeline.sources import open_single_source
 
     with contextlib.ExitStack() as stack:
@@ -127,10 +142,12 @@ class ResultPrinter:
         start: "Callable[[Progress | None], Iterable[VideoOutcome | None]]",
         labels: Sequence[str],
     ) -> None:
-        """Print the outcomes of some videos as they come, with a bar over several.
+        """Print the outcomes of videos as they come.
 
-        start: begins the work, which reports its progress to what it is given. Yields None where
-        there is no news. labels: of the videos, in order.
+        Args:
+            start: begins the work and yields outcomes, or None while there are none. It is given a callback
+                for progress, or None where each video shows its own.
+            labels: names of the videos, in their order.
         """
         total = len(labels)
         self._labels.extend(labels)
@@ -153,7 +170,6 @@ class ResultPrinter:
             print_message(counts)
 
     def _print(self, outcome: "VideoOutcome") -> None:
-        """Print a result or an error."""
         if outcome.error is not None:
             self.status = max(self.status, print_error(outcome.error, [outcome.label]))
             self._print_json(outcome.label, "")
@@ -161,7 +177,6 @@ class ResultPrinter:
             self._print_result(outcome.label, outcome.result)
 
     def _print_result(self, label: str, result: "VideoResult") -> None:
-        """Print a record as the options ask, and what else there is to know."""
         from stepline.outputs import plan_chapters, step_table
         from stepline.storage import to_json
 

@@ -180,8 +180,10 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
 
 
 def _lines_of_texts(source: Path | None) -> "tuple[tuple[str, ...] | None, TaskGraph | None]":
-    """Return the lines of --texts, and the graph of a comparison. None for the chapters of a link's
-    page."""
+    """Return the lines of --texts, and the graph of a comparison.
+
+    The lines are None for the chapters of the page of a link.
+    """
     from stepline.compare.task_graph import read_lines
     from stepline.pipeline.sources import means_link_page
 
@@ -193,7 +195,7 @@ def _lines_of_texts(source: Path | None) -> "tuple[tuple[str, ...] | None, TaskG
 
 
 def _count_jobs(jobs: int | None, settings: "StepsSettings", sources: "list[VideoSource]") -> int:
-    """Return how many videos to process at the same time. jobs: of the option."""
+    """Return how many videos are processed at the same time. jobs: value of --jobs."""
     from stepline.pipeline.batch import max_parallel_videos
 
     if len(sources) < 2:
@@ -204,7 +206,7 @@ def _count_jobs(jobs: int | None, settings: "StepsSettings", sources: "list[Vide
 def _check_one_video_options(
     options: dict[str, Any], formats: tuple[str, ...], *, several: bool
 ) -> None:
-    """Raise SettingsError for options that make sense for one video only."""
+    """Raise SettingsError for options that fit one video only, given with several."""
     from stepline.pipeline.sources import means_link_page
 
     captions, title = options["captions"], options["title"]

@@ -148,9 +148,9 @@ def studio(folder: Path, **options: Any) -> None:
 
 
 def _write_login_page(link: str, folder: Path) -> Path:
-    """Write a page for this user alone that leads to a link, and return it.
+    """Write a page that leads to a link, which only this user can read. Return the page.
 
-    The arguments of a browser are in the list of processes, which all users of a machine can read.
+    A browser is not given the link itself: all users of a machine can read the arguments of processes.
     """
     # mkstemp makes a file that only this user can read.
     descriptor, name = tempfile.mkstemp(prefix="open-studio-", suffix=".html", dir=folder)
@@ -435,7 +435,7 @@ def compare(
 
 
 def _comparison_table(comparison: "TaskComparison") -> str:
-    """Return a line for each common step: how many videos do it, and what it is."""
+    """Return a line per common step: the number of videos with it, and its text."""
     from stepline.compare.write import step_text
 
     # The table has the common steps alone. The files have all.

