@@ -1,5 +1,4 @@
-"""The API of the studio: one table of operations, from which both the routes and their OpenAPI
-description are made."""
+"""The studio's API: one table of operations, from which the routes and the OpenAPI description are made."""
 
 import asyncio
 import logging
@@ -61,7 +60,7 @@ class ShareBody(FrozenModel):
 
 
 class StudioApi:
-    """The operations of one library."""
+    """The operations on one library."""
 
     def __init__(self, studio: Studio, broadcast: Broadcast, jobs: JobRunner) -> None:
         self._studio = studio
@@ -77,11 +76,11 @@ class StudioApi:
         self._indexed = -MAX_INDEX_AGE_SECONDS
 
     def operations(self) -> list[Operation]:
-        """Return the table of operations."""
+        """Return all operations."""
         # Each row is a method, a path, the function that answers, and what the description says.
         query = {"q": "what is done", "most": f"answers, 1 to {MAX_MOMENTS}"} | LABEL_PARAMETERS
         return [
-            Operation("GET", "/api/library", self.get_library, "The library's id."),
+            Operation("GET", "/api/library", self.get_library_id, "The library's id."),
             *self._videos.operations(),
             *self._jobs.operations(),
             Operation(
@@ -115,12 +114,12 @@ class StudioApi:
             ),
         ]
 
-    def get_library(self, _: Request) -> Response:
+    def get_library_id(self, _: Request) -> Response:
         """Return the library's id."""
         return JSONResponse({"id": self._studio.database.identity})
 
     async def search_moments(self, request: Request) -> Response:
-        """Return moments. Without the weights of MiniLM they are found by their words alone."""
+        """Return the moments that answer a query. Without the weights of MiniLM, only words are matched."""
         query = request.query_params.get("q", "")
         most = request.query_params.get("most", "10")
         is_count = is_whole_number(most) and 1 <= int(most) <= MAX_MOMENTS
@@ -149,7 +148,7 @@ class StudioApi:
         return [_moment_json(moment) for moment in self._index.search(query, most, names)]
 
     async def share_videos(self, request: Request) -> Response:
-        """Return one file that holds the videos' steps."""
+        """Return a file with the pages of videos, or the page of one video."""
         body = await parse_body(request, ShareBody)
         library = self._studio.library
         ids = [require_video_id(library, id) for id in body.ids]
@@ -160,27 +159,29 @@ class StudioApi:
         return FileResponse(path, filename=path.name, background=cleaning)
 
     async def stream_events(self, _: Request) -> Response:
-        """Return the events from now on."""
+        """Return the events from now on, as server-sent events."""
         return _event_stream(self._broadcast.listen(self.is_stopping))
 
     def list_live_runs(self, _: Request) -> Response:
-        """Return the live runs."""
+        """Return the live runs whose logs are in the library."""
         return JSONResponse({"runs": list_live_logs(self._studio.library.folder)})
 
     async def stream_live_events(self, request: Request) -> Response:
-        """Return the events of a live run."""
+        """Return the events of a live run, as server-sent events."""
         folder = self._studio.library.folder
         with raise_not_found("no such live run"):
             path = await run_in_threadpool(find_live_log, folder, request.path_params["name"])
         return _event_stream(follow_log(path, self.is_stopping))
 
     def get_openapi(self, _: Request) -> Response:
-        """Return the table of operations as OpenAPI 3.1."""
+        """Return the operations as OpenAPI 3.1."""
         return JSONResponse(openapi(self.operations()))
 
     def check_health(self, _: Request) -> Response:
-        """Return that the database answers. The error 503 says that it does not, without the
-        reason, since anyone may ask."""
+        """Return 200 while the database can be read, else 503.
+
+        The reason is only logged, since anyone may ask.
+        """
         try:
             self._studio.database.row("SELECT 1 FROM library")
         except StoreError as error:
@@ -190,7 +191,7 @@ class StudioApi:
         return JSONResponse({"status": "ok"})
 
     def close(self) -> None:
-        """Close the index of the search."""
+        """Close the search index."""
         if self._index is not None:
             self._searching.submit(self._index.close)
         self._searching.shutdown()

@@ -1,4 +1,4 @@
-"""The operations of the API on jobs, and on the uploads that become jobs."""
+"""The operations of the API on jobs, and on uploads that become jobs."""
 
 from collections.abc import Callable
 from functools import partial
@@ -25,7 +25,7 @@ from stepline.studio.video_api import Priority
 
 
 class PriorityBody(FrozenModel):
-    """Priority of a job: the highest runs first."""
+    """Request body: the priority of a job. The job with the highest runs first."""
 
     priority: Priority
 
@@ -41,7 +41,7 @@ class JobApi:
         self._uploads = Uploads(studio, jobs)
 
     def operations(self) -> list[Operation]:
-        """Return the table of operations."""
+        """Return the operations."""
         # Jobs, then the uploads that become jobs.
         job = "/api/jobs/{id:int}"
         upload = "/api/uploads/{id}"
@@ -92,7 +92,7 @@ class JobApi:
         ]
 
     def list_jobs(self, request: Request) -> Response:
-        """Return the jobs with their progress, and how many there are without paging."""
+        """Return a page of the jobs with their progress, and the total number."""
         page = requested_page(request)
         stored = self._stored_jobs.list_jobs()
         jobs = list(map(self._jobs.as_json, stored[page]))
@@ -105,7 +105,7 @@ class JobApi:
         return JSONResponse(self._jobs.as_json(job))
 
     def remove_job(self, request: Request) -> Response:
-        """Remove a job. The error is 409 for one that waits or runs."""
+        """Remove a job from the list. The error is 409 for one that waits or runs."""
         id = request.path_params["id"]
         with raise_not_found("no such job"):
             state = self._stored_jobs.get(id).state
@@ -114,7 +114,7 @@ class JobApi:
         return JSONResponse({"job": id})
 
     def change_job(self, change: Callable[[int], bool], request: Request) -> Response:
-        """Change a job, and return it. The error is 409 where its state does not allow that."""
+        """Change a job with a function, and return it. The error is 409 where its state does not allow it."""
         id = request.path_params["id"]
         # Read first for the words of the error. The change itself checks the state again.
         with raise_not_found("no such job"):
@@ -124,13 +124,13 @@ class JobApi:
         return JSONResponse(self._jobs.as_json(self._stored_jobs.get(id)))
 
     async def prioritise_job(self, request: Request) -> Response:
-        """Change a job's priority."""
+        """Change the priority of a job."""
         body = await parse_body(request, PriorityBody)
         prioritise = partial(self._jobs.prioritise, priority=body.priority)
         return await run_in_threadpool(self.change_job, prioritise, request)
 
     async def begin_upload(self, request: Request) -> Response:
-        """Begin an upload."""
+        """Begin an upload. Its options are checked before any byte is sent."""
         body = await parse_body(request, UploadBody)
         # Options are checked before a byte is sent, so that no upload ends in a refused job.
         options = resolve_job_options(self._library, body.options)
@@ -158,7 +158,7 @@ class JobApi:
         return JSONResponse({"upload": upload.id})
 
     def get_upload_offset(self, request: Request) -> Response:
-        """Return how many bytes of an upload are on disk, as headers."""
+        """Return how many bytes of an upload were received, as a header."""
         upload = self._find_upload(request)
         headers = {
             "Upload-Offset": str(self._uploads.received_bytes(upload)),
@@ -167,7 +167,7 @@ class JobApi:
         return Response(headers=headers)
 
     async def append_piece(self, request: Request) -> Response:
-        """Add a piece to an upload."""
+        """Append a chunk to an upload."""
         upload = await run_in_threadpool(self._find_upload, request)
         headers = request.headers
         offset = headers.get("Upload-Offset", "")

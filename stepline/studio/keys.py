@@ -1,7 +1,7 @@
-"""Keys for programs that use the API of a studio: each has a name and a role, and outlives a restart.
+"""API keys of programs. Each key has a name and a role, and outlives restarts.
 
-The file holds the SHA-256 of each key, never the key itself, and only its owner can read it. It
-is named by whoever starts the studio and never read from a library, which may be a stranger's.
+The file holds the SHA-256 of each key, and only its owner may read it. Its path comes from the
+command line, never from a library, which may be a stranger's.
 """
 
 import hashlib
@@ -41,7 +41,14 @@ ADMIN_OPERATIONS = (
 
 
 class ApiKey(FrozenModel):
-    """A key of the file. digest: the SHA-256 of the key. created: UTC, seconds since 1970."""
+    """A key in the file.
+
+    Attributes:
+        name: chosen by the user.
+        role: what the key may do.
+        digest: SHA-256 of the key, in hexadecimal.
+        created: UTC, in seconds since 1970.
+    """
 
     name: str = Field(pattern=r"^[\w.-]{1,80}$")
     role: Role
@@ -53,7 +60,7 @@ KEY_LIST_ADAPTER = TypeAdapter(tuple[ApiKey, ...])
 
 
 def needed_role(method: str, path: str) -> Role:
-    """Return the least role that a request to a path needs."""
+    """Return the lowest role that may send a request to a path."""
     if method in READING_METHODS:
         return "read"
     for admin_method, pattern in ADMIN_OPERATIONS:
@@ -63,14 +70,14 @@ def needed_role(method: str, path: str) -> Role:
 
 
 def role_includes(role: Role, needed: Role) -> bool:
-    """Return whether a role includes the rights of another role."""
+    """Return whether a role has the rights of another role."""
     return KEY_ROLES.index(role) >= KEY_ROLES.index(needed)
 
 
 class KeyFile:
-    """The keys in a file. A change counts for a studio that runs, from its next request on.
+    """The keys in a file. A running studio sees changes at its next request.
 
-    Raises SettingsError where the file is not Stepline's, or others can read it.
+    Reading raises SettingsError where the file is not one of keys, or where others can read it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -79,7 +86,7 @@ class KeyFile:
         self._keys: tuple[ApiKey, ...] = ()
 
     def read_keys(self) -> tuple[ApiKey, ...]:
-        """Return the keys, the oldest first. None where there is no file yet."""
+        """Return the keys, the oldest first. Empty where there is no file yet."""
         try:
             state = self.path.stat()
         except FileNotFoundError:
@@ -94,8 +101,10 @@ class KeyFile:
         return self._keys
 
     def add(self, name: str, role: Role) -> str:
-        """Make a key and return it. It cannot be read again. Raises SettingsError for a name that
-        is taken, or is not a name."""
+        """Create a key and return its secret, which is stored nowhere.
+
+        Raises SettingsError for a name that is taken or not valid.
+        """
         # The key is shown once. The file gets its digest alone.
         secret = KEY_PREFIX + secrets.token_urlsafe(KEY_BYTES)
         try:

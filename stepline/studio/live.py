@@ -1,5 +1,4 @@
-"""The live runs of a library: the logs that `stepline live --out FOLDER` writes there, followed
-line by line."""
+"""The event logs of live runs in a library, as `stepline live --out FOLDER` writes them there."""
 
 import asyncio
 import logging
@@ -20,8 +19,7 @@ MAX_LINE_BYTES = 4096  # of a log's first and last line
 
 
 def list_live_logs(folder: Path) -> list[dict[str, Any]]:
-    """Return the live runs with a log in the folder, the newest first: name, and whether it has
-    finished."""
+    """Return the live runs with a log in the folder, the newest first: name, and whether each has finished."""
     # A link could lead out of the library.
     logs = [
         path
@@ -36,7 +34,7 @@ def list_live_logs(folder: Path) -> list[dict[str, Any]]:
 
 
 def find_live_log(folder: Path, name: str) -> Path:
-    """Return the log of a run. Raises LookupError for a name that `list_live_logs` does not list."""
+    """Return the log of a run. Raises LookupError for an unknown name."""
     if name not in (run["name"] for run in list_live_logs(folder)):
         raise LookupError(name)
     return folder / f"{name}{EVENTS_SUFFIX}"
@@ -44,9 +42,13 @@ def find_live_log(folder: Path, name: str) -> Path:
 
 @dataclass(frozen=True)
 class LogPart:
-    """A part of a log. first: its first line. lines: whole lines. end: the byte after them.
+    """A part of a log file.
 
-    in_long_line: whether that is inside a line of more than `MAX_READ_BYTES`, which is left out.
+    Attributes:
+        first: the first line of the file, which identifies the run.
+        lines: whole lines.
+        end: position behind them, in bytes.
+        in_long_line: whether that is inside a line of more than MAX_READ_BYTES, which is skipped.
     """
 
     first: bytes = b""
@@ -58,7 +60,7 @@ class LogPart:
 async def follow_log(path: Path, is_stopping: Callable[[], bool]) -> AsyncIterator[str]:
     """Yield the events of a run from the first one, as text/event-stream, until the server stops.
 
-    Where the run begins again, the event "anew" comes first, then its events from the first one.
+    If the run begins again, the event "anew" comes first, then its events from the first one.
     """
     yield "retry: 2000\n\n"
     last = LogPart()

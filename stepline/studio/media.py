@@ -1,4 +1,4 @@
-"""What the pages show of a video next to its file: pictures, and the waveform of its sound."""
+"""Frames and waveforms of videos for the pages of the studio."""
 
 import functools
 import io
@@ -33,7 +33,10 @@ BROWSER_TYPES = {
 # The stamp is a key of the cache: another file of the path has other pictures.
 @functools.lru_cache(MAX_PICTURES_IN_MEMORY)
 def frame_jpeg(path: Path, stamp: str, second: float) -> bytes:  # noqa: ARG001
-    """Return the picture at a second, as JPEG. Raises MediaError without a picture there."""
+    """Return the frame at a second, as JPEG. Raises MediaError where there is none.
+
+    stamp: of the file. It is part of the cache key, so a changed file is decoded again.
+    """
     from PIL import Image
 
     with DECODER_SLOTS:
@@ -46,7 +49,7 @@ def frame_jpeg(path: Path, stamp: str, second: float) -> bytes:  # noqa: ARG001
 
 
 def load_peaks(database: LibraryDatabase, id: str, path: Path) -> bytes:
-    """Return the peaks of a video's sound, which the database keeps until the file changes."""
+    """Return the waveform of a video's sound. It is stored in the database until the file changes."""
     stamp = file_stamp(path)
     row = database.row("SELECT peaks FROM waveform WHERE video = ? AND stamp = ?", id, stamp)
     # A stranger's row may hold anything.
@@ -61,10 +64,9 @@ def load_peaks(database: LibraryDatabase, id: str, path: Path) -> bytes:
 
 
 def waveform_peaks(path: Path) -> bytes:
-    """Return the loudest sample of each of `PEAK_COUNT` equal parts of a video, 0 to 255 for
-    silence to full scale.
+    """Return the loudest sample in each of PEAK_COUNT equal parts of a video, a byte each.
 
-    It is empty for a video without sound. Raises MediaError where the file cannot be read.
+    255 is full scale. Empty for a video without sound. Raises MediaError where the file cannot be read.
     """
     info = probe(path)
     if not info.has_sound or not info.duration:
@@ -81,14 +83,13 @@ def waveform_peaks(path: Path) -> bytes:
 
 @functools.lru_cache(MAX_PICTURES_IN_MEMORY)
 def frame_rate(path: Path, stamp: str) -> float:  # noqa: ARG001
-    """Return the pictures per second of a video, 0 where it has none. Raises MediaError where it
-    cannot be read."""
+    """Return the frames per second of a video, 0 without a picture. Raises MediaError where it cannot be read."""
     with DECODER_SLOTS:
         return probe(path).frame_rate
 
 
 def browser_media_type(path: Path) -> str:
-    """Return the type by which a browser plays a file."""
+    """Return the media type with which browsers play a file."""
     return BROWSER_TYPES.get(path.suffix.lower(), "video/mp4")
 
 

@@ -48,9 +48,14 @@ PAGE_PARAMETERS = {
 class Operation:
     """An operation of the API.
 
-    parameters: those of the query, with their meaning.
-    body: the model of what is sent.
-    reads_video: whether it may take long. Other operations do not wait for it.
+    Attributes:
+        method: of HTTP.
+        path: of the route.
+        endpoint: answers a request.
+        summary: for the description.
+        parameters: of the query, name -> meaning.
+        body: the model of the request body.
+        reads_video: whether it may take long. It then runs in one of the VIDEO_THREADS.
     """
 
     method: Literal["GET", "POST", "HEAD", "PATCH", "DELETE"]
@@ -62,14 +67,14 @@ class Operation:
     reads_video: bool = False
 
     def route(self) -> Route:
-        """Return the route of this operation."""
+        """Return the route of Starlette."""
         endpoint = self.endpoint
         if self.reads_video:
             endpoint = partial(_in_video_thread, cast(SyncEndpoint, endpoint))
         return Route(self.path, endpoint, methods=[self.method])
 
     def description(self) -> dict[str, Any]:
-        """Return the operation as OpenAPI describes it."""
+        """Return the description as OpenAPI has it."""
         # The parts of the path, then the query.
         parameters: list[dict[str, Any]] = []
         for name in re.findall(r"{(\w+)", self.path):
@@ -98,7 +103,7 @@ class Operation:
 
 
 async def in_video_thread(handler: Callable[..., Result], *arguments: object) -> Result:
-    """Return what a function that reads videos returns. Only `VIDEO_THREADS` run at a time."""
+    """Call a function that reads videos in one of the VIDEO_THREADS, and return its result."""
     return await to_thread.run_sync(handler, *arguments, limiter=VIDEO_THREADS)
 
 
@@ -139,8 +144,7 @@ def openapi(operations: Sequence[Operation]) -> dict[str, JsonValue]:
 
 
 def requested_page(request: Request) -> slice:
-    """Return which items of a list a request asks for. Raises HTTPException (400) where `from` or
-    `most` is not valid."""
+    """Return the slice of a list that a request asks for. Raises HTTPException (400) for a bad `from` or `most`."""
     first = request.query_params.get("from", "0")
     most = request.query_params.get("most")
     if not is_whole_number(first):
@@ -162,7 +166,7 @@ async def parse_body(request: Request, kind: type[Model]) -> Model:
 
 @contextmanager
 def raise_not_found(reason: str) -> Iterator[None]:
-    """Raise HTTPException (404) where a LookupError is raised in this context."""
+    """Turn a LookupError inside this context into an HTTPException (404)."""
     try:
         yield
     except LookupError as error:

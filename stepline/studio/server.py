@@ -1,6 +1,6 @@
-"""The studio's server: its pages, the API behind them, access, and the jobs.
+"""The studio's server: pages, API, access rules and jobs.
 
-The guards are those of web/local_server.py. The file access.py decides who may use it.
+The guards against other sites are those of pages/web/local_server.py.
 """
 
 import logging
@@ -60,7 +60,7 @@ STATIC_SUFFIXES = (".js", ".css", ".svg")
 
 
 class PasswordBody(FrozenModel):
-    """What the login page sends."""
+    """Request body of the login page."""
 
     password: Annotated[str, Field(max_length=1000)]
 
@@ -109,7 +109,8 @@ def _page_routes(access: Access) -> list[Route]:
 class StudioServer(LocalServer):
     """The studio of a library on a port, and its jobs.
 
-    link: its address with the token.
+    Attributes:
+        link: its address with the token.
     """
 
     def __init__(
@@ -125,16 +126,15 @@ class StudioServer(LocalServer):
         webhook: Webhook | None = None,
         keys: KeyFile | None = None,
     ) -> None:
-        """Take the port.
+        """Bind the port.
 
         Args:
-            studio: what is served.
-            port: None for the port of the last time, or any free one if the library has none. A
-                browser keeps there what it could not send yet.
+            studio: the library.
+            port: None: the port of the last time, or any free one. A browser keeps unsent edits per port.
             host: the address to listen at.
             password: required for a host that others can reach.
-            certificate: None for plain http.
-            at_once: jobs at a time.
+            certificate: None: plain http.
+            at_once: number of jobs that run at the same time.
             settings: of the main job.
             webhook: receives the events of the library.
             keys: of programs.
@@ -190,8 +190,7 @@ class StudioServer(LocalServer):
         self.link = f"{self.address}?token={self.access.token}"
 
     def run(self) -> None:
-        """Serve, and run jobs, until `stop` is called or Ctrl-C. The next start continues the
-        jobs."""
+        """Serve and run jobs until `stop` or Ctrl-C. The next start continues the jobs."""
         if self.webhook is not None:
             self.webhook.start(self.studio.events)
         self.jobs.start()

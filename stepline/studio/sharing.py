@@ -24,8 +24,10 @@ INDEX_FOOTER = "Made by Stepline. These pages load nothing from the network."
 
 @contextlib.contextmanager
 def _temporary_folder() -> Iterator[Path]:
-    """Make a temporary folder, which the caller of this module removes. It is removed here where an
-    error leaves this context, since no one else learns of it."""
+    """Yield a temporary folder. The caller of this module removes it after use.
+
+    It is removed here if an error is raised inside this context.
+    """
     folder = Path(tempfile.mkdtemp(prefix="stepline-"))
     try:
         yield folder
@@ -38,11 +40,15 @@ def _temporary_folder() -> Iterator[Path]:
 
 
 def write_output(record: Record, name: str, video: Path | None) -> Path:
-    """Write one output of a record into a temporary folder, which the caller removes. Return its
-    file, a zip of several files.
+    """Write one output of a record into a temporary folder, which the caller removes.
 
-    Raises SettingsError for an unknown output, or one that this record or a missing video does not
-    allow.
+    Args:
+        record: corrected.
+        name: of the output.
+        video: the file of the video, None where it is missing.
+
+    Returns the file, or a zip of several files. Raises SettingsError for an unknown output, or one that
+    this record or a missing video does not allow.
     """
     if name not in OUTPUTS:
         names = ", ".join(OUTPUTS)
@@ -70,8 +76,15 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
 def write_share_file(
     library: CorrectedLibrary, ids: Sequence[str], *, with_videos: bool = False
 ) -> Path:
-    """Write corrected videos into one file in a temporary folder, which the caller removes. Return
-    it: the page of a single video, else a zip with an index, pages and usual outputs."""
+    """Write corrected videos into one file in a temporary folder, which the caller removes.
+
+    Args:
+        library: has the videos.
+        ids: of the videos.
+        with_videos: whether the video files are included.
+
+    Returns the page of a single video, or a zip with an index, pages and outputs.
+    """
     with _temporary_folder() as folder:
         if len(set(ids)) == 1 and not with_videos:
             return _write_page(library, ids[0], folder)
@@ -91,7 +104,7 @@ def write_share_file(
 
 
 def _write_page(library: CorrectedLibrary, id: str, folder: Path) -> Path:
-    """Write the page of one video, without its video, under the name of its title."""
+    """Write the page of one video, without the video, named by its title."""
     record = library.corrected(id).record
     video = library.media_file(id, record.video)
     pictures = keyframes(record, video) if video is not None else {}
@@ -107,6 +120,7 @@ def _write_share(
     library: CorrectedLibrary, ids: Sequence[str], folder: Path, *, with_videos: bool
 ) -> Path:
     # a page per video
+    """Write pages and outputs of videos into a folder, with an index. Return the index."""
     rows = []
     for id in dict.fromkeys(ids):
         record = library.corrected(id).record

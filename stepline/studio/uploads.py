@@ -1,8 +1,7 @@
-"""Files that come in pieces. Each piece is on disk before it is answered, so an upload continues
-after any interruption.
+"""Uploads of videos in chunks. Each chunk is on disk before it is answered, so an upload can resume.
 
-An upload ends in two steps: its job and its end are kept in one transaction, then the file moves to
-its place. The next start completes the second step where it is missing.
+An upload ends in two steps: first its end and its job are stored in one transaction, then the file
+is moved. The next start moves a file that was not moved.
 """
 
 import contextlib
@@ -43,7 +42,13 @@ VIDEOS_FOLDER = "videos"  # in the library: whole files
 
 
 class UploadBody(FrozenModel):
-    """What begins an upload. size: bytes. options: of the job that its end begins."""
+    """Request body that begins an upload.
+
+    Attributes:
+        name: of the file.
+        size: in bytes.
+        options: of the job that begins when the file is complete.
+    """
 
     name: Annotated[str, Field(min_length=1, max_length=255)]
     size: Annotated[int, Field(ge=1, le=MAX_FILE_BYTES)]
@@ -51,9 +56,9 @@ class UploadBody(FrozenModel):
 
 
 class Uploads:
-    """The uploads of a library. One that is whole becomes a job.
+    """The uploads of a library. A complete one becomes a job.
 
-    Raises StoreError where links lead from the folders of uploads out of what is allowed.
+    Raises StoreError where the folders of uploads are links that lead out of the allowed folders.
     """
 
     def __init__(self, studio: Studio, jobs: JobRunner) -> None:
@@ -67,8 +72,10 @@ class Uploads:
         self._cancel_idle_uploads(MAX_IDLE_SECONDS)
 
     def begin(self, body: UploadBody) -> Upload:
-        """Return a new upload. Raises HTTPException for a file that is not a video, too many open
-        uploads, and a disk that is too small."""
+        """Return a new upload.
+
+        Raises HTTPException for a file that is not a video, too many open uploads, or too little disk space.
+        """
         if Path(body.name).suffix.lower() not in VIDEO_SUFFIXES:
             reason = f"no video by its name; known: {', '.join(sorted(VIDEO_SUFFIXES))}"
             raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, reason)
@@ -92,8 +99,10 @@ class Uploads:
         return self._uploads.add(body.name, body.size, body.options.model_dump(mode="json"))
 
     def cancel(self, upload: Upload) -> None:
-        """End an upload, and remove what came of it. Raises HTTPException (409) for one that is
-        whole, or that has a piece on its way."""
+        """Cancel an upload and remove its file.
+
+        Raises HTTPException (409) for a complete one, or while a chunk is received.
+        """
         if upload.job is not None:
             raise HTTPException(HTTPStatus.CONFLICT, "the upload is whole; cancel its job")
         if upload.id in self._busy:
@@ -113,12 +122,16 @@ class Uploads:
     async def append_chunk(
         self, upload: Upload, offset: int, length: int, parts: AsyncIterator[bytes]
     ) -> Upload:
-        """Add a piece of `length` bytes at an offset. Return the upload, with its job once it is
-        whole.
+        """Append a chunk to an upload. Return the upload, with its job once it is complete.
 
-        The part of an interrupted piece that came is kept. Raises HTTPException (409) for an offset
-        that is not the end of the file, or a second piece at the same time. It is (413) for more
-        bytes than announced, and (410) for an upload that can never become whole, which is ended.
+        Args:
+            upload: not complete.
+            offset: position of the chunk, which must be the end of the file.
+            length: bytes of the chunk.
+            parts: the bytes, as they come.
+
+        An interrupted chunk is kept as far as it came. Raises HTTPException: 409 for a wrong offset or two
+        chunks at the same time, 413 for more bytes than announced, 410 for a broken file, which is removed.
         """
         if upload.id in self._busy:
             raise HTTPException(HTTPStatus.CONFLICT, "another piece of this upload is on its way")
@@ -141,7 +154,6 @@ class Uploads:
             self._busy.discard(upload.id)
 
     def _check_chunk(self, upload: Upload, offset: int, length: int, end: int) -> None:
-        """Raise HTTPException where a piece does not go on from the end of an upload's file."""
         # The file is longer than announced, so something else has written to it.
         if end > upload.size:
             self._uploads.remove(upload.id)
@@ -184,7 +196,7 @@ class Uploads:
         return self._uploads.get(upload.id)
 
     def _unused_path(self, name: str) -> Path:
-        """Return a path in the library that no file has, with this name or a numbered one."""
+        """Return an unused path in the library for a file name, numbered if it is taken."""
         folder = self._own_folder(VIDEOS_FOLDER)
         stem = safe_stem(Path(name).stem)
         suffix = Path(name).suffix.lower()
@@ -217,7 +229,7 @@ class Uploads:
                 path.replace(target)
 
     def _cancel_idle_uploads(self, seconds: float) -> None:
-        """Cancel uploads that received no piece for too long."""
+        """Cancel uploads that received no chunk for so many seconds."""
         for upload in self._uploads.unfinished():
             # The last piece is the file's last change.
             last = upload.created
@@ -230,8 +242,7 @@ class Uploads:
         return self._library.resolve_allowed(Path(PARTIAL_FOLDER)) / upload.id
 
     def _own_folder(self, name: str) -> Path:
-        """Return a folder of the library, and make it. Raises StoreError where it is a link that
-        leads out of what is allowed."""
+        """Return a folder of the library. It is made, and may not lead out of the allowed folders."""
         folder = self._library.resolve_allowed(Path(name))
         folder.mkdir(exist_ok=True)
         return folder

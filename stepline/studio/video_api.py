@@ -1,4 +1,4 @@
-"""The operations of the API on videos: their cards, records, corrections, files and pictures."""
+"""The operations of the API on videos: their cards, records, corrections, files and frames."""
 
 import os
 import shutil
@@ -58,10 +58,16 @@ SORT_KEYS: dict[str, Callable[[VideoCard], Any]] = {
 
 
 class CorrectionBody(FrozenModel):
-    """What a page sends to correct a video.
+    """Request body that corrects a video.
 
-    id: the client's own, so that what is sent twice counts once.
-    record: the stamp of the record that it shows, with another one the reply is 409.
+    Attributes:
+        by: name of the person.
+        base: the revision that the person saw.
+        edits: the changes.
+        undoes: id of a correction that is undone.
+        id: chosen by the client, so that a request that is sent twice counts once.
+        window: of the browser.
+        record: stamp of the record that the person saw. The reply is 409 if the record has changed.
     """
 
     by: PersonName
@@ -74,8 +80,14 @@ class CorrectionBody(FrozenModel):
 
 
 class VideoBody(FrozenModel):
-    """A video that is to be understood: a path, in the library or below a folder that is allowed,
-    or a link."""
+    """Request body that starts a job: a path in an allowed folder, or a link.
+
+    Attributes:
+        path: a video file.
+        link: an address of http(s).
+        options: of the job.
+        priority: the highest runs first.
+    """
 
     path: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     link: Annotated[str, Field(max_length=4096)] | None = None
@@ -92,8 +104,11 @@ class VideoBody(FrozenModel):
 
 
 class VideoApi:
-    """The operations on videos of one library. on_removal: called with the id of a video that was
-    removed."""
+    """The operations on videos of one library.
+
+    Attributes:
+        on_removal: called with the id of a removed video.
+    """
 
     def __init__(self, studio: Studio, jobs: JobRunner) -> None:
         self._library = studio.library
@@ -102,7 +117,7 @@ class VideoApi:
         self.on_removal: Callable[[str], None] = lambda _id: None
 
     def operations(self) -> list[Operation]:
-        """Return the table of operations."""
+        """Return the operations."""
         # Lists and records, corrections, removal, and what reads the file.
         video = "/api/videos/{id}"
         query = {
@@ -213,7 +228,7 @@ class VideoApi:
         return JSONResponse({"tags": count_tags(cards), "metadata": count_metadata(cards)})
 
     def preview_removal(self, request: Request) -> Response:
-        """Return the files that a removal takes, and the number of corrections."""
+        """Return the files that a removal deletes, and the number of corrections."""
         id = self._video_id(request)
         files = removed_files(self._library, id)
         names = [file.relative_to(self._library.folder).as_posix() for file in files]
@@ -227,7 +242,7 @@ class VideoApi:
         return JSONResponse({"id": id, "removed": files})
 
     async def start_job(self, request: Request) -> Response:
-        """Begin a job."""
+        """Start a job."""
         body = await parse_body(request, VideoBody)
         options = resolve_job_options(self._library, body.options)
         source = body.link or str(self._library.resolve_allowed(Path(body.path or "")))
@@ -235,8 +250,7 @@ class VideoApi:
         return JSONResponse({"job": job.id})
 
     def get_video(self, request: Request) -> Response:
-        """Return a card, the library's id, the outputs, whether the file is there, and its pictures
-        per second."""
+        """Return a card with the library's id, the outputs, whether the file is there, and its frame rate."""
         id = self._video_id(request)
         path = self._find_media_file(id)
         rate = media.frame_rate(path, media.file_stamp(path)) if path is not None else None
@@ -245,7 +259,7 @@ class VideoApi:
         return JSONResponse(card | {"library": self._database.identity})
 
     def get_record(self, request: Request) -> Response:
-        """Return the record as people have corrected it, or its video and steps alone."""
+        """Return the corrected record. With part=steps, only its video and steps."""
         both = self._library.current(self._video_id(request))
         current = both.corrected
         record = current.record
@@ -266,7 +280,7 @@ class VideoApi:
         )
 
     def export_steps(self, request: Request) -> Response:
-        """Return one output, as a file to save."""
+        """Return one output of the corrected record, as a download."""
         id = self._video_id(request)
         record = self._library.corrected(id).record
         name = request.query_params.get("format", "json")
@@ -283,7 +297,7 @@ class VideoApi:
         return JSONResponse({"corrections": [one.model_dump(mode="json") for one in corrections]})
 
     async def add_correction(self, request: Request) -> Response:
-        """Keep a correction. The error 409 says who changed the same since, and what."""
+        """Store a correction. The error 409 names who changed the same step since."""
         id = self._video_id(request)
         body = await parse_body(request, CorrectionBody)
         # The server adds what a client may not choose: the video and the time.
@@ -309,12 +323,12 @@ class VideoApi:
         return JSONResponse({"revision": revision, "id": correction.id})
 
     def get_media(self, request: Request) -> Response:
-        """Return the video, or the range of it that is asked for."""
+        """Return the video file, or a range of its bytes."""
         path = self._require_media_file(self._video_id(request))
         return file_response(request, path, media.browser_media_type(path))
 
     def get_frame(self, request: Request) -> Response:
-        """Return a picture as JPEG."""
+        """Return the frame at a second as JPEG."""
         id = self._video_id(request)
         try:
             second = round(float(request.path_params["second"]), 1)
@@ -355,7 +369,7 @@ class VideoApi:
 
 
 def card_filter(request: Request, words: str = "") -> CardFilter:
-    """Return the videos that a request asks for, by their labels and state.
+    """Return the filter of cards that a request asks for, by labels, state and words.
 
     Raises HTTPException (400) for an unknown state.
     """
@@ -381,7 +395,7 @@ def require_video_id(library: CorrectedLibrary, id: str) -> str:
 
 
 def removed_files(library: CorrectedLibrary, id: str) -> list[Path]:
-    """Return the files that the removal of a video takes, its record last.
+    """Return the files that the removal of a video deletes, its record last.
 
     Raises LookupError for an unknown id, StoreError for a record that is a link.
     """
@@ -397,11 +411,11 @@ def removed_files(library: CorrectedLibrary, id: str) -> list[Path]:
 
 
 def remove_video(library: CorrectedLibrary, id: str) -> list[str]:
-    """Remove a video's record, those outputs that Stepline wrote, and its corrections. Return the
-    names of the files, below the library's folder.
+    """Remove a video's record, the outputs that Stepline wrote, and its corrections.
 
-    The video's own file stays, and so does an output that someone has changed. Raises LookupError
-    for an unknown id, StoreError for a record that is a link.
+    Returns the names of the files, relative to the library. The video file stays, and so do outputs
+    that someone has changed. Raises LookupError for an unknown id, StoreError for a record that is a
+    link.
     """
     files = removed_files(library, id)
     # The database first: a record without corrections can be removed again, the reverse cannot.
