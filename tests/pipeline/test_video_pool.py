@@ -19,7 +19,7 @@ from stepline.pipeline import batch as video_pool
 from stepline.pipeline.batch import VideoPool, VideoWorkerSetup, make_picklable, max_parallel_videos
 from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.request import StepsSettings
-from stepline.pipeline.sources import name_sources
+from stepline.pipeline.sources import find_sources
 
 GIB = 2**30
 MAX_SECONDS = 120.0  # that a test waits for what must happen
@@ -126,7 +126,7 @@ def test_a_video_whose_process_is_killed_fails_alone(small_video, tmp_path):
     shutil.copyfile(small_video, films[1])
     outcomes = {}
     with VideoPool(worker_setup(tmp_path), size=1) as pool:
-        sources = name_sources(dict.fromkeys(films, "video"), tmp_path)
+        sources = find_sources(films, tmp_path, StepsSettings())
         for outcome in pool.run(sources):
             if outcome is not None:
                 outcomes[Path(outcome.label).name] = outcome
@@ -161,7 +161,7 @@ def test_ctrl_c_ends_all_processes_and_leaves_nothing_half_written(tmp_path):
 def test_workers_share_the_cores(tmp_path, small_video):
     shares = set()
     with VideoPool(worker_setup(tmp_path), size=2) as pool:
-        for _ in pool.run(name_sources({small_video: "video"}, tmp_path)):
+        for _ in pool.run(find_sources([small_video], tmp_path, StepsSettings())):
             for child in living_children():
                 shares.add(child.environ().get("OMP_NUM_THREADS"))
     assert shares == {str(max(1, core_count() // 2))}

@@ -131,7 +131,9 @@ def test_a_dropped_file_comes_in_pieces_and_goes_on_where_it_broke_off(visit, se
     again.drop(film)
     again.wait_until("document.querySelectorAll('#jobs li').length === 1")
     assert (
-        server.studio.library.folder / "videos" / server.studio.jobs.list_jobs()[0].source.split("/")[-1]
+        server.studio.library.folder
+        / "videos"
+        / server.studio.jobs.list_jobs()[0].source.split("/")[-1]
     ).read_bytes() == film.read_bytes()
     # the upload that was begun went on
     assert not any(url.endswith("/api/uploads") for url in again.requests())

@@ -85,7 +85,9 @@ def test_the_waveform_is_read_once(server, monkeypatch):
     first = server.read(f"/api/videos/{LEMONADE}/waveform")
     assert (len(first["peaks"]), first["duration"]) == (2000, 16.0)
     assert 0 < max(first["peaks"]) < 20  # a quiet hum
-    monkeypatch.setattr("stepline.studio.media.waveform_peaks", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(
+        "stepline.studio.media.waveform_peaks", lambda *_: pytest.fail("read again")
+    )
     assert server.read(f"/api/videos/{LEMONADE}/waveform") == first
 
 
