@@ -397,27 +397,3 @@ def _tell_missing(missing: dict[str, str], out: Path | None) -> None:
     text = json.dumps(missing, indent=1, ensure_ascii=False) + "\n"
     write_atomic(file, text)
     print_message(f"wrote {file}")
-
-
-@train.command("export-onnx")
-@click.argument("run", type=PATH_TYPE)
-@click.option(
-    "-o", "--out", type=PATH_TYPE, default="aligner.onnx", show_default=True, help="The file."
-)
-def export_onnx(run: Path, out: Path) -> None:
-    """Export a trained network as an ONNX file.
-
-    \b
-    Example:
-      stepline train export-onnx run --out aligner.onnx
-
-    RUN is what `stepline train nasva` wrote.
-
-    It takes video (T, C), text (K, C) and ordered (0 or 1), and gives scores (K, T), cosines.
-    Stepline itself does not need this file. Without torch, --aligner RUN runs the same graph by
-    ONNX Runtime.
-    """
-    from stepline.models.nasva import checkpoint
-
-    checkpoint.export_onnx(run, out)
-    print_message(f"wrote {out}")

@@ -126,7 +126,7 @@ def _print_refined(result: "RefineResult", out: Path, *, as_json: bool) -> None:
 
 
 MAX_NAMED_VIDEOS = 3  # of those left out, that stderr names
-ROUND_COLUMNS = ("kept", "alignable", "moved", "iou", "agreement")
+ROUND_COLUMNS = ("kept", "moved", "iou")
 
 
 def _round_table(rounds: "tuple[RoundReport, ...]") -> str:

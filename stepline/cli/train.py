@@ -1,4 +1,4 @@
-"""`stepline train nasva | procx | wys2 | summarizer`: networks from records and features.
+"""`stepline train nasva | procx | wys2`: networks from records and features.
 
 Each command parses, calls one function of its system, and prints: files on stdout, what was trained
 on and left out on stderr. A run that was stopped goes on when the same command is given again.
@@ -6,7 +6,6 @@ on and left out on stderr. A run that was stopped goes on when the same command 
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +32,6 @@ from stepline.cli.options import (
     store_option,
 )
 from stepline.cli.progress import progress_report, training_bar
-from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
     from stepline.models.nasva.train import PreparedAligner
@@ -349,85 +347,3 @@ def train_wys2(
         print_data(json.dumps({"detector": path, "rounds": rounds, "calibration_error": error}))
     else:
         print_data(path)
-
-
-@train.command("summarizer")
-@store_option
-@click.option(
-    "--key-steps", metavar="SOURCE", help="Videos with key-steps: records or DATASET:PATH."
-)
-@click.option(
-    "--frames", type=PATH_TYPE, help="Instead: IV-Sum's annotations, 0 or 1 per frame, 8/s."
-)
-@click.option(
-    "--narrations",
-    metavar="SOURCE",
-    help="What is said in them, if the key-steps' source does not have it.",
-)
-@click.option(
-    "--vectors",
-    metavar="ENCODER",
-    help="Also use the speech. minilm, conse, clip:FOLDER or a folder encodes its "
-    "sentences. Without it, only pictures count.",
-)
-@run_option
-@settings_options("One setting, e.g. train.epochs=40.")
-@device_option
-@json_option
-@lock_out_folder
-def train_summarizer(
-    out: Path, settings_file: Path | None, overrides: tuple[str, ...], as_json: bool, **options: Any
-) -> None:
-    """Train the network that weighs seconds for summaries.
-
-    \b
-    Example:
-      stepline train summarizer --features store --key-steps coin:COIN.json --out run
-
-    It has IV-Sum's form.
-
-    A fifth of the videos is withheld and scored: F, Kendall's tau and Spearman's rho of their
-    seconds.
-    """
-    check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
-
-    from stepline.features import open_video_store
-    from stepline.models.training.sources import NarratedRecords, read_records, text_encoder
-    from stepline.models.wys2.settings import SummarizerRunSettings
-    from stepline.models.wys2.summarizer import (
-        NETWORK,
-        gather_summaries,
-        read_frame_labels,
-        train_summarizer_run,
-    )
-    from stepline.records import count_reasons
-    from stepline.settings import load_settings
-
-    # what is trained, and on what
-    settings = load_settings(SummarizerRunSettings, settings_file, overrides)
-    key_steps, frames, text = options["key_steps"], options["frames"], options["vectors"]
-    if (key_steps is None) == (frames is None):
-        raise SettingsError(
-            "give --key-steps or --frames: one of them says what belongs in a summary"
-        )
-    read = partial(read_frame_labels, frames) if frames else partial(read_records, key_steps)
-    narrations = () if options["narrations"] is None else (options["narrations"],)
-    records = NarratedRecords(read, narrations)
-    features = open_video_store(options["features"])
-    encode = None if text is None else text_encoder(text)
-    samples = gather_summaries(records, features, encode, settings.summarizer)
-    with training_bar() as bar:
-        trained = train_summarizer_run(
-            samples, out, settings, video=features.backbone, text=text or "", report=bar
-        )
-    _say_left_out(count_reasons(samples.omitted))
-
-    # the scores of the videos that were withheld
-    path = str(out / NETWORK.names[-1])
-    scores = asdict(trained.scores)
-    numbers = []
-    for key, name in (("f", "F"), ("tau", "tau"), ("rho", "rho")):
-        numbers.append(f"{name} –" if scores[key] is None else f"{name} {scores[key]:.3f}")
-    withheld = f"on {trained.scores.videos} withheld: {', '.join(numbers)}"
-    print_message(f"{trained.videos} videos; {withheld}")
-    print_data(json.dumps({"summarizer": path, "withheld": scores}) if as_json else path)

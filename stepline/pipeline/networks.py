@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from stepline.models.nasva.checkpoint import LoadedAligner
     from stepline.models.procx.checkpoint import LoadedProcx as LoadedDescriber
     from stepline.models.wys2.predict import LoadedDetector
-    from stepline.models.wys2.summarizer import LoadedSummarizer
     from stepline.speech.whisper import Models
 
 
@@ -166,20 +165,6 @@ def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "Loade
     loaded.check_scale(unit=vision.unit_rows)
     if settings.speech:
         loaded.check_speech()
-    return loaded
-
-
-def load_summarizer(path: Path, vision: VisionSettings) -> "LoadedSummarizer":
-    """Return a trained summarizer, from its file or its run's folder.
-
-    Raises ModelError for any other file, SettingsError where it was trained on another backbone's
-    features.
-    """
-    from stepline.models.wys2.predict import check_backbone
-    from stepline.models.wys2.summarizer import read_summarizer
-
-    loaded = read_summarizer(path)
-    check_backbone(loaded, vision.backbone)
     return loaded
 
 

@@ -4,13 +4,11 @@ import pytest
 from lab.nasva.matrices import relabel
 from stepline.errors import ShapeError
 from stepline.models.nasva.pseudo_labels import (
-    alignable_fraction,
     best_scores,
     label_shift,
     label_span,
     labelled_fraction,
     score_threshold,
-    teacher_agreement,
     teachers_agree,
 )
 from stepline.models.nasva.settings import RefineSettings
@@ -115,20 +113,3 @@ def test_moved_is_reported_for_texts_with_both_labels():
     assert seconds == 1.0  # the median of 2 and 0
     assert iou == pytest.approx((2 / 6 + 1) / 2)
     assert label_shift(BEFORE, ((None, Span(0.0, 1.0), None),)) == (None, None)
-
-
-def test_two_rounds_agree_where_their_best_seconds_are_near():
-    # the best rows
-    one, other, empty = np.array([0, 1, 2]), np.array([0, 3, 5]), np.array([], dtype=np.int64)
-    assert teacher_agreement([one, empty], [other, empty], [2.0, 2.0]) == pytest.approx(2 / 3)
-    assert teacher_agreement([empty], [empty], [2.0]) is None
-
-
-def test_alignable_are_those_that_score_above_foreign_texts():
-    null = np.linspace(0.0, 0.2, 101, dtype=np.float32)  # median 0.1
-    # half of the texts score as null ones
-    half_shown = np.concatenate([null[::2], np.full(51, 0.9, np.float32)])
-    assert alignable_fraction([half_shown], [null]) == pytest.approx(0.5, abs=0.02)
-    assert alignable_fraction([null], [null]) == pytest.approx(0.0, abs=0.02)
-    assert alignable_fraction([null + 1], [null]) == 1.0
-    assert alignable_fraction([], []) is None

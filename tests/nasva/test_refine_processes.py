@@ -30,7 +30,6 @@ STILL = (
     "--set",
     "rounds.rounds=2",
     "--set",
-    "rounds.held_out=0.2",
     "--set",
     "train.batch=4",
 )

@@ -29,8 +29,7 @@ from stepline.models.procx.vocabulary import train_vocabulary
 from stepline.models.training.network import NetworkSpec
 from stepline.models.training.settings import CHECKPOINT_FILE
 from stepline.models.wys2 import detector as wys2_detector
-from stepline.models.wys2 import summarizer as wys2_summarizer
-from stepline.models.wys2.settings import DetectorSettings, SummarizerSettings
+from stepline.models.wys2.settings import DetectorSettings
 
 WORDS = train_vocabulary(["cut the onion", "stir the pan"], VocabularySettings(size=300))
 ALIGNER = AlignerNetworkSettings(
@@ -94,15 +93,6 @@ SYSTEMS = {
         wys2_detector.write_detector,
         lambda path: wys2_detector.read_detector(path)[1],
         "text.1.bias",
-    ),
-    "summarizer": System(
-        wys2_summarizer.NETWORK,
-        lambda: wys2_summarizer.Summarizer(
-            SummarizerSettings(video_width=6, width=8, heads=2, layers=1)
-        ),
-        wys2_summarizer.write_summarizer,
-        lambda path: wys2_summarizer.read_summarizer(path).network,
-        "project.bias",
     ),
 }
 

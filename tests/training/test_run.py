@@ -37,11 +37,8 @@ from stepline.models.wys2.settings import (
     ClipSettings,
     DetectorSettings,
     LabelSettings,
-    SummarizerRunSettings,
-    SummarizerSettings,
     Wys2Settings,
 )
-from stepline.models.wys2.summarizer import gather_summaries, train_summarizer_run
 from stepline.models.wys2.train import DetectorClips, train_detector_run
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.storage import write_parquet
@@ -149,17 +146,6 @@ def wys2(sources, folder, seed):
     train_detector_run(DetectorClips(clips), folder, settings)
 
 
-def summarizer(sources, folder, seed):
-    settings = SummarizerRunSettings(
-        summarizer=SummarizerSettings(width=8, heads=2, layers=1),
-        train=TrainSettings(**SHORT, seed=seed),
-    )
-    records = read_records(str(sources / "records.parquet"))
-    store = FeatureStore(sources / "store")
-    samples = gather_summaries(records, store, encode, settings.summarizer)
-    train_summarizer_run(samples, folder, settings)
-
-
 def refine(sources, folder, seed):
     settings = RefineRunSettings(
         model=ALIGNER,
@@ -177,7 +163,6 @@ RUNS = {
     nasva: "aligner.safetensors",
     procx: "procx.safetensors",
     wys2: "detector.safetensors",
-    summarizer: "summarizer.safetensors",
     refine: "aligner.safetensors",
 }
 runs = pytest.mark.parametrize("train", RUNS, ids=lambda train: train.__name__)

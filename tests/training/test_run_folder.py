@@ -24,14 +24,13 @@ from stepline.models.training.run_folder import (
     settings_to_train_on,
     write_omitted,
 )
-from stepline.models.wys2.settings import SummarizerRunSettings, Wys2Settings
+from stepline.models.wys2.settings import Wys2Settings
 
 RUNS = [
     (AlignerRunSettings(), RUN_FILE),
     (RefineRunSettings(), RUN_FILE),
     (ProcxRunSettings(), RUN_FILE),
     (Wys2Settings(), "settings.json"),
-    (SummarizerRunSettings(), "settings.json"),
 ]
 
 FILL = """

@@ -67,17 +67,6 @@ def test_labels_without_any_key_step_are_an_error():
         sentence_similarity_labels(np.array([0.3, NAN]), LabelSettings())
 
 
-def test_mc_by_tasks_wants_the_own_task_among_the_first_in_both():
-    tasks = np.array([0, 0, 1])
-    video = np.log([[0.7, 0.3], [0.2, 0.8], [0.1, 0.9]])
-    text = np.log([[0.6, 0.4], [0.9, 0.1], [0.8, 0.2]])
-    first = LabelSettings(kind="mc", ranking="tasks", rank=1.0)
-    assert modality_consensus_labels(tasks, video, text, first).tolist() == [True, False, False]
-    assert modality_consensus_labels(
-        tasks, video, text, first.model_copy(update={"rank": 2.0})
-    ).all()
-
-
 def test_mc_by_clips_wants_the_clip_among_the_best_of_its_task_in_both():
     tasks = np.array([0, 0, 0, 0, 1, 1])
     video = np.array([[9.0, 0], [8, 0], [1, 0], [0, 0], [0, 2], [0, 1]])
@@ -95,7 +84,7 @@ def test_mc_by_clips_wants_the_clip_among_the_best_of_its_task_in_both():
 
 def test_mc_without_any_consensus_or_with_other_shapes_is_an_error():
     swapped = np.array([[0.0, 1.0], [1.0, 0.0]])
-    first = LabelSettings(kind="mc", ranking="tasks", rank=1.0)
+    first = LabelSettings(kind="mc", rank=0.5)
     with pytest.raises(DatasetError, match="no clip ranks"):
         modality_consensus_labels(np.array([0, 1]), swapped, swapped, first)
     with pytest.raises(ShapeError):

@@ -13,12 +13,10 @@ Posterior. Texts compete for seconds and may keep their order, softly:
 
     pi_k(t) = p_k softmax_t(A[k, t] / tau) prior_k(t)^w              pi_k(none) = 1 - p_k
     pi_k(t) <- pi_k(t) prod_{j != k} (1 - occupancy_j(t))^c          two texts are not shown at once; c = `compete`
-    P(x) ~ prod_k pi_k(x_k) exp(-cost [x_k is before the last shown x_j, j < k])
+    pi_k(t) <- pi_k(t) prod_{j != k} exp(-cost_jk P(j is shown after t))     where j comes first
 
-x_k is the second of text k, or none. The last line is a chain whose state is the second of the last
-shown text. So forward-backward gives every P(x_k = t) and P(x_k = none) exactly, in time K T. The
-price of going back is the same from everywhere, so a step of the chain is a cumulative sum. A
-dependency matrix, which is not a chain, acts through the means of the others (mean field).
+The texts act on one another through their means (mean field). The cost of a pair is the log odds of
+its order: that of the list (`order="given"`), or of a table of P(text i comes before text j).
 
 Spans. The paper takes 8 s from the best second (its round 1, `start`) or grows a window around it
 (rounds 2 and 3). Here the posterior is first summed over `smooth` rows, so that a span is not cut
@@ -40,15 +38,15 @@ import numpy.typing as npt
 from stepline.errors import ShapeError
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.speech import grow_window
-from stepline.models.nasva.onnx_aligner import OnnxAligner
 from stepline.models.nasva.settings import AlignerSettings
 from stepline.networks.device import current_device, device_of
-from stepline.numeric import sigmoid, softmax, sum_to_one
+from stepline.numeric import softmax, sum_to_one
 from stepline.records import FeatureSequence, Matrix, Span
 
 if TYPE_CHECKING:
     from stepline.models.nasva.model import Aligner
 
+WINDOWS_PER_BATCH = 4  # that the network sees together
 UNSEEN_COSINE = -1.0  # of a row that no window with the text covers: never the best
 
 
@@ -91,7 +89,7 @@ class AlignmentWindow:
 
 
 def score_texts(
-    aligner: "Aligner | OnnxAligner",
+    aligner: "Aligner",
     features: FeatureSequence,
     vectors: Matrix,
     *,
@@ -162,7 +160,7 @@ def alignment_windows(
 
 
 def _passes(
-    aligner: "Aligner | OnnxAligner",
+    aligner: "Aligner",
     video: Matrix,
     vectors: Matrix,
     windows: Sequence[AlignmentWindow],
@@ -171,10 +169,6 @@ def _passes(
     """Yield each window with its scores (texts, rows) and alignability logits (texts,), cut back to
     what is real."""
     ordered = settings.mode == "narration"
-    if isinstance(aligner, OnnxAligner):
-        for window in windows:
-            yield window, *aligner(video[window.rows], vectors[window.texts], ordered=ordered)
-        return
     import torch
 
     from stepline.models.training.batches import Sample, collate
@@ -182,9 +176,9 @@ def _passes(
     was_training = aligner.training
     aligner.eval()
     try:
-        for first in range(0, len(windows), settings.batch):
+        for first in range(0, len(windows), WINDOWS_PER_BATCH):
             # the windows as one batch
-            chunk = windows[first : first + settings.batch]
+            chunk = windows[first : first + WINDOWS_PER_BATCH]
             samples = []
             for window in chunk:
                 rows = np.ascontiguousarray(video[window.rows])
@@ -209,7 +203,7 @@ def _passes(
 
 
 # of competition and of dependencies, each half the way. They settle in fewer
-ORDER_COST = 1.5  # nats, of a text that is shown before the shown one in front of it
+MAX_ORDER_COST = 1.5  # nats, of two texts that are shown in another order than the likely one
 MEAN_FIELD_ROUNDS = 10
 PROBABILITY_MARGIN = 1e-4  # no text is surely shown, or surely not
 MIN_PROBABILITY = 1e-30  # so that its logarithm is finite
@@ -261,15 +255,12 @@ def posterior(
     # by the other texts
     if settings.compete > 0:
         at = compete(at, p_shown, settings.compete, settings.typical)
+    if before is None and settings.order == "given":
+        before = np.triu(np.ones((len(at), len(at))), 1)
     if before is not None:
         before = np.where(np.outer(is_said, is_said), 0.5, before)
-        at = prefer_order(at, p_shown, before, ORDER_COST)
-    if settings.order == "none":
-        return Posterior(at, p_shown)
-
-    # order costs nothing where the text in front is said as well
-    both_said = is_said & np.append(False, is_said[:-1])
-    return ordered_posterior(at, p_shown, np.where(both_said, 0.0, ORDER_COST))
+        at = prefer_order(at, p_shown, before)
+    return Posterior(at, p_shown)
 
 
 def compete(at: Array, p_shown: Array, strength: float, typical: int) -> Array:
@@ -284,12 +275,12 @@ def compete(at: Array, p_shown: Array, strength: float, typical: int) -> Array:
     return _mean_field(at, p_shown, leave_free)
 
 
-def prefer_order(at: Array, p_shown: Array, before: Array, most: float) -> Array:
+def prefer_order(at: Array, p_shown: Array, before: Array) -> Array:
     """Return P(shown in a row), (K, T), where an order that is broken costs its log odds, at most
-    `most`."""
+    `MAX_ORDER_COST`."""
     odds = np.log(_inside_margin(before)) - np.log(_inside_margin(1 - before))
     # (K, K) of j being shown before i
-    cost = np.clip(odds, 0.0, most) * (1 - np.eye(len(odds)))
+    cost = np.clip(odds, 0.0, MAX_ORDER_COST) * (1 - np.eye(len(odds)))
 
     def keep_order(log_at: Array, occupancy: Array) -> Array:
         reached = occupancy.cumsum(axis=1)  # (K, T) P(shown up to t)
@@ -315,23 +306,6 @@ def _mean_field(at: Array, p_shown: Array, adjust: Callable[[Array, Array], Arra
     return sum_to_one(occupancy)
 
 
-def ordered_posterior(at: Array, p_shown: Array, cost: float | Array) -> Posterior:
-    """Return the posterior of texts in their order.
-
-    cost: nats that a text pays that is shown before one in front of it, one for all or (K,).
-    What the order would take from P(p_shown) of texts that fit every row alike is given back: with
-    nothing seen, P(p_shown) stays.
-    """
-    if len(at) < 2:
-        return Posterior(at, p_shown)
-    column = p_shown[:, None]
-    occupancy, none = _marginals(at * column, 1 - p_shown, cost)
-    alike = np.full(at.shape, 1 / at.shape[1])
-    _, none_alike = _marginals(alike * column, 1 - p_shown, cost)
-    gain = _log_odds(1 - none) - _log_odds(1 - none_alike)
-    return Posterior(sum_to_one(occupancy), sigmoid(gain + _log_odds(p_shown)))
-
-
 def window_sums(rows: Array, width: int) -> Array:
     """Return, for each cell of (K, T), the sum over `width` rows around it. An even width reaches
     further back."""
@@ -342,52 +316,6 @@ def window_sums(rows: Array, width: int) -> Array:
     first = np.maximum(numbers - back, 0)
     end = np.minimum(numbers + width - back, count)
     return np.asarray(total[:, end] - total[:, first])
-
-
-def _marginals(shown_at: Array, none: Array, cost: float | Array) -> tuple[Array, Array]:
-    """Return P(x_k = t) (K, T) and P(x_k = none) (K,) of the chain, by forward-backward.
-
-    State t: the last shown text is shown in row t. State T: none was shown yet.
-    """
-    texts, rows = shown_at.shape
-    price = np.exp(-np.broadcast_to(cost, texts))
-
-    # forward: the state after each text
-    forward = np.zeros((texts + 1, rows + 1))
-    forward[0, rows] = 1.0
-    for k in range(texts):
-        state = forward[k] * none[k]
-        state[:rows] += _forward_step(forward[k], price[k]) * shown_at[k]
-        forward[k + 1] = state / state.sum()
-
-    # backward: what each state sees ahead of it
-    backward = np.ones(rows + 1)
-    at = np.zeros((texts, rows))
-    absent = np.zeros(texts)
-    for k in range(texts - 1, -1, -1):
-        at[k] = _forward_step(forward[k], price[k]) * shown_at[k] * backward[:rows]
-        absent[k] = (forward[k] * backward).sum() * none[k]
-        ahead = shown_at[k] * backward[:rows]
-        backward = backward * none[k] + _backward_step(ahead, price[k])
-        backward /= backward.max()
-    whole = at.sum(axis=1) + absent
-    return at / whole[:, None], absent / whole
-
-
-def _forward_step(state: Array, price: float) -> Array:
-    """Return (T,): what comes to each row from all states, those of later rows at the price of
-    going back."""
-    reached = state[:-1].cumsum()
-    later = reached[-1] - reached
-    return np.asarray(reached + price * later + state[-1])
-
-
-def _backward_step(ahead: Array, price: float) -> Array:
-    """Return (T + 1,): what each state sees ahead of it, rows before it at the price of going
-    back."""
-    rest = ahead[::-1].cumsum()[::-1]
-    whole = rest[0]
-    return np.append(rest + price * (whole - rest), whole)
 
 
 def _check(scores: Matrix, p_shown: Array, prior: Array | None, before: Array | None) -> None:
@@ -413,12 +341,6 @@ def _check(scores: Matrix, p_shown: Array, prior: Array | None, before: Array | 
 
 def _inside_margin(p: Array) -> Array:
     return np.clip(p, PROBABILITY_MARGIN, 1 - PROBABILITY_MARGIN)
-
-
-def _log_odds(p: Array) -> Array:
-    # not `numeric.logit`, whose last bit may differ
-    p = _inside_margin(p)
-    return np.asarray(np.log(p) - np.log1p(-p))
 
 
 def posterior_spans(

@@ -6,20 +6,17 @@ weights are read as tensors alone and take our names (`WEIGHT_NAMES`). Nothing t
 carry is run.
 """
 
-import importlib.util
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from stepline.errors import ModelError, first_line
-from stepline.files.atomic_files import write_atomic
 from stepline.files.digests import sha256
 from stepline.limits import check_zip
 from stepline.models.nasva.calibration import Calibration, calibration_path, read_calibration
-from stepline.models.nasva.onnx_aligner import OnnxAligner, onnx_model
 from stepline.models.nasva.settings import AlignerNetworkSettings
 from stepline.models.training.network import (
     UNKNOWN_SOURCES,
@@ -31,7 +28,6 @@ from stepline.models.training.network import (
     parse_settings,
 )
 from stepline.networks.device import current_device
-from stepline.networks.onnx_graph import Array
 from stepline.networks.weights import known_weights
 
 if TYPE_CHECKING:
@@ -40,8 +36,6 @@ if TYPE_CHECKING:
     from stepline.models.nasva.model import Aligner
 
 log = logging.getLogger(__name__)
-
-N = TypeVar("N")
 
 NO_SPACE = FeatureSpace("", "", None)  # of a file that does not say whose features it takes
 MINILM_WIDTH = 384  # of its vectors
@@ -79,11 +73,11 @@ NETWORK = NetworkSpec(
 class LoadedAligner(LoadedNetwork):
     """A network ready to infer.
 
-    aligner: by torch where it is installed, else by ONNX Runtime, with the same scores.
+    aligner: the network.
     calibration: None where there is none next to its file.
     """
 
-    aligner: "Aligner | OnnxAligner"
+    aligner: "Aligner"
     calibration: Calibration | None
 
     def text_encoder(self, option: str) -> str:
@@ -111,46 +105,12 @@ def load_aligner(path: Path) -> LoadedAligner:
     file = NETWORK.find(path)
     digest = sha256(file)
     calibration = read_calibration(calibration_path(file), digest)
-    aligner: Aligner | OnnxAligner
-    # The authors' file is read by torch alone.
-    if importlib.util.find_spec("torch") is not None or is_official(file):
-        space, aligner = _read(file)
-    else:
-        space, aligner = read_onnx(file)
+    space, aligner = _read(file)
     settings = aligner.settings
     any_length = settings.feature_scale != "none"
     return LoadedAligner(
         file, digest, space, settings.video_width, any_length, aligner, calibration
     )
-
-
-def read_onnx(path: Path) -> tuple[FeatureSpace, OnnxAligner]:
-    """Return whose features the network in a file or folder takes, and the network as ONNX Runtime
-    runs it.
-
-    Raises ModelError, naming what does not fit.
-    """
-    return _from_arrays(path, OnnxAligner)
-
-
-def export_onnx(path: Path, out: Path) -> None:
-    """Write the network in a file or folder as an ONNX file. Raises ModelError, naming what does
-    not fit."""
-    write_atomic(out, _from_arrays(path, onnx_model)[1])
-
-
-def _from_arrays(
-    path: Path, build: Callable[[AlignerNetworkSettings, Mapping[str, Array]], N]
-) -> tuple[FeatureSpace, N]:
-    file = NETWORK.find(path)
-    if is_official(file):
-        settings, weights = import_official(file)
-        return RELEASED_SPACE, build(settings, {key: row.numpy() for key, row in weights.items()})
-    (settings, space), arrays = NETWORK.read_arrays(file)
-    try:
-        return space, build(settings, arrays)
-    except ModelError as error:
-        raise ModelError(f"{file}: {error}") from error
 
 
 def read_aligner(path: Path) -> "Aligner":

@@ -47,10 +47,9 @@ def grounding_loss(
     """
     settings = settings or AlignerLossSettings()
     release = settings.form == "release"
-    every_layer = release if settings.every_layer is None else settings.every_layer
 
     # the logits of the layers that count
-    text = aligned.text if every_layer else aligned.text[-1:]  # (L or 1, B, K, d)
+    text = aligned.text if release else aligned.text[-1:]  # (L or 1, B, K, d)
     positive = batch.real_positive()  # (B, K, T)
     labelled = positive.any(dim=2)  # (B, K)
     text = text / settings.temperature

@@ -22,7 +22,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
@@ -35,7 +35,6 @@ from stepline.errors import ShapeError, StoreError
 from stepline.files.atomic_files import write_atomic
 from stepline.grounding.speech import grow_window
 from stepline.limits import parse_json
-from stepline.models.nasva.calibration import shown_fraction
 from stepline.models.nasva.dataset import labelled_sample
 from stepline.models.nasva.model import Aligner, AlignerOutput
 from stepline.models.nasva.settings import RefineSettings
@@ -53,10 +52,10 @@ from stepline.records import FeatureSequence, Matrix, Span
 
 log = logging.getLogger(__name__)
 
-RowIndices: TypeAlias = npt.NDArray[np.int64]
 # where each text of one video is placed (None: it has no label)
 StepSpans: TypeAlias = tuple[Span | None, ...]
 
+LEAST_KEPT_SHARE = 0.02  # of the texts, below which labelling is an error
 MIN_LABELLED_SHARE = 0.05  # of the texts, below which there is a warning
 
 
@@ -100,7 +99,7 @@ def choose_labels(
     """Return a label, or none, for each text of each video: kept where its best cosine reaches the
     settings' threshold.
 
-    Raises ShapeError when fewer than `least_kept` of the texts keep a label.
+    Raises ShapeError when fewer than `LEAST_KEPT_SHARE` of the texts keep a label.
     """
     # Labels that are good enough, and agreed on.
     floor = score_threshold([video.best for video in candidates], settings)
@@ -113,9 +112,9 @@ def choose_labels(
     # whether enough are left to train on
     flags = [span is not None for spans in labels for span in spans]
     share = labelled_fraction(labels)
-    if not any(flags) or share < settings.least_kept:
+    if not any(flags) or share < LEAST_KEPT_SHARE:
         counts = f"{sum(flags)} of {len(flags)} texts keep a label"
-        limits = f"fewer than {settings.least_kept:.0%} (eps2 {floor:.2f})"
+        limits = f"fewer than {LEAST_KEPT_SHARE:.0%} (eps2 {floor:.2f})"
         cure = "lower refine.threshold, or give refine.threshold_kind=quantile"
         raise ShapeError(f"{counts}, {limits}; {cure}")
     if share < MIN_LABELLED_SHARE:
@@ -219,23 +218,6 @@ def unlabelled_samples(videos: Sequence[StepVideo]) -> LazySamples[Sample]:
     return step_samples(videos, labels, keep_all=True)
 
 
-def with_foreign_texts(videos: Sequence[StepVideo]) -> list[StepVideo]:
-    """Return each video with the texts of the one half the way round, which it does not show."""
-
-    def with_texts_of(video: StepVideo, other: StepVideo) -> StepVideo:
-        return replace(
-            video,
-            said_spans=other.said_spans,
-            read_inputs=lambda: (video.read_inputs()[0], other.read_inputs()[1]),
-        )
-
-    half = max(1, len(videos) // 2)
-    return [
-        with_texts_of(video, videos[(index + half) % len(videos)])
-        for index, video in enumerate(videos)
-    ]
-
-
 def write_labels(path: Path, ids: Sequence[str], labels: Sequence[StepSpans]) -> None:
     """Write where the texts of each video are placed."""
     tree = {}
@@ -309,20 +291,15 @@ class RoundReport:
     """One round: shares in [0, 1], seconds, or None where it cannot be known.
 
     kept: of the texts, those with a label.
-    alignable: of the texts, an estimate (`alignable_fraction`), by the networks that this round's
-    labels trained.
     moved: median of how far a label's middle is from the last round's.
     iou: mean overlap with the last round's.
-    agreement: of held-out texts whose best second is the same as the last round's networks have it.
     """
 
     number: int
     texts: int
     kept: float
-    alignable: float | None = None
     moved: float | None = None
     iou: float | None = None
-    agreement: float | None = None
     cpu_seconds: float = 0.0
 
 
@@ -347,29 +324,3 @@ def label_shift(
     if not moves:
         return None, None
     return float(np.median(moves)), float(np.mean(overlaps))
-
-
-def teacher_agreement(
-    before: Sequence[RowIndices], after: Sequence[RowIndices], rows: Sequence[float]
-) -> float | None:
-    """Return the share of texts whose best rows (K,) by two sets of networks are at most `rows`
-    (per video) apart."""
-    near: list[Mask] = []
-    for old, new, limit in zip(before, after, rows, strict=True):
-        near.append(abs(old - new) <= limit)
-    flags = np.concatenate([np.zeros(0, np.bool_), *near])
-    return float(flags.mean()) if len(flags) else None
-
-
-def alignable_fraction(own: Sequence[Matrix], foreign: Sequence[Matrix]) -> float | None:
-    """Return an estimate of the share of texts that are shown at all: 1 - 2 P(best score < median
-    of foreign texts').
-
-    own: best scores (K,) of each video's texts.
-    foreign: of texts of other videos, which show nothing of them.
-
-    It is None without texts.
-    """
-    scores = np.concatenate([np.zeros(0), *own])
-    null = np.concatenate([np.zeros(0), *foreign])
-    return shown_fraction(scores, null) if len(scores) and len(null) else None

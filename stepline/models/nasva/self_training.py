@@ -26,8 +26,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from stepline.errors import ShapeError, StoreError
 from stepline.files.atomic_files import write_atomic
 from stepline.limits import parse_json
@@ -36,11 +34,8 @@ from stepline.models.nasva.model import Aligner
 from stepline.models.nasva.pseudo_labels import (
     LabelCandidates,
     RoundReport,
-    RowIndices,
     StepSpans,
     StepVideo,
-    alignable_fraction,
-    best_scores,
     choose_labels,
     iterate_matrices,
     label_candidates,
@@ -48,9 +43,7 @@ from stepline.models.nasva.pseudo_labels import (
     labelled_fraction,
     read_labels,
     step_samples,
-    teacher_agreement,
     unlabelled_samples,
-    with_foreign_texts,
     write_labels,
 )
 from stepline.models.nasva.settings import (
@@ -128,7 +121,7 @@ class SelfTraining:
     def _rounds(self) -> SelfTrainingResult:
         reports = self._reports()
         wait_for_all()
-        while not self._done(reports):
+        while len(reports) <= self.settings.rounds:
             reports = (*reports, self._round(len(reports)))
             if is_first():
                 tree = [asdict(report) for report in reports]
@@ -141,13 +134,6 @@ class SelfTraining:
         network = self._trained(self.folder / FINAL_FILE, samples, self.training)
         return SelfTrainingResult(network, labels, reports)
 
-    def _done(self, reports: Sequence[RoundReport]) -> bool:
-        """Tell whether no further round is to be made: enough of them, or two agree on held-out
-        videos."""
-        agreement = reports[-1].agreement if reports else None
-        agrees = agreement is not None and agreement >= self.settings.enough
-        return agrees or len(reports) > self.settings.rounds
-
     def _round(self, number: int) -> RoundReport:
         began = time.process_time()
         labels = self._labels(number)
@@ -157,25 +143,7 @@ class SelfTraining:
         if number:
             moved, iou = label_shift(self._labels(number - 1), labels)
             report = replace(report, moved=moved, iou=iou)
-        if number < self.settings.rounds:  # the last round's labels train the final network alone
-            report = self._judge(number, report)
         return replace(report, cpu_seconds=time.process_time() - began)
-
-    def _judge(self, number: int, report: RoundReport) -> RoundReport:
-        """Return the report with what this round's teachers say of texts that they did not train
-        on."""
-        videos = [self.videos[index] for index in self._held_out()]
-        teachers = self._teachers(number)
-        own, rows = self._best(teachers, videos)
-        # Texts of other videos say what chance gives.
-        foreign, _ = self._best(teachers, with_foreign_texts(videos))
-        report = replace(report, alignable=alignable_fraction(own, foreign))
-        if not number:
-            return report
-        # The teachers of both rounds on the same texts.
-        _, rows_before = self._best(self._teachers(number - 1), videos)
-        max_rows = [self.settings.same * video.rate for video in videos]
-        return replace(report, agreement=teacher_agreement(rows_before, rows, max_rows))
 
     # ------------------------------------------------------------ what a round makes
 
@@ -223,17 +191,8 @@ class SelfTraining:
         return choose_labels(candidates, grown)
 
     def _teachers(self, number: int) -> list[Aligner]:
-        """Return the networks that a round's labels trained, all but the held-out videos, from disk
-        where they are."""
-        # All videos but those that judge the teachers.
-        held_out = set(self._held_out())
-        videos = []
-        labels = []
-        for index, (video, spans) in enumerate(zip(self.videos, self._labels(number), strict=True)):
-            if index not in held_out:
-                videos.append(video)
-                labels.append(spans)
-        samples = step_samples(videos, labels)
+        """Return the networks that a round's labels trained, from disk where they are."""
+        samples = step_samples(self.videos, self._labels(number))
         # The same samples for all, with other seeds.
         teachers = []
         for which in range(self.settings.teachers):
@@ -321,16 +280,6 @@ class SelfTraining:
                 f"{path}: no report of rounds ({error}); remove the folder to start again"
             ) from error
 
-    def _held_out(self) -> list[int]:
-        """Return the videos that no teacher sees. It is empty where no further round asks for
-        them."""
-        if not self.settings.rounds:
-            return []
-        count = len(self.videos)
-        # Drawn by the seed, so that a run that is resumed holds out the same.
-        order = np.random.default_rng([self.training.seed, count]).permutation(count)
-        return sorted(order[: round(self.settings.held_out * count)].tolist())
-
     def _matrices(
         self, networks: Sequence[Aligner], videos: Sequence[StepVideo]
     ) -> Iterator[tuple[int, list[Matrix]]]:
@@ -338,19 +287,6 @@ class SelfTraining:
         of it."""
         rank, size = rank_and_world_size()
         return iterate_matrices(networks, unlabelled_samples(videos), rank=rank, of=size)
-
-    def _best(
-        self, networks: Sequence[Aligner], videos: Sequence[StepVideo]
-    ) -> tuple[list[Matrix], list[RowIndices]]:
-        """Return the best score of each video's texts by all networks together, and the row that
-        has it, (K,) both."""
-        best: dict[int, tuple[Matrix, RowIndices]] = {}
-        for index, matrices in self._matrices(networks, videos):
-            mean = np.asarray(np.mean(matrices, axis=0), dtype=np.float32)
-            best[index] = (best_scores(mean), mean.argmax(axis=1))
-        best = gather_from_all(best)
-        in_order = [best[index] for index in range(len(videos))]
-        return [scores for scores, _ in in_order], [rows for _, rows in in_order]
 
 
 def _training_folder(network: Path) -> Path:

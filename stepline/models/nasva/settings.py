@@ -9,7 +9,6 @@ from pydantic import Field, JsonValue, field_serializer, model_validator
 from stepline.grounding.settings import CoarseSettings, GroundSettings, LabelRule
 from stepline.models.training.settings import StepLabelSource, TrainSettings
 from stepline.settings import (
-    Batch,
     Count,
     Fraction,
     Heads,
@@ -86,9 +85,6 @@ class AlignerLossSettings(Settings):
         "more",
     )
     temperature: Positive = Field(0.07, description="tau; NaSVA section 4.2, smaller is sharper")
-    every_layer: bool | None = Field(
-        None, description="deep supervision. None: as the form has it (release yes, paper no)"
-    )
     shuffled: Fraction = Field(
         0.5, description="chance that texts lose their order; supplement 6.3"
     )
@@ -99,7 +95,6 @@ class AlignerLossSettings(Settings):
     )
 
 
-HeldOutScore: TypeAlias = Literal["recall", "loss"]
 UnlabelledTexts: TypeAlias = Literal["keep", "drop"]
 
 
@@ -129,10 +124,6 @@ class AlignerDataSettings(Settings):
         0.0,
         description="share of the videos, by their ids, that are not trained on but choose the "
         "best",
-    )
-    held_out_score: HeldOutScore = Field(
-        "recall",
-        description="what chooses the best: the share of texts whose best row has their label",
     )
 
 
@@ -171,7 +162,6 @@ class AlignerSettings(Settings):
     stride: Count = Field(
         300, description="rows from window to window, at most half a window; TAN: 16"
     )
-    batch: Batch = Field(4, description="windows aligned together")
     temperature: Positive = Field(
         0.07,
         description="tau that turns cosines into chances (NaSVA section 4.2, smaller is sharper)",
@@ -179,7 +169,8 @@ class AlignerSettings(Settings):
     compete: NonNegative = Field(1.0, description="how far texts compete for seconds; 0 not at all")
     order: TextOrder = Field(
         "none",
-        description='"given": texts that are shown in another order than the given one cost more',
+        description='"given": two texts that are shown in another order than in the list cost up to '
+        "1.5 nats",
     )
     speech: NonNegative = Field(
         0.25, description="weight of when a text is said, where that is known; 0 not at all"
@@ -242,9 +233,6 @@ class RefineSettings(Settings):
         description="seconds that the teachers' best seconds may be apart. None: they need not "
         "agree",
     )
-    least_kept: Fraction = Field(
-        0.02, description="share of texts that must keep a label, else it is an error"
-    )
 
     @model_validator(mode="after")
     def _drops_less_than_all(self) -> "RefineSettings":
@@ -276,18 +264,6 @@ class SelfTrainSettings(Settings):
     teacher_epochs: Count = Field(
         4,
         description="a teacher stops early: one that trains long learns its labels' noise by heart",
-    )
-    held_out: Fraction = Field(
-        0.1, description="share of the videos that no teacher sees, on which rounds are compared"
-    )
-    same: Positive = Field(
-        4.0,
-        description="seconds apart at which two rounds still agree on where a held-out text is "
-        "shown",
-    )
-    enough: Fraction = Field(
-        0.9,
-        description="agreement of two rounds on held-out texts at which no further round is made",
     )
     refine: RefineSettings = RefineSettings()
     by_round: RoundTable = Field(

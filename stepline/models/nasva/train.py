@@ -30,7 +30,6 @@ from stepline.models.nasva.settings import (
     AlignerLossSettings,
     AlignerNetworkSettings,
     AlignerRunSettings,
-    HeldOutScore,
 )
 from stepline.models.training.batches import Batch, Sample, collate
 from stepline.models.training.distributed import first_then_all, start_processes
@@ -112,23 +111,16 @@ def shuffle_texts(
 
 
 def aligner_scorer(
-    samples: Sequence[Sample],
-    score: HeldOutScore,
-    loss: AlignerLossSettings,
-    keep: Callable[[nn.Module], None],
+    samples: Sequence[Sample], keep: Callable[[nn.Module], None]
 ) -> HeldOutScorer[Sample]:
-    """Return the scorer of held-out samples. "recall": R@1 of their labels, "loss": that of each
-    text, negative."""
+    """Return the scorer of held-out samples: R@1, the share of labelled texts whose best row has
+    their label."""
 
     def measure(network: nn.Module, batch_samples: Sequence[Sample]) -> tuple[float, float]:
         batch = collate(batch_samples).to(device_of(network))
         alignment = network(batch)
-        if score == "recall":
-            hits, labelled = recall_counts(alignment, batch)
-            return float(hits), float(labelled)
-        # Negative, since more is better.
-        term = grounding_loss(alignment, batch, loss)
-        return float(-term.total), float(term.count)
+        hits, labelled = recall_counts(alignment, batch)
+        return float(hits), float(labelled)
 
     return HeldOutScorer(samples, HELD_OUT_SAMPLES, measure, keep)
 
@@ -219,8 +211,7 @@ def train_run(
             on_prepared(prepared)
         scorer = None
         if len(held_out):
-            score = settings.data.held_out_score
-            scorer = aligner_scorer(held_out, score, settings.loss, keep_best)
+            scorer = aligner_scorer(held_out, keep_best)
         task = aligner_task(samples, settings.loss)
         return train_network(
             lambda: prepared.network, task, settings.train, folder, report, scorer=scorer

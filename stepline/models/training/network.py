@@ -1,5 +1,5 @@
-"""One specification for every trained network (NaSVA's aligner, ProcX, WYS2's detector, IV-Sum's
-summarizer): its file, how it is built, and which features it takes.
+"""One specification for every trained network (NaSVA's aligner, ProcX, WYS2's detector):
+its file, how it is built, and which features it takes.
 
     NETWORK = NetworkSpec(kind="stepline.nasva.aligner", ..., parse=_parse, build=_build)
     NETWORK.write(path, network, {"space": ...})        # the header always holds the settings
@@ -12,14 +12,11 @@ one line: another kind or version, a broken file, weights of other names or shap
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
 from stepline.errors import ModelError, first_line
@@ -116,32 +113,21 @@ class NetworkSpec(Generic[H, N]):
 
         Raises ModelError, naming what does not fit.
         """
-        with self._opened(path, "pt") as file:
-            header = self._header(file)
-            weights = read_tensors(file)
+        try:
+            with safe_open(path, framework="pt") as file:
+                header = self._header(file)
+                weights = read_tensors(file)
+        except (OSError, SafetensorError, ValueError, TypeError, KeyError) as error:
+            cure = f"give one that {self.writer} wrote"
+            raise ModelError(
+                f"{path}: not {self.title} of Stepline ({first_line(error)}); {cure}"
+            ) from error
         # Checked before the network takes memory.
         check_weights(lambda: self.build(header), weights, path)
         network = self.build(header)
         network.load_state_dict(weights)
         network.to(current_device().name).eval()
         return header, network
-
-    def read_arrays(self, path: Path) -> tuple[H, dict[str, npt.NDArray[np.float32]]]:
-        """Return the header and the weights of a file as arrays of numpy: without torch."""
-        with self._opened(path, "np") as file:
-            return self._header(file), read_tensors(file)
-
-    @contextmanager
-    def _opened(self, path: Path, framework: Literal["pt", "np"]) -> Iterator[Any]:
-        """Yield an open file. What is wrong with it while it is read becomes a ModelError."""
-        try:
-            with safe_open(path, framework=framework) as file:
-                yield file
-        except (OSError, SafetensorError, ValueError, TypeError, KeyError) as error:
-            cure = f"give one that {self.writer} wrote"
-            raise ModelError(
-                f"{path}: not {self.title} of Stepline ({first_line(error)}); {cure}"
-            ) from error
 
     def _header(self, file: Any) -> H:
         header: Header = parse_json((file.metadata() or {}).get("stepline", "{}"))

@@ -7,6 +7,7 @@ text vector.
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +24,9 @@ from stepline.models.training.batches import TensorRecord, pad
 from stepline.models.training.sources import EXCLUDED_REASON, ExcludedIds, FeatureJoin, Flaw
 from stepline.models.wys2.settings import ClipSettings
 from stepline.records import FeatureSequence, Matrix, Record, Span, Step
-from stepline.writing.extractive.coreference import resolve_pronouns
+from stepline.text.narration import load_tagger
+from stepline.writing.extractive.antecedents import StepNamer
+from stepline.writing.extractive.english import parse
 
 WITHHELD_SHARE = 0.2  # of the videos for test, and of the rest for validation
 
@@ -58,7 +61,7 @@ def narrated_clips(record: Record, settings: ClipSettings | None = None) -> list
     duration = _checked_duration(record)
     texts = [sentence.text for sentence in sentences]
     if settings.resolve:
-        texts = resolve_pronouns(texts)
+        texts = replace_pronouns(texts)
     middles = np.array([sentence.span.center for sentence in sentences])
     clips = []
     for row, sentence in enumerate(sentences):
@@ -87,6 +90,22 @@ def narrated_clips(record: Record, settings: ClipSettings | None = None) -> list
                 )
             )
     return clips
+
+
+def replace_pronouns(sentences: Sequence[str]) -> list[str]:
+    """Return English sentences with the antecedents of their pronouns, where these are sure.
+
+    For instance, "Cut it into slices." becomes "Cut the banana into slices.".
+    """
+    namer = StepNamer(list(parse(sentences)), load_tagger().read_sentences(sentences))
+    resolved = []
+    for number, sentence in enumerate(sentences):
+        words = []
+        for index, word in enumerate(re.findall(r"\S+\s*", sentence)):
+            name = namer.name_at(number, index)
+            words.append(word if name is None else re.sub(r"^\w+", f"the {name}", word))
+        resolved.append("".join(words))
+    return resolved
 
 
 def _checked_duration(record: Record) -> float:

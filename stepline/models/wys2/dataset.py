@@ -247,17 +247,16 @@ def require_key_steps(has_step: Mask) -> Mask:
 def modality_consensus_labels(
     tasks: Tasks, video: Array, text: Array, settings: LabelSettings
 ) -> Mask:
-    """Return MC: clips that rank high for their own task by the picture and by the words.
+    """Return MC: clips among the best `rank` fraction of their task by the picture and by the
+    words.
 
-    tasks: (N,) each clip's own. video, text: (N, O) the classifiers' log probabilities. `ranking`
-    "clips": among the best `rank` fraction of the clips of their task. `ranking` "tasks": their own
-    task is among the `rank` most likely.
-    Raises DatasetError when no clip does.
+    tasks: (N,) each clip's own. video, text: (N, O) the classifiers' log probabilities.
+    Raises DatasetError when no clip is.
     """
     if video.shape != text.shape or video.ndim != 2 or tasks.shape != video.shape[:1]:
         shapes = f"{tasks.shape}, {video.shape} and {text.shape}"
         raise ShapeError(f"need (N,) tasks and two (N, O) scores, not {shapes}")
-    labels = _ranks_high(tasks, video, settings) & _ranks_high(tasks, text, settings)
+    labels = _ranks_high(tasks, video, settings.rank) & _ranks_high(tasks, text, settings.rank)
     if not labels.any():
         raise DatasetError(
             f"no clip ranks within {settings.rank:g} by picture and words; raise labels.rank"
@@ -265,20 +264,15 @@ def modality_consensus_labels(
     return labels
 
 
-def _ranks_high(tasks: Tasks, scores: Array, settings: LabelSettings) -> Mask:
-    """Return which clips rank high for their own task by scores (N, O), as
-    `modality_consensus_labels` defines it."""
+def _ranks_high(tasks: Tasks, scores: Array, fraction: float) -> Mask:
+    """Return which clips are among the best fraction of their task by scores (N, O)."""
     count = len(tasks)
     own = scores[np.arange(count), tasks]  # (N,)
-    if settings.ranking == "tasks":
-        ranks = (scores > own[:, None]).sum(axis=1) + 1
-        return np.asarray(ranks <= settings.rank)
-    # By clips: the best fraction of each task.
     high = np.zeros(count, dtype=np.bool_)
     for task in np.unique(tasks):
         rows = np.flatnonzero(tasks == task)
         order = np.argsort(-own[rows], kind="stable")
-        high[rows[order[: round(settings.rank * len(rows))]]] = True
+        high[rows[order[: round(fraction * len(rows))]]] = True
     return high
 
 

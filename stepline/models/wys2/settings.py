@@ -1,4 +1,4 @@
-"""Settings of WYS2: labels, detector and its training, judge, summaries, summarizer.
+"""Settings of WYS2: labels, detector and its training, judge, summaries.
 
 Nothing heavy is imported here.
 """
@@ -6,29 +6,12 @@ Nothing heavy is imported here.
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import (
-    Field,
-    JsonValue,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
 
 from stepline.models.training.settings import TrainSettings
-from stepline.settings import (
-    Count,
-    Fraction,
-    Heads,
-    Layers,
-    NonNegative,
-    Offset,
-    Positive,
-    Settings,
-    Width,
-)
+from stepline.settings import Count, Fraction, NonNegative, Offset, Positive, Settings, Width
 
 LabelKind: TypeAlias = Literal["ss", "vr", "mc"]
-Ranking: TypeAlias = Literal["tasks", "clips"]
 Score: TypeAlias = Literal["dot", "cosine", "joint"]
 Objective: TypeAlias = Literal["nce", "mil-nce", "mil-nce-released"]
 JudgeWeights: TypeAlias = tuple[Offset, Offset, Offset]
@@ -37,8 +20,6 @@ SETTINGS_FILE = "settings.json"  # in the folder of a training run
 # For ready features. WYS2's 1e-5 (section 4, epochs unsaid) is for S3D, and leaves two heads at
 # chance.
 DETECTOR_TRAINING = TrainSettings(epochs=30, batch=128, learning_rate=1e-3, weight_decay=0.0)
-# its own. IV-Sum's are not in its paper
-SUMMARIZER_TRAINING = TrainSettings(epochs=20, batch=16, learning_rate=1e-3)
 
 
 class ClipSettings(Settings):
@@ -70,12 +51,7 @@ class LabelSettings(Settings):
         description="ss: instead of c, the share of clips with a key-step that is kept, the most "
         "similar first",
     )
-    ranking: Ranking = Field(
-        "clips",
-        description="mc: rank of the clip among the clips of its task, or of its task among the "
-        "tasks",
-    )
-    rank: Positive = Field(0.35, description="mc: k; a share of the clips, or a number of tasks")
+    rank: Fraction = Field(0.35, description="mc: k, as a share of the clips of a task")
 
 
 class DetectorSettings(Settings):
@@ -114,7 +90,7 @@ class ContrastSettings(Settings):
 
     objective: Objective = Field(
         "nce",
-        description='"mil-nce-released" counts a clip\'s own candidates twice among the rivals',
+        description='"mil-nce-released" counts a clip\'s own candidates twice in the denominator',
     )
     negatives: Count | None = Field(
         4, description="other texts of the batch that a clip's own is told from; None: all of it"
@@ -194,36 +170,3 @@ class SummarySettings(Settings):
         limit."""
         limits = [self.seconds, None if self.share is None else self.share * duration]
         return min((limit for limit in limits if limit is not None), default=None)
-
-
-class SummarizerSettings(Settings):
-    """The network and its segments: IV-Sum, section 3. Sizes that it leaves open are small."""
-
-    video_width: Width = Field(
-        512, description="of a feature row; a training run takes that of its features"
-    )
-    text_width: Annotated[int, Field(ge=0, le=65_536)] = Field(
-        0,
-        description="of a sentence vector. 0: speech is not used. A training run takes this from "
-        "its features too",
-    )
-    seconds: Positive = Field(4.0, description="of a segment; IV-Sum: 32 frames at 8 per second")
-    width: Width = Field(128, description="between layers")
-    heads: Heads = 4
-    layers: Layers = 2
-    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
-
-    @model_validator(mode="after")
-    def _fits(self) -> "SummarizerSettings":
-        if self.width % self.heads or self.width % 2:
-            raise ValueError(
-                f"width {self.width} must be even and a multiple of heads {self.heads}"
-            )
-        return self
-
-
-class SummarizerRunSettings(Settings):
-    """Everything that makes a summarizer."""
-
-    summarizer: SummarizerSettings = SummarizerSettings()
-    train: TrainSettings = SUMMARIZER_TRAINING

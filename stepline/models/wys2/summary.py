@@ -2,19 +2,14 @@
 mid-sentence.
 
 WYS2 section 4.4 selects segments that are shown and matter. Here a segment is where a step is
-shown. Its value is the probability that it is shown, times the importance that a summarizer gives
-its seconds, where there is a summarizer. It is cut in the pauses between sentences, or at least
-between words.
+shown, and its value is the probability that it is shown. It is cut in the pauses between sentences,
+or at least between words.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
-from stepline.errors import MediaError, ShapeError
+from stepline.errors import MediaError
 from stepline.models.wys2.settings import SummarySettings
 from stepline.records import Record, Span, Step
 
@@ -26,7 +21,6 @@ ROUNDING_SECONDS = 1e-9
 TOUCHING_SECONDS = 1e-6  # between the start of speech and a second that is its start
 MIN_SPAN_SECONDS = 0.5  # that a span keeps when its ends are moved
 SUMMARIZED_STATUSES = ("shown", "unclear")
-Importance: TypeAlias = npt.NDArray[np.float32]  # (T,), one a second of the video, in [0, 1]
 
 
 @dataclass(frozen=True)
@@ -40,20 +34,14 @@ class SummarySegment:
 
 
 def summarize(
-    record: Record, settings: SummarySettings | None = None, importance: Importance | None = None
+    record: Record, settings: SummarySettings | None = None
 ) -> tuple[SummarySegment, ...]:
     """Return the segments of a summary in the video's order: apart from each other, and together
     within the target.
 
-    Without a target every step with a span is in it. Raises MediaError when no step has one,
-    ShapeError when `importance` is not one finite number per second.
+    Without a target every step with a span is in it. Raises MediaError when no step has one.
     """
     settings = settings or SummarySettings()
-    if importance is not None and (
-        importance.ndim != 1 or not len(importance) or not np.isfinite(importance).all()
-    ):
-        shape = importance.shape
-        raise ShapeError(f"importance must be (T,) finite numbers, one per second, not {shape}")
     # every step that is shown is a candidate
     pauses = PauseFinder(record, settings)
     candidates = []
@@ -62,8 +50,6 @@ def summarize(
             continue
         span = pauses.move_out_of_speech(step.spans[0], step.at)
         value = 1.0 if step.score is None else step.score
-        if importance is not None:
-            value *= _mean_importance(importance, span)
         candidates.append(SummarySegment(span, (step,), value))
     if not candidates:
         fault = "no step of it is shown, so there is nothing to summarize"
@@ -76,13 +62,6 @@ def summarize(
         return merged
     selected = _select_within(candidates, target, pauses, MIN_GAP_SECONDS)
     return _merge_near(selected, MIN_GAP_SECONDS)
-
-
-def _mean_importance(importance: Importance, span: Span) -> float:
-    """Return how much the seconds of a span matter, at least one of them."""
-    first = min(int(span.start), len(importance) - 1)
-    end = max(first + 1, round(span.end))
-    return float(importance[first:end].mean())
 
 
 def _select_within(
