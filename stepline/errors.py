@@ -49,7 +49,6 @@ EXTRA_PACKAGES = {
     "mcp": "mcp",
     "pyarrow": "data",
     "scipy": "data",
-    "tensorboard": "train",
     "torch": "train",
     "yt_dlp": "links",
 }

@@ -3,8 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from stepline.cli.errors import is_json_log, is_quiet, print_message, time_stamp
@@ -209,28 +208,12 @@ def training_bar() -> Iterator[Callable[["TrainingProgress"], None]]:
 
 
 @contextmanager
-def progress_report(
-    out: Path, *, tensorboard: bool
-) -> Iterator[Callable[["TrainingProgress"], None]]:
-    """Yield what shows each step and TensorBoard's curves. A step is shown by a bar on a terminal,
-    else by a line per epoch's end."""
+def progress_report() -> Iterator[Callable[["TrainingProgress"], None]]:
+    """Yield a callback that shows each training step. Of several processes the first one does."""
     from stepline.models.training.distributed import is_first
-    from stepline.models.training.loop import Curves
 
-    curves = None
-    if tensorboard:
-        curves = Curves(out / "events")
     with training_bar() as bar:
-
-        def report(progress: "TrainingProgress") -> None:
-            if not is_first():
-                return
-            bar(progress)
-            if curves is not None:
-                curves.write(progress)
-
-        with closing(curves) if curves is not None else nullcontext():
-            yield report
+        yield lambda progress: bar(progress) if is_first() else None
 
 
 @contextmanager

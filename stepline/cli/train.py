@@ -38,10 +38,6 @@ if TYPE_CHECKING:
     from stepline.models.procx.train import PreparedRun as ProcxPrepared
     from stepline.models.training.loop import Progress
 
-tensorboard_option = click.option(
-    "--tensorboard", is_flag=True, help="Write curves for TensorBoard as well."
-)
-
 
 @click.group(cls=Group)
 def train() -> None:
@@ -68,7 +64,6 @@ def train() -> None:
 @preset_option("train nasva")
 @settings_options("One setting, e.g. train.epochs=3.")
 @device_option
-@tensorboard_option
 @json_option
 @lock_out_folder
 def nasva(
@@ -99,7 +94,7 @@ def nasva(
     )
     # the training, whose last step says what it cost
     say_samples = partial(_say_nasva_samples, excluding=bool(sources.excluded))
-    with progress_report(out, tensorboard=options["tensorboard"]) as report:
+    with progress_report() as report:
         last = _LastStep(report)
         train_run(
             sources, out, settings, start=options["start"], report=last, on_prepared=say_samples
@@ -188,7 +183,6 @@ def _say_left_out(reasons: Mapping[str, int]) -> None:
 @preset_option("train procx")
 @settings_options("One setting, e.g. train.epochs=3.")
 @device_option
-@tensorboard_option
 @json_option
 @lock_out_folder
 def train_procx(
@@ -217,7 +211,7 @@ def train_procx(
     )
 
     # the training, whose last step says what it cost
-    with progress_report(out, tensorboard=options["tensorboard"]) as report:
+    with progress_report() as report:
         last = _LastStep(report)
         train_procx_run(
             sources,

@@ -26,7 +26,7 @@ from stepline.features.files import read_feature_file, write_feature_file
 from stepline.features.store import SHARD_BYTES
 from stepline.files.atomic_files import remove_partial_files
 from stepline.files.digests import file_digest
-from stepline.models.training.run_folder import claim_run_folder, versions, write_omitted
+from stepline.models.training.run import claim_run_folder, versions, write_omitted
 from stepline.networks.device import current_device
 from stepline.pipeline.pictures import NO_PICTURE, VisualOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings

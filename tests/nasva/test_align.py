@@ -5,7 +5,6 @@ from aligner_samples import WIDTH, tiny
 
 from stepline.errors import ShapeError
 from stepline.models.nasva.align import (
-    UNSEEN_COSINE,
     alignment_windows,
     compete,
     posterior,
@@ -15,9 +14,9 @@ from stepline.models.nasva.align import (
 )
 from stepline.models.nasva.model import Aligner
 from stepline.models.nasva.settings import AlignerSettings
-from stepline.records import FeatureSequence, Span
+from stepline.records import FeatureSequence
 
-SMALL = AlignerSettings(whole=20, window=16, stride=8)
+SMALL = AlignerSettings(whole=20, window=16, stride=8, batch=3)
 
 
 def network(**changes):
@@ -45,18 +44,17 @@ def test_a_short_video_is_aligned_in_one_piece():
 
 
 def test_windows_are_tans():
-    parts = alignment_windows(200, 5, None, AlignerSettings(whole=100, window=64, stride=16))
+    parts = alignment_windows(200, AlignerSettings(whole=100, window=64, stride=16))
     assert [part.start for part in parts] == list(range(0, 168, 16))
-    assert (parts[0].end, parts[-1].end) == (64, 200)
-    assert {(part.first, part.last) for part in parts} == {(0, 5)}
+    assert (parts[0].stop, parts[-1].stop) == (64, 200)
 
 
 @pytest.mark.parametrize("rows", [21, 24, 25, 31, 32, 33, 100])
 def test_every_row_is_in_a_window(rows):
     covered = np.zeros(rows, dtype=bool)
-    for part in alignment_windows(rows, 1, None, SMALL):
-        assert part.end - part.start <= SMALL.window
-        covered[part.start : part.end] = True
+    for part in alignment_windows(rows, SMALL):
+        assert part.stop - part.start <= SMALL.window
+        covered[part] = True
     assert covered.all()
 
 
@@ -87,18 +85,7 @@ def test_the_network_never_sees_more_rows_than_a_window_holds(monkeypatch):
     for rows in (100, 1000):
         score_texts(aligner, video(rows), vectors(2), settings=SMALL)
         assert {shape[1] for shape in seen} <= {16, 12, 13, 14, 15}
-        assert max(shape[0] for shape in seen) == 4
-
-
-def test_a_narration_is_sought_near_where_it_is_said():
-    said = [Span(float(t), t + 2.0) for t in range(0, 100, 10)]
-    settings = SMALL.model_copy(update={"mode": "narration"})
-    fit = score_texts(network(), video(100), vectors(10), said_spans=said, settings=settings)
-    assert (fit.scores[0, 40:] == UNSEEN_COSINE).all()
-    assert (fit.scores[0, :16] > UNSEEN_COSINE).all()
-    assert (fit.scores[9, :50] == UNSEEN_COSINE).all()
-    assert (fit.scores.argmax(axis=1)[[0, 9]] // 40 == [0, 2]).sum() >= 1
-    assert (fit.scores > UNSEEN_COSINE).any(axis=1).all()
+        assert max(shape[0] for shape in seen) == 3
 
 
 def test_only_narrations_know_their_places():
@@ -124,29 +111,26 @@ def test_no_text_gives_no_row():
 
 
 @pytest.mark.parametrize(
-    ("features", "texts", "said", "reason"),
+    ("features", "texts", "reason"),
     [
         (
             FeatureSequence(np.ones((9, 5), np.float32), 1.0, "other"),
             vectors(2),
-            None,
             "video features have width 5",
         ),
-        (video(9), np.ones((2, 5), np.float32), None, "text features have width 5"),
-        (video(9), np.full((2, WIDTH), np.nan, np.float32), None, "text features hold NaN"),
+        (video(9), np.ones((2, 5), np.float32), "text features have width 5"),
+        (video(9), np.full((2, WIDTH), np.nan, np.float32), "text features hold NaN"),
         (
             FeatureSequence(np.ones((0, WIDTH), np.float32), 1.0, "other"),
             vectors(2),
-            None,
             "no feature row",
         ),
-        (video(9), vectors(2)[0], None, "text vectors must be"),
-        (video(9), vectors(2), [Span(0.0, 1.0)], "1 times for 2 texts"),
+        (video(9), vectors(2)[0], "text vectors must be"),
     ],
 )
-def test_texts_of_a_wrong_shape_are_refused_with_the_reason(features, texts, said, reason):
+def test_texts_of_a_wrong_shape_are_refused_with_the_reason(features, texts, reason):
     with pytest.raises(ShapeError, match=reason):
-        score_texts(network(), features, texts, said_spans=said)
+        score_texts(network(), features, texts)
 
 
 PLAIN = AlignerSettings(compete=0.0)

@@ -153,8 +153,8 @@ def test_the_loss_is_the_one_worked_by_hand():
 
 def test_both_forms_agree_on_one_video_whose_texts_are_all_labelled():
     torch.manual_seed(0)
-    model, data = Aligner(tiny()), collate([sample(1)])
-    paper = grounding_loss(model(data), data, settings("paper", every_layer=True)).mean
+    model, data = Aligner(tiny(decoder_layers=1)), collate([sample(1)])
+    paper = grounding_loss(model(data), data, settings("paper")).mean
     assert_close(grounding_loss(model(data), data, settings("release")).mean, paper)
 
 

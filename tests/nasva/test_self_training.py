@@ -224,4 +224,4 @@ def test_a_round_takes_its_own_way_to_label(training, videos):
     assert max(durations) == 8.0
     flags = [span is not None for spans in second for span in spans]
     assert sum(flags) / len(flags) == pytest.approx(0.5, abs=0.05)
-    assert 8.0 not in {span.end - span.start for spans in second for span in spans if span}
+    assert len({span.end - span.start for spans in second for span in spans if span}) > 3

@@ -1,4 +1,4 @@
-"""Clips that nobody labelled: gone through without being held, and chosen by a reservoir."""
+"""Clips that nobody labelled: read without being held, and chosen by their scores."""
 
 from functools import partial
 
@@ -18,7 +18,7 @@ from stepline.models.wys2.detector import Detector
 from stepline.models.wys2.pseudo_labels import ValidationClips, choose_clips
 from stepline.models.wys2.settings import ClipSettings, DetectorSettings, PseudoSettings
 from stepline.models.wys2.train import train_detector
-from stepline.models.wys2.unlabelled import ClipStream, Reservoir
+from stepline.models.wys2.unlabelled import ClipStream
 from stepline.records import Transcript, count_reasons
 
 PLAIN = ClipSettings(resolve=False)
@@ -84,21 +84,8 @@ def test_a_stream_gives_the_clips_that_a_list_holds(world, store, stream):
     assert again.shards == [store[pair.id.split()[0]].shard for pair in streamed[::7]]
 
 
-def test_features_are_read_in_the_order_of_their_store_and_each_once_a_pass(
-    store, stream, monkeypatch
-):
-    read, own = [], FeatureStore.read
-    monkeypatch.setattr(
-        FeatureStore, "read", lambda self, id, *rows: read.append(id) or own(self, id, *rows)
-    )
-    for _ in stream.blocks():
-        pass
-    assert read == list(store)
-
-
-def test_a_small_window_still_gives_every_clip_once(stream, monkeypatch):
+def test_small_blocks_still_give_every_clip_once(stream, monkeypatch):
     every = sorted(pair.id for _, pairs in stream.blocks() for pair in pairs)
-    monkeypatch.setattr(unlabelled, "VIDEOS_PER_WINDOW", 5)
     monkeypatch.setattr(unlabelled, "CLIPS_PER_BLOCK", 7)
     assert sorted(pair.id for _, pairs in stream.blocks() for pair in pairs) == every
 
@@ -175,40 +162,11 @@ def numbered(numbers):
 HELD = ValidationClips(numbered([10.0, 400.0, 700.0]), np.array([False, True, True]))
 
 
-def test_more_clips_than_are_held_are_drawn_evenly():
+def test_clips_from_the_threshold_on_are_kept_in_order():
     clips = ListedClips(numbered(range(1000)))
-    threshold, kept = choose_clips(
-        FirstNumber(), clips, HELD, PseudoSettings(most=200), np.random.default_rng(0)
-    )
+    threshold, kept = choose_clips(FirstNumber(), clips, HELD, PseudoSettings())
     assert threshold == 400
-    assert len(set(kept.tolist())) == 200
-    # the threshold is known before, so that the sample is of those that reach it
-    assert kept.min() >= 400
-    assert 660 < kept.mean() < 740
-    share = PseudoSettings(threshold="share", share=0.25, most=200)
-    threshold, kept = choose_clips(FirstNumber(), clips, HELD, share, np.random.default_rng(0))
-    assert len(kept) == 50  # a quarter of the sample
-    assert 680 < threshold < 820
-    assert kept.min() >= threshold
-
-
-def test_while_all_have_room_all_are_kept_in_order():
-    clips = ListedClips(numbered(range(1000)))
-    _, kept = choose_clips(
-        FirstNumber(), clips, HELD, PseudoSettings(most=600), np.random.default_rng(0)
-    )
     assert kept.tolist() == list(range(400, 1000))
-
-
-def test_a_reservoir_draws_each_row_as_often_as_any_other():
-    counts = np.zeros(60)
-    for seed in range(600):
-        sample = Reservoir(20, np.random.default_rng(seed))
-        for first in range(0, 60, 7):
-            rows = np.arange(first, min(60, first + 7))
-            sample.add(rows, 2 * rows)
-        rows, doubled = sample.columns
-        assert len(set(rows.tolist())) == 20
-        assert (doubled == 2 * rows).all()
-        counts[rows] += 1
-    assert abs(counts - 200).max() < 4.5 * np.sqrt(600 * (1 / 3) * (2 / 3))  # a third of 600 draws
+    share = PseudoSettings(threshold="share", share=0.25)
+    threshold, kept = choose_clips(FirstNumber(), clips, HELD, share)
+    assert kept.tolist() == list(range(750, 1000))

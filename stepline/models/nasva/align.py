@@ -6,8 +6,7 @@ each text is shown.
     best_seconds of the two spans, at 1 row per second: 0.5 and 2.5, the middles of the best rows
 
 Scores. The network sees a whole video, or windows whose scores are averaged. Nothing is decided by
-padding. Source: TAN, eval_zeroshot_align. Differs: no text is left out of a window unless it is
-known when the texts are said.
+padding. Source: TAN, eval_zeroshot_align. Differs: every text is sought in every window.
 
 Posterior. Texts compete for seconds and may keep their order, softly:
 
@@ -28,8 +27,8 @@ Letters: K texts, T feature rows, C width of the features.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,9 +45,6 @@ from stepline.records import FeatureSequence, Matrix, Span
 if TYPE_CHECKING:
     from stepline.models.nasva.model import Aligner
 
-WINDOWS_PER_BATCH = 4  # that the network sees together
-UNSEEN_COSINE = -1.0  # of a row that no window with the text covers: never the best
-
 
 @dataclass(frozen=True)
 class TextScores:
@@ -63,143 +59,76 @@ class TextScores:
     rate: float
 
 
-@dataclass(frozen=True)
-class AlignmentWindow:
-    """Rows [start, end) of the video, and the texts [first, last) that are sought in them."""
-
-    start: int
-    end: int
-    first: int
-    last: int
-
-    @property
-    def rows(self) -> slice:
-        """The rows."""
-        return slice(self.start, self.end)
-
-    @property
-    def texts(self) -> slice:
-        """The texts."""
-        return slice(self.first, self.last)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """How many texts and rows."""
-        return self.last - self.first, self.end - self.start
-
-
 def score_texts(
     aligner: "Aligner",
     features: FeatureSequence,
     vectors: Matrix,
-    *,
-    said_spans: Sequence[Span] | None = None,
     settings: AlignerSettings | None = None,
 ) -> TextScores:
     """Return how well K texts fit a video.
 
-    vectors: (K, C) float32, of the space that the network was trained on.
-    said_spans: when each text is said, in narration mode. A long video then seeks a text only near
-    there.
+    Args:
+        aligner: the trained network.
+        features: of the video.
+        vectors: (K, C) float32 text vectors, of the space that the network was trained on.
+        settings: how long videos are split into windows, and whether the texts are in order.
+
     Raises ShapeError for arrays that do not fit or hold NaN, and for a video without rows.
     """
+    import torch
+
+    from stepline.models.training.batches import Sample, collate
+
     settings = settings or AlignerSettings()
     if vectors.ndim != 2:
         raise ShapeError(
             f"text vectors must be (texts, width), not {vectors.shape}; give one row per text"
         )
+    # The mean of all windows that cover a row, and the greatest of their logits.
     texts = len(vectors)
-    if said_spans is not None and len(said_spans) != texts:
-        raise ShapeError(f"{len(said_spans)} times for {texts} texts; give one per text, or none")
     rows = len(features.values)
-    middles = None
-    if said_spans is not None and settings.mode == "narration":
-        middles = np.array([span.center * features.rate for span in said_spans])
-
-    # the mean of all windows that cover a cell, the greatest of their logits
     total = np.zeros((texts, rows), dtype=np.float32)
-    count = np.zeros((texts, rows), dtype=np.uint16)
+    count = np.zeros(rows, dtype=np.uint16)
     has_head = aligner.alignable is not None
     alignable = np.full(texts, -np.inf, dtype=np.float32) if has_head else None
-    windows = alignment_windows(rows, texts, middles, settings)
-    for window, scores, logits in _passes(aligner, features.values, vectors, windows, settings):
-        cells = (window.texts, window.rows)
-        total[cells] += scores
-        count[cells] += 1
-        if alignable is not None and logits is not None:
-            alignable[window.texts] = np.maximum(alignable[window.texts], logits)
-    total /= np.maximum(count, 1)
-    total[count == 0] = UNSEEN_COSINE
-    return TextScores(np.clip(total, -1.0, 1.0), alignable, features.rate)
-
-
-def alignment_windows(
-    rows: int, texts: int, middles: npt.NDArray[np.float64] | None, settings: AlignerSettings
-) -> list[AlignmentWindow]:
-    """Return the windows of a video. Every row is in one, and every text in one at least.
-
-    middles: (K,) rows at which the texts are said, in order. A window then seeks those said between
-    its length before its start and twice its length after it, as TAN does. It also seeks whatever
-    is between them.
-    """
-    if rows <= settings.whole:
-        return [AlignmentWindow(0, rows, 0, texts)]
-    length = settings.window
-    windows = []
-    for start in range(0, rows - length // 2, settings.stride):
-        window = AlignmentWindow(start, min(rows, start + length), 0, texts)
-        if middles is not None:
-            is_near = (start - length <= middles) & (middles <= start + 2 * length)
-            near = np.flatnonzero(is_near)
-            if not near.size:
-                continue
-            window = replace(window, first=int(near[0]), last=int(near[-1]) + 1)
-        if window.shape[0]:
-            windows.append(window)
-    return windows
-
-
-def _passes(
-    aligner: "Aligner",
-    video: Matrix,
-    vectors: Matrix,
-    windows: Sequence[AlignmentWindow],
-    settings: AlignerSettings,
-) -> Iterator[tuple[AlignmentWindow, Matrix, Matrix | None]]:
-    """Yield each window with its scores (texts, rows) and alignability logits (texts,), cut back to
-    what is real."""
-    ordered = settings.mode == "narration"
-    import torch
-
-    from stepline.models.training.batches import Sample, collate
-
+    windows = alignment_windows(rows, settings)
     was_training = aligner.training
     aligner.eval()
     try:
-        for first in range(0, len(windows), WINDOWS_PER_BATCH):
-            # the windows as one batch
-            chunk = windows[first : first + WINDOWS_PER_BATCH]
+        for first in range(0, len(windows), settings.batch):
+            # some windows as one batch
+            batch_windows = windows[first : first + settings.batch]
             samples = []
-            for window in chunk:
-                rows = np.ascontiguousarray(video[window.rows])
-                nothing = np.zeros(window.shape, dtype=np.bool_)
-                name = f"rows {window.start} to {window.end}"
-                samples.append(Sample(name, rows, vectors[window.texts], nothing, ordered))
-            batch = collate(samples, longest=len(video))
-
-            # what the network says of them
+            for window in batch_windows:
+                video = np.ascontiguousarray(features.values[window])
+                no_labels = np.zeros((texts, len(video)), dtype=np.bool_)
+                name = f"rows {window.start} to {window.stop}"
+                samples.append(
+                    Sample(name, video, vectors, no_labels, settings.mode == "narration")
+                )
+            batch = collate(samples, longest=rows)
             with torch.inference_mode(), current_device().autocast():
                 output = aligner(batch.to(device_of(aligner)))
                 scores = output.scores.float().cpu().numpy()  # (B, K, T)
-                logits = None
-                if output.alignable is not None:
-                    logits = output.alignable.float().cpu().numpy()  # (B, K)
-            for number, window in enumerate(chunk):
-                count, length = window.shape
-                own_logits = None if logits is None else logits[number, :count]
-                yield window, scores[number, :count, :length], own_logits
+            for window, window_scores in zip(batch_windows, scores, strict=True):
+                total[:, window] += window_scores[:texts, : window.stop - window.start]
+                count[window] += 1
+            if alignable is not None:
+                logits = output.alignable.float().cpu().numpy()[:, :texts]  # (B, K)
+                alignable = np.maximum(alignable, logits.max(axis=0))
     finally:
         aligner.train(was_training)
+    total /= count
+    return TextScores(np.clip(total, -1.0, 1.0), alignable, features.rate)
+
+
+def alignment_windows(rows: int, settings: AlignerSettings) -> list[slice]:
+    """Return the rows of each window of a video. Every row is in at least one window."""
+    if rows <= settings.whole:
+        return [slice(0, rows)]
+    length = settings.window
+    starts = range(0, rows - length // 2, settings.stride)
+    return [slice(start, min(rows, start + length)) for start in starts]
 
 
 # of competition and of dependencies, each half the way. They settle in fewer

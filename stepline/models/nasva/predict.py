@@ -148,10 +148,7 @@ def ground_by_aligner(
     """
     settings = settings or AlignerSettings()
     loaded.check(features)
-    # What is said counts if it is known of every step.
-    said = [step.said for step in steps if step.said is not None]
-    said_spans = said if len(said) == len(steps) else None
-    fit = score_texts(loaded.aligner, features, vectors, said_spans=said_spans, settings=settings)
+    fit = score_texts(loaded.aligner, features, vectors, settings)
     placing = place_steps(
         steps, fit, loaded.calibration, settings=settings, duration=duration, before=before
     )

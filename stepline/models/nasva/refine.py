@@ -35,7 +35,7 @@ from stepline.models.training.distributed import (
 )
 from stepline.models.training.loop import Progress
 from stepline.models.training.network import FeatureSpace
-from stepline.models.training.run_folder import OMITTED_FILE, write_omitted
+from stepline.models.training.run import OMITTED_FILE, write_omitted
 from stepline.models.training.settings import TextKind
 from stepline.models.training.sources import (
     ExcludedIds,

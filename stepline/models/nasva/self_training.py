@@ -63,8 +63,7 @@ from stepline.models.training.distributed import (
 )
 from stepline.models.training.loop import Progress
 from stepline.models.training.network import FeatureSpace
-from stepline.models.training.run import TrainingRun, run_training
-from stepline.models.training.run_folder import versions
+from stepline.models.training.run import TrainingRun, run_training, versions
 from stepline.models.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
 from stepline.numeric import cosine_matrix
 from stepline.records import Matrix

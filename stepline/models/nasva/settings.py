@@ -9,6 +9,7 @@ from pydantic import Field, JsonValue, field_serializer, model_validator
 from stepline.grounding.settings import CoarseSettings, GroundSettings, LabelRule
 from stepline.models.training.settings import StepLabelSource, TrainSettings
 from stepline.settings import (
+    Batch,
     Count,
     Fraction,
     Heads,
@@ -162,6 +163,7 @@ class AlignerSettings(Settings):
     stride: Count = Field(
         300, description="rows from window to window, at most half a window; TAN: 16"
     )
+    batch: Batch = Field(4, description="windows aligned together")
     temperature: Positive = Field(
         0.07,
         description="tau that turns cosines into chances (NaSVA section 4.2, smaller is sharper)",

@@ -33,9 +33,15 @@ from stepline.models.nasva.settings import (
 )
 from stepline.models.training.batches import Batch, Sample, collate
 from stepline.models.training.distributed import first_then_all, start_processes
-from stepline.models.training.loop import HeldOutScorer, Loss, Progress, TrainingTask
-from stepline.models.training.run import KeepBest, TrainingRun, run_training, train_network
-from stepline.models.training.run_folder import settings_that_matter, settings_to_train_on, versions
+from stepline.models.training.loop import HeldOutScorer, Loss, Progress, TrainingTask, train_network
+from stepline.models.training.run import (
+    KeepBest,
+    TrainingRun,
+    run_training,
+    settings_that_matter,
+    settings_to_train_on,
+    versions,
+)
 from stepline.models.training.settings import TextKind, TrainSettings
 from stepline.models.training.sources import (
     LabelledTexts,

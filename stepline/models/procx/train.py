@@ -43,10 +43,16 @@ from stepline.models.procx.settings import (
 )
 from stepline.models.procx.vocabulary import Vocabulary, train_vocabulary
 from stepline.models.training.distributed import start_processes
-from stepline.models.training.loop import HeldOutScorer, Loss, Progress, TrainingTask
+from stepline.models.training.loop import HeldOutScorer, Loss, Progress, TrainingTask, train_network
 from stepline.models.training.network import UNKNOWN_SOURCES
-from stepline.models.training.run import KeepBest, TrainingRun, run_training, train_network
-from stepline.models.training.run_folder import settings_that_matter, settings_to_train_on, versions
+from stepline.models.training.run import (
+    KeepBest,
+    TrainingRun,
+    run_training,
+    settings_that_matter,
+    settings_to_train_on,
+    versions,
+)
 from stepline.models.training.settings import TrainSettings
 from stepline.models.training.sources import FeatureSpec, read_records, source_flaw
 from stepline.networks.device import device_of

@@ -93,17 +93,20 @@ def narrated_clips(record: Record, settings: ClipSettings | None = None) -> list
 
 
 def replace_pronouns(sentences: Sequence[str]) -> list[str]:
-    """Return English sentences with the antecedents of their pronouns, where these are sure.
+    """Return English sentences with "it" and "them" replaced by their most likely antecedents.
 
-    For instance, "Cut it into slices." becomes "Cut the banana into slices.".
+    For instance, after "Peel the banana.", "Cut it into slices." becomes "Cut the banana into
+    slices.".
     """
     namer = StepNamer(list(parse(sentences)), load_tagger().read_sentences(sentences))
     resolved = []
     for number, sentence in enumerate(sentences):
-        words = []
-        for index, word in enumerate(re.findall(r"\S+\s*", sentence)):
-            name = namer.name_at(number, index)
-            words.append(word if name is None else re.sub(r"^\w+", f"the {name}", word))
+        words = re.findall(r"\S+\s*", sentence)
+        for index, word in enumerate(words):
+            pronoun = re.match(r"(it|them)\b", word, re.IGNORECASE)
+            if pronoun is not None:
+                for name in namer.likely_names(number, [index]):
+                    words[index] = f"the {name}{word[pronoun.end() :]}"
         resolved.append("".join(words))
     return resolved
 
@@ -354,10 +357,9 @@ class StoredClips:
         rows = self._rows(video, span)
         return int(rows.stop - rows.start)
 
-    def place(self, video: str) -> tuple[int, int]:
-        """Return the shard and the row at which the features of a video begin."""
-        stored = self.store[video]
-        return stored.shard, stored.first
+    def shard(self, video: str) -> int:
+        """Return the number of the shard that holds the features of a video."""
+        return self.store[video].shard
 
     def _rows(self, video: str, span: Span) -> slice:
         stored = self.store[video]
@@ -399,9 +401,9 @@ class VideoFrames:
         """Return the number of frames of a clip."""
         return self.frames
 
-    def place(self, video: str) -> tuple[int, int]:  # noqa: ARG002 (as of stored features)
-        """Return the same for every video: files are in no store."""
-        return 0, 0
+    def shard(self, video: str) -> int:  # noqa: ARG002 (as of stored features)
+        """Return 0: files are in no shard."""
+        return 0
 
 
 # what gives the clips of a run

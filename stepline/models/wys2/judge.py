@@ -53,18 +53,15 @@ def judge_by_grounding(
     alignment: Alignment,
     *,
     seconds: float = MIN_CLIP_SECONDS,
-    weights: Sequence[float] | None = None,
 ) -> tuple[float, ...]:
     """Return P(the picture shows it while it is said) of every sentence, (S,), by the steps that
     were grounded.
 
-    alignment: row k is that of step k. seconds: of the clip, at least. weights: three, of a refit.
-    None: as shipped.
+    alignment: row k is that of step k. seconds: of the clip, at least.
     Raises ShapeError for another count of rows.
     """
     rows = judge_rows(*grounding_evidence(transcript, steps, alignment, seconds=seconds))
-    shipped = weights is None
-    return _probabilities(rows, regression_weights("grounding") if shipped else np.array(weights))
+    return _probabilities(rows, regression_weights("grounding"))
 
 
 def judge_rows(cited: Array, on_screen: Array) -> Array:

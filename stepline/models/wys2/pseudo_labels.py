@@ -28,7 +28,7 @@ from stepline.models.training.batches import Mask, joined_samples
 from stepline.models.wys2.clips import ClipTextPair, pair_length
 from stepline.models.wys2.detector import Detector, score_pairs
 from stepline.models.wys2.settings import PseudoSettings
-from stepline.models.wys2.unlabelled import References, Reservoir, UnlabelledClips
+from stepline.models.wys2.unlabelled import References, UnlabelledClips
 from stepline.records import Matrix
 
 log = logging.getLogger(__name__)
@@ -93,50 +93,45 @@ class TrainedDetector:
     rounds: tuple[TrainingRound, ...]
 
 
-def train_once(
-    pairs: Sequence[ClipTextPair], validation: ValidationClips, train: TrainOnPairs
-) -> TrainedDetector:
-    """Return the detector trained on labelled pairs alone.
-
-    Raises DatasetError when the validation clips are of one class.
-    """
-    positive = validation.positive
-    if positive.all() or not positive.any():
-        count = len(positive)
-        raise DatasetError(
-            f"all {count} validation clips are of one class; give more videos, or other labels"
-        )
-    network = train(pairs, 0)
-    round_0 = TrainingRound(0, len(pairs), 0, 0, None, validation.auc(network))
-    return TrainedDetector(network, (round_0,))
-
-
 def train_with_pseudo_labels(
     labelled: Sequence[ClipTextPair],
-    unlabelled: UnlabelledClips,
+    unlabelled: UnlabelledClips | None,
     validation: ValidationClips,
     train: TrainOnPairs,
     settings: PseudoSettings | None = None,
     truth: Mask | None = None,
 ) -> TrainedDetector:
-    """Return the detector trained on labelled and pseudo-labelled pairs, after `settings.rounds`
-    rounds.
+    """Train a detector on labelled clips, then in rounds on labelled and pseudo-labelled ones.
 
-    Each round goes through the unlabelled clips once. truth: (len(unlabelled),) bool, of listed
-    clips, for the report alone. Raises DatasetError without unlabelled clips, when the validation
-    clips are of one class, or when no clip reaches the threshold.
+    Args:
+        labelled: positive clips.
+        unlabelled: clips without labels, which each round reads once. None: no round is made.
+        validation: clips that choose the threshold and score each round.
+        train: trains a detector on pairs, given the number of the round.
+        settings: number of rounds, and how the threshold is chosen.
+        truth: (U,) bool, which of U unlabelled clips in memory are positive, for the report only.
+
+    Raises DatasetError when there is no unlabelled clip, when all validation clips have one label,
+    or when no clip reaches the threshold.
     """
     settings = settings or PseudoSettings()
-    count = len(unlabelled)
-    if not count:
+    count = 0 if unlabelled is None else len(unlabelled)
+    if unlabelled is not None and not count:
         raise DatasetError("no unlabelled clip; pseudo-labels need videos without key-steps")
+    positive_count = int(validation.positive.sum())
+    if unlabelled is None and positive_count in (0, len(validation.positive)):
+        raise DatasetError(
+            f"all {len(validation.positive)} validation clips are of one class; "
+            "give more videos, or other labels"
+        )
     # Round 0: the labelled clips alone.
     network = train(labelled, 0)
     rounds = [TrainingRound(0, len(labelled), 0, count, None, validation.auc(network))]
-    # The last network labels, and a new one is trained on all.
+    if unlabelled is None:
+        return TrainedDetector(network, tuple(rounds))
+    # The last network labels clips, and a new one is trained on all.
     for number in range(1, settings.rounds + 1):
-        rng = np.random.default_rng(number)
-        threshold, positive = choose_clips(network, unlabelled, validation, settings, rng)
+        threshold, positive = choose_clips(network, unlabelled, validation, settings)
         if not len(positive):
             cure = "take pseudo.threshold=share"
             raise DatasetError(f"none of {count} unlabelled clips reaches {threshold:.3g}; {cure}")
@@ -152,34 +147,23 @@ def train_with_pseudo_labels(
 
 
 def choose_clips(
-    network: Detector,
-    clips: UnlabelledClips,
-    validation: ValidationClips,
-    settings: PseudoSettings,
-    rng: np.random.Generator,
+    network: Detector, clips: UnlabelledClips, validation: ValidationClips, settings: PseudoSettings
 ) -> tuple[float, References]:
-    """Return the score from which a clip counts as positive, and the references of the clips that
-    reach it.
-
-    Of a share of the clips, the threshold is known only after the last one. So at most `most` of
-    all are drawn before. Otherwise at most that many of those that reach it are drawn.
-    """
+    """Return the score from which a clip counts as positive, and the references of such clips."""
     by_share = settings.threshold == "share"
     validation_scores = score_pairs(network, validation.pairs)
     scores = np.zeros(0, np.float32)  # of unlabelled clips
-    references: References = scores
     threshold = -np.inf
-    # The best F1 needs validation clips alone.
+    # The best F1 needs validation clips only.
     if not by_share:
         threshold = choose_threshold(scores, validation_scores, validation.positive, settings)
-    # One pass over the unlabelled clips. A sample of them stays.
-    sample = Reservoir(settings.most, rng)
+    # One pass over the unlabelled clips.
+    parts = []
     for block, pairs in clips.blocks():
         block_scores = score_pairs(network, pairs)
         high = block_scores >= threshold
-        sample.add(block_scores[high], block[high])
-    if sample.columns:
-        scores, references = sample.columns
+        parts.append((block_scores[high], block[high]))
+    scores, references = (np.concatenate(column) for column in zip(*parts, strict=True))
     if by_share:
         threshold = choose_threshold(scores, validation_scores, validation.positive, settings)
     return threshold, references[scores >= threshold]

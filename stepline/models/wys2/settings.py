@@ -6,17 +6,15 @@ Nothing heavy is imported here.
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from stepline.models.training.settings import TrainSettings
-from stepline.settings import Count, Fraction, NonNegative, Offset, Positive, Settings, Width
+from stepline.settings import Count, Fraction, NonNegative, Positive, Settings, Width
 
 LabelKind: TypeAlias = Literal["ss", "vr", "mc"]
 Score: TypeAlias = Literal["dot", "cosine", "joint"]
 Objective: TypeAlias = Literal["nce", "mil-nce", "mil-nce-released"]
-JudgeWeights: TypeAlias = tuple[Offset, Offset, Offset]
 
-SETTINGS_FILE = "settings.json"  # in the folder of a training run
 # For ready features. WYS2's 1e-5 (section 4, epochs unsaid) is for S3D, and leaves two heads at
 # chance.
 DETECTOR_TRAINING = TrainSettings(epochs=30, batch=128, learning_rate=1e-3, weight_decay=0.0)
@@ -109,11 +107,6 @@ class PseudoSettings(Settings):
     share: Fraction = Field(
         0.1, description="share: of the unlabelled clips that is kept, the best ones"
     )
-    most: Count = Field(
-        4_000_000,
-        description="clips held to choose from, drawn evenly where more reach the threshold. 28 "
-        "bytes each",
-    )
 
 
 class Wys2Settings(Settings):
@@ -138,22 +131,6 @@ class JudgeSettings(Settings):
     seconds: Positive = Field(
         3.0, description="of the clip in which a sentence is judged, at least"
     )
-    weights: JudgeWeights | None = Field(
-        None, description="of on screen, cited, and 1, as lab/refit fits them. None: as shipped"
-    )
-
-    @model_serializer(mode="wrap")
-    def _as_before_without_weights(
-        self, plain: SerializerFunctionWrapHandler
-    ) -> dict[str, JsonValue]:
-        """Leave weights out where they are as shipped: what was made before there were any is known
-        by the same."""
-        tree: dict[str, JsonValue] = plain(self)
-        return (
-            tree
-            if self.weights is not None
-            else {name: tree[name] for name in tree if name != "weights"}
-        )
 
 
 class SummarySettings(Settings):

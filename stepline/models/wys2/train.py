@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,9 +25,9 @@ from stepline.errors import DatasetError, SettingsError
 from stepline.features import FeatureStore, open_video_store
 from stepline.files.atomic_files import write_atomic
 from stepline.files.digests import sha256
-from stepline.models.training.distributed import one_process
-from stepline.models.training.loop import Loss, Progress, TrainingTask
-from stepline.models.training.run import TrainingRun, run_training, train_network, write_outcome
+from stepline.models.training.distributed import require_single_process
+from stepline.models.training.loop import Loss, Progress, TrainingTask, train_network
+from stepline.models.training.run import TrainingRun, claim_run_folder, run_training
 from stepline.models.training.settings import TrainSettings
 from stepline.models.training.sources import (
     LabelledTexts,
@@ -64,12 +65,10 @@ from stepline.models.wys2.predict import (
 from stepline.models.wys2.pseudo_labels import (
     TrainedDetector,
     ValidationClips,
-    train_once,
     train_with_pseudo_labels,
 )
 from stepline.models.wys2.settings import (
     DETECTOR_TRAINING,
-    SETTINGS_FILE,
     ContrastSettings,
     DetectorSettings,
     Wys2Settings,
@@ -84,17 +83,25 @@ TRAINED_S3D = "s3d_wys2.pth"
 
 @dataclass(frozen=True)
 class DetectorRun(TrainedDetector):
-    """A run's detector, its rounds, and its calibration, which is None where the validation clips
-    were too few."""
+    """The result of a training run.
+
+    Attributes:
+        calibration: P(shown) of the detector's scores. None where the validation clips were too few.
+        counts: numbers of training clips, of positive ones, and of validation clips.
+        validation_positive: number of validation clips with a positive label.
+        unlabelled_omitted: unlabelled videos that were left out, with the reasons.
+    """
 
     calibration: DetectorCalibration | None
-    validation: int
-    positive: int
+    counts: Mapping[str, int]
+    validation_positive: int
+    unlabelled_omitted: Sequence[Rejected]
 
     @property
     def calibration_report(self) -> str:
-        """How far the stated P lies from what is so, or why nothing can be stated."""
-        clips = f"{self.validation} validation clips, {self.positive} of them positive"
+        """The calibration error in words, or why the detector is not calibrated."""
+        count = self.counts["validation"]
+        clips = f"{count} validation clips, {self.validation_positive} of them positive"
         if self.calibration is None:
             return f"not calibrated, so no judge: {clips}; {NEEDED_CLIPS} of either kind are needed"
         return f"expected calibration error {self.calibration.error:.3f} on {clips}"
@@ -213,62 +220,46 @@ def train_detector_run(
     *,
     report: Callable[[Progress], None] | None = None,
 ) -> DetectorRun:
-    """Train on clips with key-steps, and in rounds on those without. Write the folder and return
-    what came out.
+    """Train a detector on clips with key-steps, and in rounds on those without, and write its run.
 
-    Raises DatasetError when no clip is left or validation holds one class of clips only,
+    Raises DatasetError when no clip is left or when all validation clips have one label,
     SettingsError when the folder holds a run with other settings.
     """
     labelled = clips.labelled
     if not labelled.clips:
         raise DatasetError(f"no clip to train on; left out: {reasons_in_words(labelled.omitted)}")
-    one_process("train wys2")
+    require_single_process("train wys2")
 
-    def write(outcome: _Outcome, path: Path) -> None:
-        write_detector(outcome.trained.detector, path, video=clips.video, text=clips.text)
+    def write(result: DetectorRun, path: Path) -> None:
+        write_detector(result.detector, path, video=clips.video, text=clips.text)
 
-    identity = settings.model_dump(mode="json")
+    identity: dict[str, Any] = {"settings": settings.model_dump(mode="json")}
     if clips.s3d is not None:
         identity["s3d"] = sha256(clips.s3d)
-    run = TrainingRun(folder, NETWORK, identity, write, identity_file=SETTINGS_FILE)
-    outcome = run_training(run, lambda _: _train_on_clips(clips, folder, settings, report))
+    run = TrainingRun(folder, NETWORK, identity, write)
+    result = run_training(run, lambda _: _train_on_clips(clips, folder, settings, report))
 
-    # what is next to the detector's file
-    detector, rounds = outcome.trained.detector, outcome.trained.rounds
-    if clips.s3d is not None and isinstance(detector.video, S3DTower):
+    # The files next to the detector's own.
+    if clips.s3d is not None and isinstance(result.detector.video, S3DTower):
         from stepline.vision.s3d import write_s3d
 
-        write_s3d(detector.video.s3d, clips.s3d, folder / TRAINED_S3D)
-    positive = outcome.validation.positive
-    calibration = calibrate(score_pairs(detector, outcome.validation.pairs), positive)
+        write_s3d(result.detector.video.s3d, clips.s3d, folder / TRAINED_S3D)
     file = folder / NETWORK.names[-1]
-    if calibration is None:  # none of another run stays
+    if result.calibration is None:  # a calibration of another run must not stay
         calibration_path(file).unlink(missing_ok=True)
     else:
-        write_calibration(calibration, file)
-    result = DetectorRun(detector, rounds, calibration, len(positive), int(positive.sum()))
-    outcome_tree = {
-        "settings": settings.model_dump(mode="json"),
-        "counts": outcome.counts,
+        write_calibration(result.calibration, file)
+    facts = {
+        "counts": result.counts,
         "omitted": {
             "labelled": count_reasons(labelled.omitted),
-            "unlabelled": count_reasons(outcome.unlabelled_omitted),
+            "unlabelled": count_reasons(result.unlabelled_omitted),
         },
-        "rounds": [training_round.row() for training_round in rounds],
+        "rounds": [training_round.row() for training_round in result.rounds],
         "calibration": result.calibration_report,
     }
-    write_outcome(folder, outcome_tree)
+    claim_run_folder(folder, identity, facts)
     return result
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """What the trainings of a run made, and of what."""
-
-    trained: TrainedDetector
-    validation: ValidationClips
-    counts: dict[str, int]
-    unlabelled_omitted: Sequence[Rejected]
 
 
 def _train_on_clips(
@@ -276,21 +267,21 @@ def _train_on_clips(
     folder: Path,
     settings: Wys2Settings,
     report: Callable[[Progress], None] | None,
-) -> _Outcome:
-    """Split the videos, and train once, or in rounds where there are clips without key-steps."""
+) -> DetectorRun:
+    """Split the videos, train once, or in rounds where there are unlabelled clips, and calibrate."""
     # the videos of each split
     labelled = clips.labelled
-    clip_videos = [clip.video for clip in labelled.clips]
-    parts = split_videos(clip_videos, settings.train.seed)
+    splits = split_videos([clip.video for clip in labelled.clips], settings.train.seed)
     names = ("train", "validation", "test")
-    videos = {name: sorted(part) for name, part in zip(names, parts, strict=True)}
+    videos = {name: sorted(split) for name, split in zip(names, splits, strict=True)}
     write_atomic(folder / VIDEOS_FILE, json.dumps(videos, indent=1) + "\n")
     # their clips and labels
-    training = labelled.of_videos(parts[0])
-    held_out = labelled.of_videos(parts[1])
-    positive = infer_labels(training, settings.labels)
-    held_out_labels = infer_labels(held_out, settings.labels)
-    validation = ValidationClips(held_out.pairs_of_own_text(), held_out_labels)
+    training = labelled.of_videos(splits[0])
+    held_out = labelled.of_videos(splits[1])
+    is_positive = infer_labels(training, settings.labels)
+    validation = ValidationClips(
+        held_out.pairs_of_own_text(), infer_labels(held_out, settings.labels)
+    )
     detector = _fitting_settings(settings.detector, training.pairs[0])
 
     def train_round(pairs: Sequence[ClipTextPair], number: int) -> Detector:
@@ -307,19 +298,23 @@ def _train_on_clips(
             report=report,
         )
 
-    # train
-    pairs = training.positive(positive)
-    counts = {
-        "clips": len(training.clips),
-        "positive": int(positive.sum()),
-        "validation": len(held_out.clips),
-    }
-    if clips.gather_unlabelled is None:
-        trained = train_once(pairs, validation, train_round)
-        return _Outcome(trained, validation, counts, ())
-    unlabelled = clips.gather_unlabelled()
-    trained = train_with_pseudo_labels(pairs, unlabelled, validation, train_round, settings.pseudo)
-    return _Outcome(trained, validation, counts, unlabelled.omitted)
+    unlabelled = clips.gather_unlabelled() if clips.gather_unlabelled is not None else None
+    trained = train_with_pseudo_labels(
+        training.positive(is_positive), unlabelled, validation, train_round, settings.pseudo
+    )
+    positive = validation.positive
+    return DetectorRun(
+        trained.detector,
+        trained.rounds,
+        calibrate(score_pairs(trained.detector, validation.pairs), positive),
+        {
+            "clips": len(training.clips),
+            "positive": int(is_positive.sum()),
+            "validation": len(held_out.clips),
+        },
+        int(positive.sum()),
+        unlabelled.omitted if unlabelled is not None else (),
+    )
 
 
 def _fitting_settings(detector: DetectorSettings, pair: ClipTextPair) -> DetectorSettings:

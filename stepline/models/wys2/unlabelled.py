@@ -27,8 +27,6 @@ NarratedVideo: TypeAlias = tuple[Record, list[NarratedClip]]
 CLIP_COLUMNS = np.dtype(
     {"names": ["video", "sentence", "start", "end"], "formats": ["i4", "i4", "f8", "f8"]}
 )
-# videos whose features are read in the store's order, whatever that of the records
-VIDEOS_PER_WINDOW = 1024
 CLIPS_PER_BLOCK = 512  # that are scored together
 
 
@@ -103,20 +101,25 @@ class ClipStream:
             yield LabelledTexts(record.video.id, "narration", _sentence_texts(record), ())
 
     def blocks(self) -> Iterator[Block]:
-        """Yield all clips, the features of each video read once and those of a window of videos in
-        the store's order.
+        """Yield all clips, the features of each video read once.
 
         Raises DatasetError where the records have changed since the stream was made.
         """
-        window: list[References] = []
+        references: list[References] = []
+        pairs: list[ClipTextPair] = []
         for number, (record, clips) in enumerate(self._clips([])):
             self._check(number, record)
             rows = [(number, clip.sentence, clip.span.start, clip.span.end) for clip in clips]
-            window.append(np.array(rows, dtype=CLIP_COLUMNS))
-            if len(window) == VIDEOS_PER_WINDOW:
-                yield from self._window_blocks(window)
-                window = []
-        yield from self._window_blocks(window)
+            references.append(np.array(rows, dtype=CLIP_COLUMNS))
+            vectors = self._store().matrix(record.video.id)
+            texts = [(clip.span, vectors[clip.sentence : clip.sentence + 1]) for clip in clips]
+            pairs += self._source.pairs(record.video.id, texts)
+            if len(pairs) >= CLIPS_PER_BLOCK:
+                yield np.concatenate(references), pairs
+                references = []
+                pairs = []
+        if pairs:
+            yield np.concatenate(references), pairs
 
     def _check(self, number: int, record: Record) -> None:
         video = record.video.id
@@ -132,32 +135,6 @@ class ClipStream:
                 f"{record.id}: its stored vectors are of other sentences; give another --out"
             )
 
-    def _window_blocks(self, window: Sequence[References]) -> Iterator[Block]:
-        references: list[References] = []
-        pairs: list[ClipTextPair] = []
-        # In the store's order, so that a shard is not read twice.
-        for clips in sorted(window, key=lambda clips: self._source.place(self._video(clips[0]))):
-            references.append(clips)
-            pairs += self._pairs_of_video(clips)
-            if len(pairs) >= CLIPS_PER_BLOCK:
-                yield np.concatenate(references), pairs
-                references = []
-                pairs = []
-        if pairs:
-            yield np.concatenate(references), pairs
-
-    def _video(self, clip: Any) -> str:
-        return self._videos[int(clip["video"])]
-
-    def _pairs_of_video(self, clips: References) -> list[ClipTextPair]:
-        """Return all clips of a video."""
-        video = self._video(clips[0])
-        vectors = self._store().matrix(video)
-        texts = [
-            (Span(start, end), vectors[row : row + 1]) for _, row, start, end in clips.tolist()
-        ]
-        return self._source.pairs(video, texts)
-
     def _store(self) -> FeatureStore:
         if self._vectors is None:
             raise DatasetError(f"no unlabelled clip; left out: {reasons_in_words(self.omitted)}")
@@ -167,11 +144,10 @@ class ClipStream:
         """Return the clips of these references, each read when it is asked for."""
         lengths = []
         shards = []
-        for clip in references:
-            video = self._video(clip)
-            span = Span(float(clip["start"]), float(clip["end"]))
-            lengths.append(self._source.length(video, span))
-            shards.append(self._source.place(video)[0])
+        for number, _, start, end in references.tolist():
+            video = self._videos[number]
+            lengths.append(self._source.length(video, Span(start, end)))
+            shards.append(self._source.shard(video))
 
         def read(index: int) -> ClipTextPair:
             number, row, start, end = references[index].tolist()
@@ -184,37 +160,3 @@ class ClipStream:
 
 def _sentence_texts(record: Record) -> tuple[str, ...]:
     return tuple(sentence.text for sentence in record.sentences)
-
-
-class Reservoir:
-    """A uniform sample of at most `most` of the rows that come in blocks (Vitter 1985, R).
-
-    Up to `most` rows, they stay in the order in which they came.
-    """
-
-    def __init__(self, most: int, rng: np.random.Generator) -> None:
-        self._most = most
-        self._rng = rng
-        self._count = 0  # of the rows that came
-        self._columns: list[References] = []
-
-    def add(self, *columns: References) -> None:
-        """Add a block of rows, as its columns."""
-        if not self._columns:
-            self._columns = [np.empty(self._most, column.dtype) for column in columns]
-        # the place of each row in the sample. From `most` on it has none
-        new_count = self._count + len(columns[0])
-        places = np.arange(self._count, new_count)
-        is_late = places >= self._most
-        # Row n draws a place below n, so that it stays with probability most / n.
-        places[is_late] = self._rng.integers(0, places[is_late] + 1)
-        in_sample = places < self._most
-        for own, column in zip(self._columns, columns, strict=True):
-            # of rows for one place, the last stays
-            own[places[in_sample]] = column[in_sample]
-        self._count = new_count
-
-    @property
-    def columns(self) -> list[References]:
-        """The columns of the sample, none before the first block."""
-        return [column[: self._count] for column in self._columns]
