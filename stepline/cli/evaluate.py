@@ -266,7 +266,7 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
 
     # the answers, of the videos that the reference has
     questions = benchmark_videos(benchmark, options["reference"], options["subset"])
-    _tell_unasked(questions.reasons())
+    _tell_unasked(questions.count_reasons())
     answers = answer(questions.questions, loaded, features, out, settings, speech=speech)
     steps = sum(len(record.steps) for record in answers.by_id.values())
     print_message(f"{steps} steps are described")
@@ -369,7 +369,7 @@ def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
     vectors = TextVectors(options["texts"], loaded)
     inputs = BenchmarkInputs(features, vectors)
     questions = benchmark_questions(benchmark, options["reference"], options["subset"])
-    _tell_unasked(questions.reasons())
+    _tell_unasked(questions.count_reasons())
     return questions.questions, loaded, inputs
 
 

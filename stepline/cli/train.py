@@ -161,8 +161,8 @@ def _say_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
     others = f"{len(prepared.held_out)} more held out"
     labels = f"{samples.labelled} of {samples.texts} texts have a label"
     print_message(f"{amount}, {others}; {labels}")
-    _say_left_out(samples.reasons())
-    if excluding and EXCLUDED_REASON not in samples.reasons():
+    _say_left_out(samples.count_reasons())
+    if excluding and EXCLUDED_REASON not in samples.count_reasons():
         print_message("warning: no video of the sources is in the lists of --exclude")
 
 
@@ -236,7 +236,7 @@ def _say_procx_samples(prepared: "ProcxPrepared") -> None:
     amount = f"{sum(samples.counts)} steps of {len(samples)} videos"
     others = f"{len(prepared.held_out)} more held out"
     print_message(f"{amount}, {others}; a vocabulary of {len(prepared.vocabulary)} tokens")
-    _say_left_out(samples.reasons())
+    _say_left_out(samples.count_reasons())
     if prepared.crowded:
         queries = prepared.settings.model.queries
         reason = f"{prepared.crowded} videos have more steps than {queries} queries"
@@ -335,7 +335,7 @@ def train_wys2(
         print_message(f"round {row.number}: {clip_count}; ROC-AUC on validation {row.auc:.3f}")
         rounds.append({name: row.row()[name] for name in ("number", "pairs", "kept", "auc")})
     print_message(run.calibration_report)
-    path = str(out / NETWORK.names[-1])
+    path = str(out / NETWORK.file_names[-1])
     if as_json:
         error = None if run.calibration is None else run.calibration.error
         print_data(json.dumps({"detector": path, "rounds": rounds, "calibration_error": error}))

@@ -69,7 +69,7 @@ def describe_pictures(
     from stepline.models.procx.inference import describe
 
     # what the network says
-    describer.check(features)
+    describer.check_features(features)
     with one_torch_thread():
         description = describe(
             describer.model,

@@ -103,7 +103,7 @@ def check_vlm(vision: VisionSettings) -> None:
         return
     from stepline.llm.servers import open_server
 
-    # Questions are about whole seconds, and a row has to be one.
+    # BenchmarkQuestions are about whole seconds, and a row has to be one.
     if vision.rate != 1.0:
         raise SettingsError(
             f"vision.rate={vision.rate}: vision.vlm needs one row per second; set it to 1"
@@ -131,7 +131,7 @@ def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":
             f"{path}: a trained network needs pictures; take out vision.backbone=none"
         )
     loaded.check_space(vision.backbone, vision.text_space, rate=vision.rate)
-    loaded.check_scale(unit=vision.unit_rows)
+    loaded.check_row_scale(unit=vision.unit_rows)
     return loaded
 
 
@@ -162,7 +162,7 @@ def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "Loade
         need = "a network that describes needs pictures"
         raise SettingsError(f"{settings.path}: {need}; take out vision.backbone=none")
     loaded.check_space(vision.backbone, rate=vision.rate)
-    loaded.check_scale(unit=vision.unit_rows)
+    loaded.check_row_scale(unit=vision.unit_rows)
     if settings.speech:
         loaded.check_speech()
     return loaded

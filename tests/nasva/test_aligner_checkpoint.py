@@ -62,7 +62,7 @@ def test_a_folder_gives_its_best_network_else_the_final_one(tmp_path):
     for name in ("last", "aligner", "best"):
         (tmp_path / f"{name}.safetensors").write_bytes(b"")
         if name != "last":
-            assert NETWORK.find(tmp_path).name == f"{name}.safetensors"
+            assert NETWORK.find_file(tmp_path).name == f"{name}.safetensors"
 
 
 def test_a_run_that_is_not_finished_has_no_network_yet(tmp_path):
@@ -70,14 +70,14 @@ def test_a_run_that_is_not_finished_has_no_network_yet(tmp_path):
     with pytest.raises(
         ModelError, match="the run is not finished; run `stepline train nasva` again to end it"
     ):
-        NETWORK.find(tmp_path)
+        NETWORK.find_file(tmp_path)
 
 
 def test_a_folder_without_a_network_is_named(tmp_path):
     with pytest.raises(
         ModelError, match=r"holds none of best\.safetensors, aligner\.safetensors; give"
     ):
-        NETWORK.find(tmp_path)
+        NETWORK.find_file(tmp_path)
 
 
 CASES = {"tiny": ("tiny_", "tiny_checkpoint_fp32.pth"), "full": ("", "checkpoint_fp16.pth")}

@@ -14,10 +14,10 @@ from stepline.models.nasva.settings import AlignerDataSettings
 from stepline.models.training import sources as gather_reasons
 from stepline.models.training.sources import (
     LabelledTexts,
-    labelled_texts,
+    iterate_labelled_texts,
+    load_text_encoder,
     read_labelled_texts,
     store_text_vectors,
-    text_encoder,
 )
 from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
 from stepline.settings import validate
@@ -187,13 +187,17 @@ def places(told):
 
 
 def test_a_record_reports_what_is_said_and_its_steps_and_never_the_truth():
-    (narration,) = labelled_texts([record()], "narration")
+    (narration,) = iterate_labelled_texts([record()], "narration")
     assert places(narration) == [[(0, 2)], [(2, 5)]]
-    (steps,) = labelled_texts([record()], "step")
+    (steps,) = iterate_labelled_texts([record()], "step")
     assert (steps.texts, places(steps)) == (("cut", "mix", "eat"), [[(3, 6)], [(4, 5)], []])
-    assert places(next(labelled_texts([record()], "step", "said"))) == [[(2, 5)], [(4, 5)], []]
-    assert places(next(labelled_texts([record()], "step", "shown"))) == [[(3, 6)], [], []]
-    (people,) = labelled_texts([record()], "step", annotated=True)
+    assert places(next(iterate_labelled_texts([record()], "step", "said"))) == [
+        [(2, 5)],
+        [(4, 5)],
+        [],
+    ]
+    assert places(next(iterate_labelled_texts([record()], "step", "shown"))) == [[(3, 6)], [], []]
+    (people,) = iterate_labelled_texts([record()], "step", annotated=True)
     assert (people.texts, places(people)) == (("truth",), [[(0, 1), (3, 4)]])
 
 
@@ -279,7 +283,7 @@ def test_vectors_are_made_once(tmp_path):
 
 
 def test_the_sentence_encoder_is_found_by_name():
-    assert text_encoder("minilm")(["cut the lemon"]).shape == (1, 384)
+    assert load_text_encoder("minilm")(["cut the lemon"]).shape == (1, 384)
 
 
 def features(seconds=10, rate=1.0):

@@ -430,10 +430,10 @@ def one_of_two(rank, port, arguments):
     torch.set_num_threads(1)
     import stepline.models.training.loop as loop
 
-    step = loop._step
+    step = loop._take_step
 
     def stopped(*given, **named):
-        if named["batch"].number == 10:
+        if named["batch"].step == 10:
             raise Stopped
         return step(*given, **named)
 
@@ -470,7 +470,7 @@ def fresh_stores(tmp_path):
 
 
 def test_two_processes_train_as_one_also_when_stopped_and_resumed(tmp_path, fresh_stores, stepline):
-    held = (*STILL, "--set", "data.held_out=0.3", "--set", "data.held_out_score=loss")
+    held = (*STILL, "--set", "data.held_out=0.3")
     settings = ("epochs=6", *SETTINGS)  # 12 samples are left: 24 steps
     assert (
         stepline(*command(fresh_stores, tmp_path / "one", *settings, options=held)).exit_code == 0

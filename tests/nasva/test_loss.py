@@ -42,7 +42,7 @@ def past_the_end():
     """A video cut at 10 of 20 seconds, whose only text is shown in second 15."""
     late = np.zeros((1, 20), bool)
     late[0, 15] = True
-    return collate([replace(sample(1, texts=1), positive=late)], longest=10)
+    return collate([replace(sample(1, texts=1), positive=late)], max_rows=10)
 
 
 UNLABELLED = {

@@ -298,7 +298,7 @@ def test_a_moment_is_a_shown_sentence_to_a_calibration(files, tmp_path):
     (tmp_path / "htm_align.json").write_text(json.dumps({"one": truth, "two": [[1, 1, 2, " "]]}))
     questions = benchmark_questions("htm-align", tmp_path / "htm_align.json")
     assert [question.truth for question in questions.questions] == [(True, False)]
-    assert questions.reasons() == {"a text of it is empty or cannot be stored": 1}
+    assert questions.count_reasons() == {"a text of it is empty or cannot be stored": 1}
 
 
 @pytest.fixture

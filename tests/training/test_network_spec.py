@@ -105,7 +105,7 @@ def system(request: pytest.FixtureRequest) -> System:
 @pytest.fixture
 def path(system: System, tmp_path: Path) -> Path:
     torch.manual_seed(0)
-    file = tmp_path / system.file.names[-1]
+    file = tmp_path / system.file.file_names[-1]
     system.write(system.make(), file)
     return file
 
@@ -189,23 +189,23 @@ def test_weights_of_another_name_or_shape_are_named(system, path):
 
 
 def test_a_folder_gives_its_best_network_else_the_final_or_only_one(system, path):
-    find, folder = system.file.find, path.parent
+    find, folder = system.file.find_file, path.parent
     assert find(path) == path
     assert find(folder) == path
-    for name in reversed(system.file.names):
+    for name in reversed(system.file.file_names):
         (folder / name).write_bytes(path.read_bytes())
         assert find(folder) == folder / name
-    for name in system.file.names:
+    for name in system.file.file_names:
         (folder / name).unlink()
     with pytest.raises(
-        ModelError, match=f"holds none of {system.file.names[0]}.*; give the .safetensors file"
+        ModelError, match=f"holds none of {system.file.file_names[0]}.*; give the .safetensors file"
     ):
         find(folder)
     (folder / "mine.safetensors").write_bytes(b"")
     assert find(folder) == folder / "mine.safetensors"
     (folder / CHECKPOINT_FILE).write_bytes(b"")
     with pytest.raises(
-        ModelError, match=f"the run is not finished; run {system.file.writer} again to end it"
+        ModelError, match=f"the run is not finished; run {system.file.command} again to end it"
     ):
         find(folder)
     with pytest.raises(ModelError, match="no such file"):

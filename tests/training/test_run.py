@@ -31,7 +31,11 @@ from stepline.models.procx.settings import (
 from stepline.models.procx.train import ProcxSources, train_procx_run
 from stepline.models.training.run import TrainingRun, run_training
 from stepline.models.training.settings import TrainSettings
-from stepline.models.training.sources import labelled_texts, read_records, store_text_vectors
+from stepline.models.training.sources import (
+    iterate_labelled_texts,
+    read_records,
+    store_text_vectors,
+)
 from stepline.models.wys2.dataset import gather_clips
 from stepline.models.wys2.settings import (
     ClipSettings,
@@ -104,7 +108,7 @@ def sources(tmp_path_factory):
             writer.add(f"v{number}", rows, rate=1.0, backbone="drawn")
     records = folder / "records.parquet"
     write_parquet(map(record, range(VIDEOS + 1)), records)
-    texts = labelled_texts(read_records(str(records)), "step")
+    texts = iterate_labelled_texts(read_records(str(records)), "step")
     store_text_vectors(texts, encode, folder / "texts", name="drawn")
     return folder
 
@@ -226,7 +230,7 @@ def test_a_run_claims_its_folder_before_it_trains_and_writes_what_training_retur
         return "last"
 
     names = ("best", "final")
-    spec = replace(NETWORK, names=names)
+    spec = replace(NETWORK, file_names=names)
     run = TrainingRun(
         tmp_path, spec, {"seed": 1}, write, facts={"videos": 3}, omitted=[{"video": "a"}]
     )

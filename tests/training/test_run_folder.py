@@ -20,8 +20,8 @@ from stepline.models.training.run import (
     RUN_FILE,
     StepLog,
     claim_run_folder,
-    settings_that_matter,
-    settings_to_train_on,
+    fine_tuning_settings,
+    result_settings,
     write_omitted,
 )
 from stepline.models.wys2.settings import Wys2Settings
@@ -64,7 +64,7 @@ def test_lines_after_the_checkpoint_go_also_half_ones(tmp_path):
 @pytest.mark.parametrize("settings", RUNS)
 def test_a_run_folder_is_claimed_once_and_taken_up_by_its_own_run_alone(tmp_path, settings):
     def claim(settings, **facts):
-        claim_run_folder(tmp_path, settings_that_matter(settings), facts)
+        claim_run_folder(tmp_path, result_settings(settings), facts)
 
     def with_train(**changes):
         return settings.model_copy(update={"train": settings.train.model_copy(update=changes)})
@@ -106,7 +106,7 @@ def test_what_is_left_out_is_a_json_line_each(tmp_path):
 )
 def test_a_network_to_train_on_keeps_its_settings_but_for_the_dropout(own, asked, found):
     changeable = ("dropout", "captioner.dropout")
-    made = settings_to_train_on(own, asked, changeable, Path("network"))
+    made = fine_tuning_settings(own, asked, changeable, Path("network"))
     name, value = found
     assert made.model_dump(exclude={name}) == own.model_dump(exclude={name})
     assert getattr(made, name) == (
@@ -115,4 +115,4 @@ def test_a_network_to_train_on_keeps_its_settings_but_for_the_dropout(own, asked
     with pytest.raises(
         SettingsError, match=r"model\..*dropout=0\.3, network has .*; it is the network's own"
     ):
-        settings_to_train_on(own, asked, (), Path("network"))
+        fine_tuning_settings(own, asked, (), Path("network"))

@@ -10,7 +10,7 @@ from lab.wys2.listed_clips import ListedClips
 from stepline.errors import DatasetError
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.models.training.settings import TrainSettings
-from stepline.models.training.sources import SEEN_TWICE, store_text_vectors, with_transcripts
+from stepline.models.training.sources import SEEN_TWICE, fill_in_transcripts, store_text_vectors
 from stepline.models.wys2 import unlabelled
 from stepline.models.wys2.clips import ClipTextPair
 from stepline.models.wys2.dataset import gather_clips
@@ -99,7 +99,7 @@ def test_a_video_that_comes_twice_counts_once(world, store, tmp_path):
 def test_narration_of_another_source_is_joined(world, store, tmp_path):
     mute = [record.model_copy(update={"transcript": None}) for record in world.records]
     said = {record.video.id: record.transcript for record in world.records[:2]}
-    stream = ClipStream(list(with_transcripts(mute, said)), store, kept_in(tmp_path), PLAIN)
+    stream = ClipStream(list(fill_in_transcripts(mute, said)), store, kept_in(tmp_path), PLAIN)
     assert {pair.id.split()[0] for _, pairs in stream.blocks() for pair in pairs} == set(said)
     assert sum(count_reasons(stream.omitted).values()) == 10
 

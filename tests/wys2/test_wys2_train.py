@@ -20,8 +20,8 @@ from stepline.models.training.settings import TrainSettings
 from stepline.models.training.sources import (
     EXCLUDED_REASON,
     NO_FEATURES,
+    fill_in_transcripts,
     store_text_vectors,
-    with_transcripts,
 )
 from stepline.models.wys2.clips import ClipTextPair
 from stepline.models.wys2.dataset import gather_clips, infer_labels
@@ -152,7 +152,7 @@ def test_narration_may_come_from_another_source(world, store):
     mute = [record.model_copy(update={"transcript": None}) for record in world.records]
     said = {record.video.id: record.transcript for record in world.records}
     assert (
-        gather_clips(with_transcripts(mute, said), store, words, PLAIN).clips
+        gather_clips(fill_in_transcripts(mute, said), store, words, PLAIN).clips
         == gather_clips(world.records, store, words, PLAIN).clips
     )
 

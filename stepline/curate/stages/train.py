@@ -31,7 +31,7 @@ from stepline.models.nasva.checkpoint import LoadedAligner
 from stepline.models.nasva.fit_calibration import calibrate_by_foreign_texts, unshown_texts
 from stepline.models.nasva.predict import place_steps
 from stepline.models.nasva.settings import AlignerNetworkSettings, AlignerRunSettings
-from stepline.models.training.sources import LabelledTexts, labelled_texts
+from stepline.models.training.sources import LabelledTexts, iterate_labelled_texts
 from stepline.records import Matrix, Record
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.storage import read_parquet
@@ -147,7 +147,7 @@ def refine(dataset: DatasetContext) -> None:
     tasks: list[str | None] = []
     for record in read_parquet(folder / REFINED_FILE):
         if record.steps:
-            texts += labelled_texts([record], "step")
+            texts += iterate_labelled_texts([record], "step")
             tasks.append(record.video.task)
         else:
             reasons[record.id] = NO_REFINED_STEP
@@ -237,7 +237,7 @@ def place_finally(
 ) -> Record:
     """Return a record with its steps placed again: spans, score and status."""
     # The labels are those of self-training, and the places are the network's.
-    texts = next(labelled_texts([record], "step"))
+    texts = next(iterate_labelled_texts([record], "step"))
     steps = vectors.vectors(texts)
     fit = vectors.fit(loaded, record.video.id, steps, settings)
     duration = record.video.duration

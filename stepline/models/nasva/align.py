@@ -106,7 +106,7 @@ def score_texts(
                 samples.append(
                     Sample(name, video, vectors, no_labels, settings.mode == "narration")
                 )
-            batch = collate(samples, longest=rows)
+            batch = collate(samples, max_rows=rows)
             with torch.inference_mode(), current_device().autocast():
                 output = aligner(batch.to(device_of(aligner)))
                 scores = output.scores.float().cpu().numpy()  # (B, K, T)

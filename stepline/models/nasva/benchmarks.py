@@ -34,10 +34,10 @@ from stepline.models.nasva.predict import StepPlacement, place_steps
 from stepline.models.nasva.settings import AlignerSettings, Mode
 from stepline.models.training.benchmark_answers import (
     BenchmarkAnswers,
-    Questions,
+    BenchmarkQuestions,
     StoredFeatures,
-    answer_each,
-    store_or_files,
+    answer_questions,
+    open_store_if_any,
 )
 from stepline.records import Matrix, Record, Step, Video
 
@@ -52,9 +52,9 @@ class TextVectors:
         self._path = path
         self._store: FeatureStore | None = None
         if path is None:
-            self._encoder = loaded.text_encoder("--texts")
+            self._encoder = loaded.text_encoder_name("--texts")
         elif not path.is_file():
-            self._store = store_or_files(path)
+            self._store = open_store_if_any(path)
 
     def encoder(self, video: str) -> str:
         """Return whose the vectors of a video's texts are, or "" where files do not say it, or the
@@ -139,7 +139,7 @@ class BenchmarkInputs:
 
 def benchmark_questions(
     name: BenchmarkName, reference: Path, subset: str | None = None
-) -> Questions[AlignmentQuestion]:
+) -> BenchmarkQuestions[AlignmentQuestion]:
     """Return what a benchmark asks, in the order of its files. Raises DatasetError where they
     cannot be read."""
     # Splits whose truth is hidden are asked by a file of the server.
@@ -156,7 +156,7 @@ def benchmark_questions(
         raise DatasetError(
             f"{reference}: no video{part} names a text to place; give the annotations of {name}"
         )
-    return Questions(tuple(with_texts), unasked)
+    return BenchmarkQuestions(tuple(with_texts), unasked)
 
 
 def _annotated_questions(
@@ -223,11 +223,11 @@ def score_questions(
 
     def score(question: AlignmentQuestion) -> TextScores:
         features = inputs.features.read(question.video)
-        loaded.check(features, inputs.vectors.encoder(question.video))
+        loaded.check_features(features, inputs.vectors.encoder(question.video))
         vectors = inputs.vectors.read(question.video, question.texts)
         return score_texts(loaded.aligner, features, vectors, settings=settings)
 
-    return answer_each({question.id: question for question in questions}, score)
+    return answer_questions({question.id: question for question in questions}, score)
 
 
 def write_answers(

@@ -45,11 +45,11 @@ def _parse(header: Header) -> tuple[AlignerNetworkSettings, FeatureSpace]:
     settings = parse_settings(AlignerNetworkSettings, header["settings"])
     if "space" not in header:
         return settings, NO_SPACE
-    from stepline.models.training.sources import encoder_name
+    from stepline.models.training.sources import text_space_name
 
     space = FeatureSpace(**header["space"])
     # Earlier runs wrote the option ("conse"), not the space that it stands for.
-    return settings, replace(space, text=encoder_name(space.text))
+    return settings, replace(space, text=text_space_name(space.text))
 
 
 def _build(header: tuple[AlignerNetworkSettings, FeatureSpace]) -> "Aligner":
@@ -62,8 +62,8 @@ NETWORK = NetworkSpec(
     kind="stepline.nasva.aligner",
     version=1,
     title="a grounding network",
-    writer="`stepline train nasva`",
-    names=("best.safetensors", "aligner.safetensors"),
+    command="`stepline train nasva`",
+    file_names=("best.safetensors", "aligner.safetensors"),
     parse=_parse,
     build=_build,
 )
@@ -80,7 +80,7 @@ class LoadedAligner(LoadedNetwork):
     aligner: "Aligner"
     calibration: Calibration | None
 
-    def text_encoder(self, option: str) -> str:
+    def text_encoder_name(self, option: str) -> str:
         """Return the encoder of its texts as `text.embed` takes it. option: the one that takes
         vectors in its place.
 
@@ -102,21 +102,21 @@ class LoadedAligner(LoadedNetwork):
 def load_aligner(path: Path) -> LoadedAligner:
     """Return the network in a file or folder, with its calibration. Raises ModelError, naming what
     does not fit."""
-    file = NETWORK.find(path)
+    file = NETWORK.find_file(path)
     digest = sha256(file)
     calibration = read_calibration(calibration_path(file), digest)
     space, aligner = _read(file)
     settings = aligner.settings
-    any_length = settings.feature_scale != "none"
+    accepts_unit_rows = settings.feature_scale != "none"
     return LoadedAligner(
-        file, digest, space, settings.video_width, any_length, aligner, calibration
+        file, digest, space, settings.video_width, accepts_unit_rows, aligner, calibration
     )
 
 
 def read_aligner(path: Path) -> "Aligner":
     """Return the network in a file or folder, ready to infer. Raises ModelError, naming what does
     not fit."""
-    return _read(NETWORK.find(path))[1]
+    return _read(NETWORK.find_file(path))[1]
 
 
 def write_aligner(network: "Aligner", path: Path, space: FeatureSpace | None = None) -> None:

@@ -25,9 +25,9 @@ from stepline.models.training.settings import TextKind
 from stepline.models.training.sources import (
     ExcludedIds,
     FeatureJoin,
-    Flaw,
     LabelledTexts,
-    reasons_in_words,
+    OmitReason,
+    format_reasons,
 )
 from stepline.records import FeatureSequence, Matrix, Rejected, Span
 
@@ -163,7 +163,7 @@ class AlignerSamples(GatheredSamples[_PendingSample, Sample]):
 
     def _first_stored(self) -> tuple[FeatureLocation, FeatureLocation]:
         if not self.parts:
-            reasons = reasons_in_words(self.omitted)
+            reasons = format_reasons(self.omitted)
             raise ShapeError(
                 f"no sample is left of {len(self.omitted)}: {reasons}; fix the sources"
             )
@@ -205,7 +205,7 @@ def gather_samples(
     for labelled in texts:
         video = labelled.video
         store = vectors[labelled.kind]
-        part: _PendingSample | Flaw | None = join.flaw(
+        part: _PendingSample | OmitReason | None = join.reason_to_omit(
             video,
             labelled.duration,
             key=(video, labelled.kind),
@@ -234,7 +234,7 @@ def _labelled_part(
     stored: FeatureLocation,
     vectors: FeatureStore,
     settings: AlignerDataSettings,
-) -> _PendingSample | Flaw:
+) -> _PendingSample | OmitReason:
     """Return the texts of a video with the rows that label them, or why they cannot be trained
     on."""
     # Which vectors are those of the texts.
@@ -270,7 +270,7 @@ def _small(indices: RowIndices) -> SmallIndices:
     return indices if indices.max() > np.iinfo(np.int16).max else indices.astype(np.int16)
 
 
-def other_texts(labelled: LabelledTexts, vectors: FeatureStore) -> Flaw:
+def other_texts(labelled: LabelledTexts, vectors: FeatureStore) -> OmitReason:
     """Return that stored vectors are not those of a video's texts."""
     return OTHER_TEXTS, f"{len(labelled.texts)} texts, {vectors[labelled.video].rows} vectors"
 

@@ -50,7 +50,7 @@ def grounding_loss(
 
     # the logits of the layers that count
     text = aligned.text if release else aligned.text[-1:]  # (L or 1, B, K, d)
-    positive = batch.real_positive()  # (B, K, T)
+    positive = batch.positive_without_padding()  # (B, K, T)
     labelled = positive.any(dim=2)  # (B, K)
     text = text / settings.temperature
     logits = dot_products(text, aligned.video)  # (L, B, K, T)

@@ -147,7 +147,7 @@ def ground_by_aligner(
     Raises ModelError, ShapeError where something does not fit it.
     """
     settings = settings or AlignerSettings()
-    loaded.check(features)
+    loaded.check_features(features)
     fit = score_texts(loaded.aligner, features, vectors, settings)
     placing = place_steps(
         steps, fit, loaded.calibration, settings=settings, duration=duration, before=before

@@ -44,8 +44,8 @@ from stepline.models.training.batches import (
     Mask,
     Sample,
     collate,
-    length_buckets,
-    lengths_and_shards,
+    get_lengths_and_shards,
+    plan_batches,
 )
 from stepline.networks.device import device_of
 from stepline.records import FeatureSequence, Matrix, Span
@@ -274,10 +274,10 @@ def aligned_batches(
     """
     for network in networks:
         network.eval()
-    lengths, shards = lengths_and_shards(samples, lambda sample: len(sample.video))
+    lengths, shards = get_lengths_and_shards(samples, lambda sample: len(sample.video))
     longest = max([MAX_ROWS, *lengths])
     # Batches of like length, the same for any number of processes.
-    batches = length_buckets(lengths, VIDEOS_PER_BATCH, seed=0, epoch=0, shards=shards)
+    batches = plan_batches(lengths, VIDEOS_PER_BATCH, seed=0, epoch=0, shards=shards)
     for indices in islice(batches, rank, None, of):
         videos = [samples[index] for index in indices]
         batch = collate(videos, longest)

@@ -42,11 +42,11 @@ from stepline.models.training.sources import (
     FeatureJoin,
     TextEncoder,
     is_feature_store,
-    labelled_texts,
+    iterate_labelled_texts,
+    load_text_encoder,
+    open_or_store_text_vectors,
     read_labelled_texts,
     read_records,
-    text_encoder,
-    text_vectors,
 )
 from stepline.records import FeatureSequence, Matrix, Record, Rejected, Span
 from stepline.storage import write_parquet
@@ -64,7 +64,7 @@ class RefineSources:
 
     dataset: as `read_records` takes it.
     features: a store of the videos' features, or its URL.
-    step_vectors: a store, or an encoder as `text_encoder` takes it.
+    step_vectors: a store, or an encoder as `load_text_encoder` takes it.
     narrations: a source of what is said, which the final network also learns, next to the steps, or
     None.
     narration_vectors: None for the source's own, else as the steps'.
@@ -158,8 +158,8 @@ def refine_dataset(
 
 
 def _step_vectors(sources: RefineSources, folder: Path) -> FeatureStore:
-    texts = labelled_texts(read_records(sources.dataset), "step")
-    return text_vectors(sources.step_vectors, texts, folder / "vectors" / "step")
+    texts = iterate_labelled_texts(read_records(sources.dataset), "step")
+    return open_or_store_text_vectors(sources.step_vectors, texts, folder / "vectors" / "step")
 
 
 def _gather_narrations(
@@ -176,7 +176,7 @@ def _gather_narrations(
     texts = partial(read_labelled_texts, sources.narrations, "narration")
     encoder = sources.vectors_of_narrations()
     vectors_folder = folder / "vectors" / "narration"
-    vectors = first_then_all(lambda: text_vectors(encoder, texts(), vectors_folder))
+    vectors = first_then_all(lambda: open_or_store_text_vectors(encoder, texts(), vectors_folder))
     stores: dict[TextKind, FeatureStore] = {"narration": vectors}
     return gather_samples(texts(), features, stores, settings.data, excluded=excluded)
 
@@ -232,8 +232,10 @@ class _VideoReader:
         """Return the record's video, or None and note why not."""
         id = record.video.id
         lack = None if record.steps else NO_TEXT
-        flaw = self._join.flaw(id, record.video.duration, key=id, lack=lack, vectors=self._vectors)
-        texts = next(labelled_texts([record], "step"))
+        flaw = self._join.reason_to_omit(
+            id, record.video.duration, key=id, lack=lack, vectors=self._vectors
+        )
+        texts = next(iterate_labelled_texts([record], "step"))
         rows = matching_rows(texts, self._vectors) if flaw is None else None
         if rows is None:
             self._join.omit("step", id, flaw or other_texts(texts, self._vectors))
@@ -272,7 +274,7 @@ class _VideoReader:
     def _said_by_likeness(self, record: Record) -> dict[str, Span | None]:
         """Return where the sentences most like each step are said, by the step's id."""
         if self._encode is None:
-            self._encode = text_encoder(LINKING_ENCODER)
+            self._encode = load_text_encoder(LINKING_ENCODER)
         settings = self._settings.coarse
         step_probabilities = None
         if settings.matching == "line-model" and record.transcript is not None:

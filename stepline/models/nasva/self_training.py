@@ -52,7 +52,7 @@ from stepline.models.nasva.settings import (
     SelfTrainSettings,
 )
 from stepline.models.nasva.train import FINAL_FILE, train_aligner
-from stepline.models.training.batches import Sample, joined_samples
+from stepline.models.training.batches import Sample, join_samples
 from stepline.models.training.distributed import (
     first_says,
     gather_from_all,
@@ -63,7 +63,7 @@ from stepline.models.training.distributed import (
 )
 from stepline.models.training.loop import Progress
 from stepline.models.training.network import FeatureSpace
-from stepline.models.training.run import TrainingRun, run_training, versions
+from stepline.models.training.run import TrainingRun, package_versions, run_training
 from stepline.models.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
 from stepline.numeric import cosine_matrix
 from stepline.records import Matrix
@@ -113,7 +113,7 @@ class SelfTraining:
             NETWORK,
             self._identity(),
             lambda result, path: self._write(result.network, path),
-            facts={"versions": versions()},
+            facts={"versions": package_versions()},
         )
         return run_training(run, lambda _: self._rounds())
 
@@ -129,7 +129,7 @@ class SelfTraining:
         labels = self._labels(len(reports) - 1)
         # what lost its label is a target too
         steps = step_samples(self.videos, labels, keep_all=self.model.alignability)
-        samples = joined_samples(steps, self.others, lambda sample: len(sample.video))
+        samples = join_samples(steps, self.others, lambda sample: len(sample.video))
         network = self._trained(self.folder / FINAL_FILE, samples, self.training)
         return SelfTrainingResult(network, labels, reports)
 

@@ -1,7 +1,7 @@
 """Training NaSVA's network (sections 3.3 and 4.2): its task for the training loop, its held-out
 score, and whole runs.
 
-A run's folder is that of `training.run_folder`, and in it:
+A run's folder is that of `training.run`, and in it:
 
 vectors/{kind}        text vectors that the run made itself
 best.safetensors      the network that scored best on held-out samples, where some are held out
@@ -37,22 +37,22 @@ from stepline.models.training.loop import HeldOutScorer, Loss, Progress, Trainin
 from stepline.models.training.run import (
     KeepBest,
     TrainingRun,
+    fine_tuning_settings,
+    package_versions,
+    result_settings,
     run_training,
-    settings_that_matter,
-    settings_to_train_on,
-    versions,
 )
 from stepline.models.training.settings import TextKind, TrainSettings
 from stepline.models.training.sources import (
     LabelledTexts,
+    explain_empty_source,
     is_feature_store,
+    open_or_store_text_vectors,
     read_labelled_texts,
-    source_flaw,
-    text_vectors,
 )
 from stepline.networks.device import device_of
 
-BEST_FILE, FINAL_FILE = NETWORK.names
+BEST_FILE, FINAL_FILE = NETWORK.file_names
 TEXT_KINDS: tuple[TextKind, ...] = ("narration", "step")
 # settings of a network that may change when it is trained on
 CHANGEABLE_SETTINGS = ("dropout", "attention_dropout")
@@ -111,7 +111,7 @@ def shuffle_texts(
     count = len(samples) if settings.drawn == "sample" else 1
     loses_order = np.broadcast_to(rng.random(count) < settings.shuffled, len(samples))
     return [
-        sample.shuffled(rng) if is_shuffled else sample
+        sample.shuffle_texts(rng) if is_shuffled else sample
         for sample, is_shuffled in zip(samples, loses_order, strict=True)
     ]
 
@@ -134,7 +134,7 @@ def aligner_scorer(
 def recall_counts(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return how many labelled texts have their best row among their labels, and how many there
     are."""
-    positive = batch.real_positive()  # (B, K, T)
+    positive = batch.positive_without_padding()  # (B, K, T)
     scores = aligned.scores.masked_fill(batch.video_pad[:, None], BELOW_ANY_COSINE)  # (B, K, T)
     best = scores.argmax(dim=2, keepdim=True)  # (B, K, 1)
     return positive.gather(2, best).sum(), positive.any(dim=2).sum()
@@ -146,7 +146,7 @@ class AlignerSources:
 
     features: a store, or its URL.
     narrations, steps: as `read_labelled_texts` takes them.
-    narration_vectors, step_vectors: a store of text features, or an encoder as `text_encoder` takes
+    narration_vectors, step_vectors: a store of text features, or an encoder as `load_text_encoder` takes
     it.
     excluded: lists that `stepline curate excluded` wrote.
     """
@@ -230,15 +230,15 @@ def train_run(
         "texts": samples.texts,
         "labelled": samples.labelled,
         "held_out": len(held_out),
-        "omitted": samples.reasons(),
+        "omitted": samples.count_reasons(),
     }
     run = TrainingRun(
         folder,
         NETWORK,
         # by these the folder refuses another run
-        {"settings": settings_that_matter(whole), "sources": asdict(sources) | {"start": start}},
+        {"settings": result_settings(whole), "sources": asdict(sources) | {"start": start}},
         write,
-        facts={"versions": versions(), "data": counts},
+        facts={"versions": package_versions(), "data": counts},
         omitted=map(omitted_row, samples.omitted),
     )
     return run_training(run, train)
@@ -257,7 +257,9 @@ def prepare(
         return read_labelled_texts(sources.texts(kind) or "", kind, settings.data.step_place)
 
     def vectors_of(kind: TextKind) -> FeatureStore:
-        return text_vectors(sources.vectors(kind), read(kind), folder / "vectors" / kind)
+        return open_or_store_text_vectors(
+            sources.vectors(kind), read(kind), folder / "vectors" / kind
+        )
 
     # One process makes the vectors, the others find them on disk.
     vectors = {kind: first_then_all(partial(vectors_of, kind)) for kind in kinds}
@@ -268,7 +270,7 @@ def prepare(
     for kind in kinds:
         if len(samples) and kind not in samples.kinds:
             omitted = [row for row in samples.omitted if row.what == kind]
-            raise ShapeError(f"{sources.texts(kind)}: {source_flaw(omitted)}")
+            raise ShapeError(f"{sources.texts(kind)}: {explain_empty_source(omitted)}")
     network = starting_network(settings, samples.widths(), start)
     return PreparedAligner(*samples.split(settings.data.held_out), network)
 
@@ -291,7 +293,7 @@ def starting_network(
         return Aligner(settings.model.model_copy(update=sizes))
     # From a file, with its own settings but the dropout.
     network = read_aligner(start)
-    own = settings_to_train_on(network.settings, settings.model, CHANGEABLE_SETTINGS, start)
+    own = fine_tuning_settings(network.settings, settings.model, CHANGEABLE_SETTINGS, start)
     if (own.video_width, own.text_width) != widths:
         raise ShapeError(
             f"{start}: takes video and text features {own.video_width} and {own.text_width} wide, "

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.files.atomic_files import remove_partial_files
-from stepline.models.training.batches import length_buckets, lengths_and_shards
+from stepline.models.training.batches import get_lengths_and_shards, plan_batches
 from stepline.models.training.distributed import (
     first_says,
     is_first,
@@ -290,10 +290,10 @@ def _planned_steps(
 ) -> Iterator[PlannedStep]:
     """Yield the steps from number `first` on."""
     # All steps are planned again, because the order of an epoch does not depend on the last one.
-    lengths, shards = lengths_and_shards(task.samples, task.length)
+    lengths, shards = get_lengths_and_shards(task.samples, task.length)
     number = 0
     for epoch in range(settings.epochs):
-        for indices in length_buckets(
+        for indices in plan_batches(
             lengths, settings.batch, seed=settings.seed, epoch=epoch, shards=shards
         ):
             if number >= first:

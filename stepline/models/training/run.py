@@ -87,12 +87,12 @@ def run_training(run: TrainingRun[ResultT], train: Callable[[KeepBest], ResultT]
             write_omitted(run.folder, run.omitted)
 
     def keep_best(network: nn.Module) -> None:
-        run.write(network, run.folder / run.spec.names[0])
+        run.write(network, run.folder / run.spec.file_names[0])
 
     result = train(keep_best)
     # The other processes wait, so that none of them reads a half-written network.
     if is_first():
-        run.write(result, run.folder / run.spec.names[-1])
+        run.write(result, run.folder / run.spec.file_names[-1])
     wait_for_all()
     return result
 
@@ -136,12 +136,12 @@ def write_omitted(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     write_atomic(folder / OMITTED_FILE, "".join(lines))
 
 
-def settings_that_matter(settings: Settings) -> dict[str, Any]:
+def result_settings(settings: Settings) -> dict[str, Any]:
     """Return the settings of a run that decide its result, as plain values."""
     return settings.model_dump(mode="json", exclude={"train": set(NO_EFFECT_ON_RESULT)})
 
 
-def versions() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that a run depends on, by name."""
     numbers = {"python": ".".join(map(str, sys.version_info[:3]))}
     for package in VERSIONED_PACKAGES:
@@ -150,7 +150,7 @@ def versions() -> dict[str, str]:
     return numbers
 
 
-def settings_to_train_on(
+def fine_tuning_settings(
     stored: SettingsT, options: SettingsT, changeable: Collection[str], path: Path
 ) -> SettingsT:
     """Return the settings of a network that is fine-tuned: its own, with the user's changeable ones.

@@ -25,9 +25,9 @@ from stepline.errors import ModelError
 from stepline.files.atomic_files import write_atomic
 from stepline.files.digests import sha256
 from stepline.media import probe
-from stepline.models.training.benchmark_answers import BenchmarkAnswers, answer_each
+from stepline.models.training.benchmark_answers import BenchmarkAnswers, answer_questions
 from stepline.models.training.network import LoadedNetwork
-from stepline.models.training.sources import TextEncoder, text_encoder
+from stepline.models.training.sources import TextEncoder, load_text_encoder
 from stepline.models.wys2.clips import collate_pairs
 from stepline.models.wys2.detector import (
     NETWORK,
@@ -89,7 +89,7 @@ class DetectorForBenchmarks(LoadedNetwork):
         those that it was trained on."""
         features = read_video(video)
         if not isinstance(features, Path):
-            self.check(features)
+            self.check_features(features)
         return features
 
     def score(self, features: FeaturesOrFile, spans: Sequence[Span], vectors: Matrix) -> Matrix:
@@ -104,13 +104,13 @@ class DetectorForBenchmarks(LoadedNetwork):
 def load_for_benchmarks(path: Path) -> DetectorForBenchmarks:
     """Return the detector in a file or in the folder of a run. Raises ModelError where it does not
     name its encoder."""
-    file = NETWORK.find(path)
+    file = NETWORK.find_file(path)
     space, network = read_detector(file)
     if not space.text:
         fault = f"{file}: does not say what made its text vectors"
         raise ModelError(f"{fault}; train it by `stepline train wys2`")
     width = network.settings.video_width
-    encode = text_encoder(space.text)
+    encode = load_text_encoder(space.text)
     return DetectorForBenchmarks(file, sha256(file), space, width, True, network, encode)
 
 
@@ -130,7 +130,7 @@ def answer_clips(
         scores: list[float] = loaded.score(features, spans, vectors).tolist()
         return scores
 
-    videos = answer_each({video: video for video in clips_of_videos}, score)
+    videos = answer_questions({video: video for video in clips_of_videos}, score)
     # by clip what is known by video
     answers: BenchmarkAnswers[float] = BenchmarkAnswers({}, {})
     for video, video_clips in clips_of_videos.items():
@@ -169,7 +169,7 @@ def answer_sentences(
             columns["shown"] = loaded.score(features, spans, vectors)
         return {name: column.astype(np.float64).tolist() for name, column in columns.items()}
 
-    answers = answer_each({video: video for video in texts}, answer)
+    answers = answer_questions({video: video for video in texts}, answer)
     _write(answers, out)
     return answers
 

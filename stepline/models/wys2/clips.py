@@ -20,8 +20,8 @@ from torch import Tensor
 
 from stepline.errors import DatasetError, MediaError, ShapeError
 from stepline.features import FeatureStore
-from stepline.models.training.batches import TensorRecord, pad
-from stepline.models.training.sources import EXCLUDED_REASON, ExcludedIds, FeatureJoin, Flaw
+from stepline.models.training.batches import TensorRecord, pad_rows
+from stepline.models.training.sources import EXCLUDED_REASON, ExcludedIds, FeatureJoin, OmitReason
 from stepline.models.wys2.settings import ClipSettings
 from stepline.records import FeatureSequence, Matrix, Record, Span, Step
 from stepline.text.narration import load_tagger
@@ -292,11 +292,11 @@ def collate_pairs(pairs: Sequence[ClipTextPair]) -> ClipTextBatch:
     differ."""
     if not pairs:
         raise ShapeError("a batch needs at least one clip, not 0")
-    text, text_pad = pad([pair.text for pair in pairs])
+    text, text_pad = pad_rows([pair.text for pair in pairs])
     videos = [pair.array() for pair in pairs]
     # Rows differ in number, so they are padded.
     if videos[0].dtype == np.float32:
-        rows, row_pad = pad([video.astype(np.float32, copy=False) for video in videos])
+        rows, row_pad = pad_rows([video.astype(np.float32, copy=False) for video in videos])
         return ClipTextBatch(rows, row_pad, text, text_pad)
     # Frames are of one number and size.
     shapes = {frames.shape for frames in videos}
@@ -376,7 +376,7 @@ class VideoFrames:
     frames: int
     side: int
 
-    def flaw(self, video: str) -> Flaw | None:
+    def flaw(self, video: str) -> OmitReason | None:
         """Return why a video cannot be trained on, None where its file holds a picture."""
         from stepline.media import probe
 
@@ -415,15 +415,15 @@ def clip_source(features: FeatureStore | VideoFrames) -> ClipSource:
     return features if isinstance(features, VideoFrames) else StoredClips(features)
 
 
-def flaw_finder(source: ClipSource, excluded: ExcludedIds) -> Callable[[str], Flaw | None]:
+def flaw_finder(source: ClipSource, excluded: ExcludedIds) -> Callable[[str], OmitReason | None]:
     """Return what says, of one video after the other, why it cannot serve, or None where it can.
 
     excluded: ids of videos that are left out (a benchmark's own).
     """
     if isinstance(source, StoredClips):
-        return FeatureJoin(source.store, excluded=excluded).flaw
+        return FeatureJoin(source.store, excluded=excluded).reason_to_omit
 
-    def flaw(video: str) -> Flaw | None:
+    def flaw(video: str) -> OmitReason | None:
         return (EXCLUDED_REASON, "") if video in excluded else source.flaw(video)
 
     return flaw

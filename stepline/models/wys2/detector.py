@@ -263,8 +263,8 @@ NETWORK = NetworkSpec[SettingsAndSpace, Detector](
     kind="stepline.wys2.detector",
     version=1,
     title="a WYS2 detector",
-    writer="`stepline train wys2`",
-    names=("detector.safetensors",),
+    command="`stepline train wys2`",
+    file_names=("detector.safetensors",),
     parse=_parse,
     build=lambda header: Detector(header[0]),
 )

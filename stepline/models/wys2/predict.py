@@ -61,7 +61,7 @@ class DetectorCalibration:
 def load_detector(path: Path) -> LoadedDetector:
     """Return a detector ready to judge. Raises ModelError for other files, and for one that was
     never calibrated."""
-    file = path / NETWORK.names[0] if path.is_dir() else path
+    file = path / NETWORK.file_names[0] if path.is_dir() else path
     space, network = read_detector(file)
     path = calibration_path(file)
     if not path.exists():

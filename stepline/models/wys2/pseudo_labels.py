@@ -24,7 +24,7 @@ import numpy as np
 
 from stepline.errors import DatasetError
 from stepline.evaluate.ranking import roc_auc
-from stepline.models.training.batches import Mask, joined_samples
+from stepline.models.training.batches import Mask, join_samples
 from stepline.models.wys2.clips import ClipTextPair, pair_length
 from stepline.models.wys2.detector import Detector, score_pairs
 from stepline.models.wys2.settings import PseudoSettings
@@ -136,7 +136,7 @@ def train_with_pseudo_labels(
             cure = "take pseudo.threshold=share"
             raise DatasetError(f"none of {count} unlabelled clips reaches {threshold:.3g}; {cure}")
         log.info("round %d: %d of %d unlabelled clips kept", number, len(positive), count)
-        pairs = joined_samples(labelled, unlabelled.pairs(positive), pair_length)
+        pairs = join_samples(labelled, unlabelled.pairs(positive), pair_length)
         network = train(pairs, number)
         precision = None if truth is None else float(truth[positive].mean())
         auc = validation.auc(network)

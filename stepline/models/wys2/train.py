@@ -32,11 +32,11 @@ from stepline.models.training.settings import TrainSettings
 from stepline.models.training.sources import (
     LabelledTexts,
     NarratedRecords,
+    explain_empty_source,
+    format_reasons,
+    load_text_encoder,
     read_records,
-    reasons_in_words,
-    source_flaw,
     store_text_vectors,
-    text_encoder,
 )
 from stepline.models.wys2.clips import (
     ClipTextPair,
@@ -132,7 +132,7 @@ class DetectorSources:
     videos: files by id, for a detector of frames. One of the two is given.
     narrations: what is said in videos whose own source lacks it.
     unlabelled: narrated videos without key-steps.
-    vectors: an encoder as `text_encoder` takes it.
+    vectors: an encoder as `load_text_encoder` takes it.
     s3d: released weights.
     excluded: lists that `stepline curate excluded` wrote.
     """
@@ -155,7 +155,7 @@ class DetectorSources:
         """
         # clips with key-steps
         features = self._open_features(settings)
-        encode = text_encoder(self.vectors)
+        encode = load_text_encoder(self.vectors)
         excluded = read_excluded(self.excluded)
         labelled = gather_clips(
             self._records(self.key_steps), features, encode, settings.clips, excluded=excluded
@@ -196,7 +196,7 @@ class DetectorSources:
             videos = {record.video.id for record in read_records(source)}
             if not videos & with_clips:
                 omitted = [row for row in labelled.omitted if row.id in videos]
-                raise DatasetError(f"{source}: {source_flaw(omitted)}")
+                raise DatasetError(f"{source}: {explain_empty_source(omitted)}")
 
     def _open_features(self, settings: Wys2Settings) -> FeatureStore | VideoFrames:
         if (self.features is None) == (self.videos is None):
@@ -227,7 +227,7 @@ def train_detector_run(
     """
     labelled = clips.labelled
     if not labelled.clips:
-        raise DatasetError(f"no clip to train on; left out: {reasons_in_words(labelled.omitted)}")
+        raise DatasetError(f"no clip to train on; left out: {format_reasons(labelled.omitted)}")
     require_single_process("train wys2")
 
     def write(result: DetectorRun, path: Path) -> None:
@@ -244,7 +244,7 @@ def train_detector_run(
         from stepline.vision.s3d import write_s3d
 
         write_s3d(result.detector.video.s3d, clips.s3d, folder / TRAINED_S3D)
-    file = folder / NETWORK.names[-1]
+    file = folder / NETWORK.file_names[-1]
     if result.calibration is None:  # a calibration of another run must not stay
         calibration_path(file).unlink(missing_ok=True)
     else:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from stepline.errors import DatasetError
 from stepline.features import FeatureStore
 from stepline.models.training.batches import LazySamples
-from stepline.models.training.sources import ExcludedIds, LabelledTexts, reasons_in_words
+from stepline.models.training.sources import ExcludedIds, LabelledTexts, format_reasons
 from stepline.models.wys2.clips import ClipTextPair, NarratedClip, VideoFrames, clip_source
 from stepline.models.wys2.dataset import narrated_videos
 from stepline.models.wys2.settings import ClipSettings
@@ -137,7 +137,7 @@ class ClipStream:
 
     def _store(self) -> FeatureStore:
         if self._vectors is None:
-            raise DatasetError(f"no unlabelled clip; left out: {reasons_in_words(self.omitted)}")
+            raise DatasetError(f"no unlabelled clip; left out: {format_reasons(self.omitted)}")
         return self._vectors
 
     def pairs(self, references: References) -> LazySamples[ClipTextPair]:
