@@ -73,7 +73,7 @@ def nasva(folder, **loss):
     from lab.nasva.matrices import alignable_logits, alignment_matrices
     from stepline.models.nasva.align import score_texts
     from stepline.models.nasva.settings import AlignerLossSettings
-    from stepline.models.nasva.train import aligner_scorer, train_aligner
+    from stepline.models.nasva.train import make_aligner_scorer, train_aligner
     from stepline.records import FeatureSequence
 
     samples = [sample(seed, seconds=20 + seed) for seed in range(4)]
@@ -84,7 +84,7 @@ def nasva(folder, **loss):
         model=tiny(alignability=True),
         loss=settings,
         settings=SHORT,
-        scorer=aligner_scorer(samples[3:], "recall", settings, lambda _: None),
+        scorer=make_aligner_scorer(samples[3:], "recall", settings, lambda _: None),
     )
     features = FeatureSequence(
         RNG.__class__(np.random.PCG64(2)).normal(size=(30, WIDTH)).astype(np.float32), 1.0, "x"

@@ -83,7 +83,7 @@ def nasva(
     check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
 
     from stepline.models.nasva.settings import AlignerRunSettings
-    from stepline.models.nasva.train import BEST_FILE, FINAL_FILE, AlignerSources, train_run
+    from stepline.models.nasva.train import BEST_FILE, FINAL_FILE, AlignerSources, train_aligner_run
     from stepline.models.training.distributed import end_processes, is_first
     from stepline.settings import load_settings
 
@@ -96,7 +96,7 @@ def nasva(
     say_samples = partial(_say_nasva_samples, excluding=bool(sources.excluded))
     with progress_report() as report:
         last = _LastStep(report)
-        train_run(
+        train_aligner_run(
             sources, out, settings, start=options["start"], report=last, on_prepared=say_samples
         )
 

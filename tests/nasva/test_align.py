@@ -6,11 +6,11 @@ from aligner_samples import WIDTH, tiny
 from stepline.errors import ShapeError
 from stepline.models.nasva.align import (
     alignment_windows,
-    compete,
-    posterior,
-    prefer_order,
+    estimate_posterior,
     score_texts,
-    window_sums,
+    separate_rivals,
+    sum_windows,
+    weigh_order,
 )
 from stepline.models.nasva.model import Aligner
 from stepline.models.nasva.settings import AlignerSettings
@@ -145,19 +145,19 @@ def drawn(texts=3, rows=4, seed=0):
 def test_order_settles_what_the_pictures_leave_open():
     scores = np.full((2, 9), -0.5, np.float32)
     scores[0, 2] = scores[1, [1, 6]] = 0.5
-    assert posterior(scores, np.full(2, 0.9), PLAIN).best.tolist() == [2, 1]
+    assert estimate_posterior(scores, np.full(2, 0.9), PLAIN).best_rows.tolist() == [2, 1]
     ordered = PLAIN.model_copy(update={"order": "given"})
-    assert posterior(scores, np.full(2, 0.9), ordered).best.tolist() == [2, 6]
+    assert estimate_posterior(scores, np.full(2, 0.9), ordered).best_rows.tolist() == [2, 6]
     scores[1, 1] = 0.9  # what is clearly seen is believed
-    assert posterior(scores, np.full(2, 0.9), ordered).best.tolist() == [2, 1]
+    assert estimate_posterior(scores, np.full(2, 0.9), ordered).best_rows.tolist() == [2, 1]
 
 
 def test_rivals_keep_apart_and_the_more_certain_one_stays():
     scores = np.full((2, 30), -0.5, np.float32)
     scores[0, 5], scores[1, 5], scores[1, 20] = 0.9, 0.55, 0.5
-    assert posterior(scores, np.array([0.9, 0.9]), PLAIN).best.tolist() == [5, 5]
-    found = posterior(scores, np.array([0.9, 0.9]), AlignerSettings())
-    assert found.best.tolist() == [5, 20]
+    assert estimate_posterior(scores, np.array([0.9, 0.9]), PLAIN).best_rows.tolist() == [5, 5]
+    found = estimate_posterior(scores, np.array([0.9, 0.9]), AlignerSettings())
+    assert found.best_rows.tolist() == [5, 20]
     assert found.p_shown.tolist() == [0.9, 0.9]
 
 
@@ -168,8 +168,12 @@ def test_a_dependency_moves_what_must_come_later():
     scores[2, [4, 15]] = 0.5, 0.45
     before = np.full((3, 3), 0.5)
     before[0, 1], before[1, 0] = 0.99, 0.01
-    assert posterior(scores, np.full(3, 0.9), PLAIN).best.tolist() == [10, 4, 4]
-    assert posterior(scores, np.full(3, 0.9), PLAIN, before=before).best.tolist() == [10, 15, 4]
+    assert estimate_posterior(scores, np.full(3, 0.9), PLAIN).best_rows.tolist() == [10, 4, 4]
+    assert estimate_posterior(scores, np.full(3, 0.9), PLAIN, before=before).best_rows.tolist() == [
+        10,
+        15,
+        4,
+    ]
 
 
 def test_when_it_is_said_settles_what_looks_alike():
@@ -177,10 +181,10 @@ def test_when_it_is_said_settles_what_looks_alike():
     scores[0, [3, 15]] = 0.5
     prior = np.full((1, 20), 0.02)
     prior[0, 14] = prior[0, 15] = 0.3
-    assert posterior(scores, np.array([0.5]), prior=prior).best.tolist() == [15]
-    assert posterior(
+    assert estimate_posterior(scores, np.array([0.5]), prior=prior).best_rows.tolist() == [15]
+    assert estimate_posterior(
         scores, np.array([0.5]), AlignerSettings(speech=0.0), prior=prior
-    ).best.tolist() == [3]
+    ).best_rows.tolist() == [3]
 
 
 def test_texts_in_no_order_may_stand_in_any():
@@ -189,26 +193,32 @@ def test_texts_in_no_order_may_stand_in_any():
     shown = chance.uniform(0.2, 0.9, 5)
     turn = [3, 0, 4, 1, 2]
     np.testing.assert_allclose(
-        posterior(scores[turn], shown[turn]).at, posterior(scores, shown).at[turn], atol=1e-12
+        estimate_posterior(scores[turn], shown[turn]).row_probabilities,
+        estimate_posterior(scores, shown).row_probabilities[turn],
+        atol=1e-12,
     )
 
 
 def test_chances_stay_chances():
     at, shown = drawn(6, 25)
-    for rows in (compete(at, shown, 2.0, 8), prefer_order(at, shown, np.full((6, 6), 0.9))):
+    for rows in (separate_rivals(at, shown, 2.0, 8), weigh_order(at, shown, np.full((6, 6), 0.9))):
         assert (rows >= 0).all()
         np.testing.assert_allclose(rows.sum(axis=1), 1.0)
 
 
 def test_window_sums_end_where_the_video_ends():
-    assert window_sums(np.array([[1.0, 2.0, 3.0, 4.0]]), 3).tolist() == [[3.0, 6.0, 9.0, 7.0]]
-    assert window_sums(np.array([[1.0, 2.0]]), 8).tolist() == [[3.0, 3.0]]
+    assert sum_windows(np.array([[1.0, 2.0, 3.0, 4.0]]), 3).tolist() == [[3.0, 6.0, 9.0, 7.0]]
+    assert sum_windows(np.array([[1.0, 2.0]]), 8).tolist() == [[3.0, 3.0]]
 
 
 def test_no_text_and_one_text_are_fine():
     ordered = AlignerSettings(order="given")
-    assert posterior(np.zeros((0, 5), np.float32), np.zeros(0), ordered).at.shape == (0, 5)
-    assert posterior(np.zeros((1, 1), np.float32), np.ones(1), ordered).best.tolist() == [0]
+    assert estimate_posterior(
+        np.zeros((0, 5), np.float32), np.zeros(0), ordered
+    ).row_probabilities.shape == (0, 5)
+    assert estimate_posterior(
+        np.zeros((1, 1), np.float32), np.ones(1), ordered
+    ).best_rows.tolist() == [0]
 
 
 @pytest.mark.parametrize(
@@ -224,7 +234,7 @@ def test_no_text_and_one_text_are_fine():
 )
 def test_scores_of_a_wrong_shape_are_refused_with_the_reason(scores, shown, before, reason):
     with pytest.raises(ShapeError, match=reason):
-        posterior(scores, shown, before=before)
+        estimate_posterior(scores, shown, before=before)
 
 
 def test_order_costs_nothing_between_texts_that_are_both_said():
@@ -234,16 +244,27 @@ def test_order_costs_nothing_between_texts_that_are_both_said():
     alone = given.model_copy(update={"order": "none"})
     prior = np.full((3, 6), 1 / 6)
     prior[:2] = [[0.1, 0.1, 0.1, 0.1, 0.5, 0.1], [0.1, 0.5, 0.1, 0.1, 0.1, 0.1]]
-    free, ordered = (posterior(scores, shown, how, prior=prior).at for how in (alone, given))
+    free, ordered = (
+        estimate_posterior(scores, shown, how, prior=prior).row_probabilities
+        for how in (alone, given)
+    )
     assert free[0, 4] - ordered[0, 4] < 0.1 < free[2, 0] - ordered[2, 0]  # nobody says the third
     prior[2] = [0.5, 0.1, 0.1, 0.1, 0.1, 0.1]
     np.testing.assert_allclose(
-        *(posterior(scores, shown, how, prior=prior).at for how in (alone, given)), atol=1e-9
+        *(
+            estimate_posterior(scores, shown, how, prior=prior).row_probabilities
+            for how in (alone, given)
+        ),
+        atol=1e-9,
     )
     before = (
         np.full((3, 3), 0.5)
         + 0.4 * np.triu(np.ones((3, 3)), 1)
         - 0.4 * np.tril(np.ones((3, 3)), -1)
     )
-    believed = posterior(scores, shown, alone, prior=prior, before=before).at
-    np.testing.assert_allclose(believed, posterior(scores, shown, alone, prior=prior).at, atol=1e-9)
+    believed = estimate_posterior(
+        scores, shown, alone, prior=prior, before=before
+    ).row_probabilities
+    np.testing.assert_allclose(
+        believed, estimate_posterior(scores, shown, alone, prior=prior).row_probabilities, atol=1e-9
+    )

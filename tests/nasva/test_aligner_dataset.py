@@ -9,7 +9,7 @@ from lab.simulate import SimulationSettings, simulate, write_dataset
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts, import_features
 from stepline.models.nasva import dataset as reasons
-from stepline.models.nasva.dataset import gather_samples, label_matrix, labelled_sample
+from stepline.models.nasva.dataset import gather_samples, label_matrix, make_labelled_sample
 from stepline.models.nasva.settings import AlignerDataSettings
 from stepline.models.training import sources as gather_reasons
 from stepline.models.training.sources import (
@@ -321,9 +321,9 @@ def test_a_text_shown_twice_has_both_and_one_shown_nowhere_has_none():
 
 
 def test_a_sample_needs_spans_for_every_text():
-    made = labelled_sample(
+    made = make_labelled_sample(
         "v", features(), np.ones((1, 3), np.float32), [[Span(0.0, 2.0)]], ordered=True
     )
     assert made.positive.sum() == 2
     with pytest.raises(ShapeError, match="v: 2 text vectors need as many lists of spans, not 1"):
-        labelled_sample("v", features(), np.ones((2, 3), np.float32), [[]], ordered=True)
+        make_labelled_sample("v", features(), np.ones((2, 3), np.float32), [[]], ordered=True)

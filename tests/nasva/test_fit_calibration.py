@@ -12,14 +12,14 @@ from stepline.models.nasva.align import TextScores
 from stepline.models.nasva.calibration import (
     Calibration,
     calibration_features,
+    estimate_shown_fraction,
     read_calibration,
-    shown_fraction,
     uncalibrated_probability,
     write_calibration,
 )
 from stepline.models.nasva.checkpoint import NO_SPACE, LoadedAligner
 from stepline.models.nasva.fit_calibration import (
-    calibrate_by_foreign_texts,
+    calibrate_on_foreign_texts,
     cross_validate,
     shown_probability,
 )
@@ -120,8 +120,8 @@ def made(
 def test_the_share_is_read_from_how_many_own_texts_look_foreign() -> None:
     foreign = np.linspace(0.0, 0.4, 101)  # median 0.2
     own = np.array([0.1, 0.9, 0.9, 0.9])  # a quarter of them below it
-    assert shown_fraction(own, foreign) == pytest.approx(0.5)
-    assert shown_fraction(foreign, foreign) == pytest.approx(0.0, abs=0.02)
+    assert estimate_shown_fraction(own, foreign) == pytest.approx(0.5)
+    assert estimate_shown_fraction(foreign, foreign) == pytest.approx(0.0, abs=0.02)
 
 
 def test_chances_are_one_where_nothing_foreign_looks_so_and_average_to_the_share() -> None:
@@ -134,7 +134,7 @@ def test_chances_are_one_where_nothing_foreign_looks_so_and_average_to_the_share
 
 def test_p_shown_means_what_it_says_though_no_one_gave_the_truth() -> None:
     fits, _ = made(200, 0.6, seed=0)
-    calibration, share = calibrate_by_foreign_texts(NETWORK, fits)
+    calibration, share = calibrate_on_foreign_texts(NETWORK, fits)
     assert share == pytest.approx(0.6, abs=0.12)
     new, truth = made(200, 0.6, seed=1)
     p = np.concatenate([calibration.modes["step"](calibration_features(own)) for own, _ in new])
@@ -145,7 +145,7 @@ def test_p_shown_means_what_it_says_though_no_one_gave_the_truth() -> None:
 
 def test_a_known_share_is_taken_as_it_is_and_one_that_cannot_be_estimated_is_an_error() -> None:
     fits, _ = made(40, 0.6, seed=2)
-    assert calibrate_by_foreign_texts(NETWORK, fits, rate=0.3)[1] == 0.3
+    assert calibrate_on_foreign_texts(NETWORK, fits, rate=0.3)[1] == 0.3
     twice = [(own, TextScores(np.concatenate([own.scores] * 2), None, 1.0)) for own, _ in fits]
     with pytest.raises(DatasetError, match=r"the share of shown texts comes out as 1\.00"):
-        calibrate_by_foreign_texts(NETWORK, twice)  # alike in all they show
+        calibrate_on_foreign_texts(NETWORK, twice)  # alike in all they show

@@ -5,11 +5,11 @@ from lab.nasva.matrices import relabel
 from stepline.errors import ShapeError
 from stepline.models.nasva.pseudo_labels import (
     best_scores,
-    label_shift,
-    label_span,
+    compute_threshold,
+    find_agreement,
     labelled_fraction,
-    score_threshold,
-    teachers_agree,
+    measure_label_shift,
+    place_label,
 )
 from stepline.models.nasva.settings import RefineSettings
 from stepline.numeric import cosine_matrix
@@ -27,25 +27,25 @@ def peaks(*seconds, height=0.5, length=10):
 
 def test_the_best_second_starts_a_label_or_is_its_middle():
     at_start = RefineSettings(position="start", seconds=4.0)
-    assert label_span(ROW, 1.0, at_start) == Span(3.0, 7.0)
-    assert label_span(ROW, 1.0, at_start.model_copy(update={"position": "center"})) == Span(
+    assert place_label(ROW, 1.0, at_start) == Span(3.0, 7.0)
+    assert place_label(ROW, 1.0, at_start.model_copy(update={"position": "center"})) == Span(
         1.5, 5.5
     )
-    assert label_span(ROW, 2.0, at_start) == Span(1.5, 4.0)  # 8 rows at 2 a second are 4 s
+    assert place_label(ROW, 2.0, at_start) == Span(1.5, 4.0)  # 8 rows at 2 a second are 4 s
 
 
 def test_a_label_ends_with_the_video():
     last = np.array([0.0, 0.0, 0.0, 0.9], dtype=np.float32)
-    assert label_span(last, 1.0, RefineSettings(position="start")) == Span(3.0, 4.0)
-    assert label_span(last[::-1], 1.0, RefineSettings(position="center")) == Span(0.0, 4.0)
+    assert place_label(last, 1.0, RefineSettings(position="start")) == Span(3.0, 4.0)
+    assert place_label(last[::-1], 1.0, RefineSettings(position="center")) == Span(0.0, 4.0)
 
 
 def test_a_label_grows_while_the_score_is_seven_tenths_of_the_peak():
     grown = RefineSettings(seconds=None)
-    assert label_span(ROW, 1.0, grown) == Span(2.0, 5.0)  # 0.56 and more
-    assert label_span(ROW, 1.0, grown.model_copy(update={"grow": 0.6})) == Span(2.0, 6.0)
+    assert place_label(ROW, 1.0, grown) == Span(2.0, 5.0)  # 0.56 and more
+    assert place_label(ROW, 1.0, grown.model_copy(update={"grow": 0.6})) == Span(2.0, 6.0)
     # a share of a score below 0 means nothing
-    assert label_span(ROW - 1, 1.0, grown) == Span(3.0, 4.0)
+    assert place_label(ROW - 1, 1.0, grown) == Span(3.0, 4.0)
 
 
 def test_a_cosine_drops_texts_below_it_and_a_quantile_drops_a_share():
@@ -54,12 +54,12 @@ def test_a_cosine_drops_texts_below_it_and_a_quantile_drops_a_share():
     assert [span is not None for span in cosine[0]] == [False, False, True, True]
     share = relabel([[matrix]], [1.0], RefineSettings(threshold=0.25))
     assert [span is not None for span in share[0]] == [False, True, True, True]
-    assert score_threshold([best_scores(matrix)], RefineSettings(threshold=0.0)) == -np.inf
+    assert compute_threshold([best_scores(matrix)], RefineSettings(threshold=0.0)) == -np.inf
 
 
 def test_teachers_are_averaged_and_may_have_to_agree():
     first, second = peaks(1, 8, height=0.5), peaks(3, 2, height=0.9)
-    assert teachers_agree([first, second], 2.0).tolist() == [True, False]
+    assert find_agreement([first, second], 2.0).tolist() == [True, False]
     both = RefineSettings(position="start", seconds=1.0, agree=None)
     assert relabel([[first], [second]], [1.0], both) == ((Span(3.0, 4.0), Span(2.0, 3.0)),)
     agreed = relabel([[first], [second]], [1.0], both.model_copy(update={"agree": 2.0}))
@@ -109,7 +109,7 @@ def test_kept_is_the_share_of_texts_with_a_label():
 
 
 def test_moved_is_reported_for_texts_with_both_labels():
-    seconds, iou = label_shift(BEFORE, AFTER)
+    seconds, iou = measure_label_shift(BEFORE, AFTER)
     assert seconds == 1.0  # the median of 2 and 0
     assert iou == pytest.approx((2 / 6 + 1) / 2)
-    assert label_shift(BEFORE, ((None, Span(0.0, 1.0), None),)) == (None, None)
+    assert measure_label_shift(BEFORE, ((None, Span(0.0, 1.0), None),)) == (None, None)

@@ -13,7 +13,7 @@ from lab.simulate import SimulationSettings, simulate
 from stepline.errors import SettingsError, ShapeError, StoreError
 from stepline.grounding.speech import coarse_spans
 from stepline.models.nasva.model import Aligner
-from stepline.models.nasva.pseudo_labels import read_labels, step_samples, write_labels
+from stepline.models.nasva.pseudo_labels import make_step_samples, read_labels, write_labels
 from stepline.models.nasva.self_training import SelfTraining
 from stepline.models.nasva.settings import AlignerNetworkSettings, RefineSettings, SelfTrainSettings
 from stepline.models.training.settings import TrainSettings
@@ -91,7 +91,7 @@ def test_labels_are_made_with_one_batch_of_matrices_in_memory(tmp_path, monkeypa
     )
     monkeypatch.setattr("stepline.models.nasva.pseudo_labels.VIDEOS_PER_BATCH", 2)
     monkeypatch.setattr(
-        SelfTraining, "_teachers", lambda training, number: [Aligner(model), Aligner(model)]
+        SelfTraining, "_train_teachers", lambda training, number: [Aligner(model), Aligner(model)]
     )
 
     def peak(count):
@@ -105,7 +105,7 @@ def test_labels_are_made_with_one_batch_of_matrices_in_memory(tmp_path, monkeypa
             videos, tmp_path / str(count), model=model, training=TRAINING, settings=settings
         )
         tracemalloc.start()
-        run._labels(0 if first else 1)
+        run._round_labels(0 if first else 1)
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most
@@ -185,9 +185,9 @@ def test_nothing_labelled_is_an_error(training, videos):
 def test_samples_hold_the_steps_with_a_label_or_all(videos):
     first = (Span(0.0, 2.0), *[None] * (len(videos[0].said_spans) - 1))
     labels = [first, (None,) * len(videos[1].said_spans)]
-    (sample,) = step_samples(videos[:2], labels)
+    (sample,) = make_step_samples(videos[:2], labels)
     assert sample.positive.sum(axis=1).tolist() == [2]
-    every = step_samples(videos[:2], labels, keep_all=True)
+    every = make_step_samples(videos[:2], labels, keep_all=True)
     assert [len(one.text) for one in every] == [len(video.said_spans) for video in videos[:2]]
     assert [int(one.positive.sum()) for one in every] == [2, 0]
 

@@ -18,7 +18,7 @@ from stepline.models.nasva.settings import (
     RefineRunSettings,
     SelfTrainSettings,
 )
-from stepline.models.nasva.train import AlignerSources, train_run
+from stepline.models.nasva.train import AlignerSources, train_aligner_run
 from stepline.models.procx.settings import (
     AttentionSettings,
     CaptionerSettings,
@@ -124,7 +124,7 @@ def nasva(sources, folder, seed):
         steps=str(sources / "records.parquet"),
         step_vectors=str(sources / "texts"),
     )
-    train_run(texts, folder, settings)
+    train_aligner_run(texts, folder, settings)
 
 
 def procx(sources, folder, seed):

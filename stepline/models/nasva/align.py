@@ -1,29 +1,28 @@
 """Alignment of texts with a video of any length by a trained network, and the posterior of where
 each text is shown.
 
-    at[0] = 0.6  0.3  0.1     posterior_spans, smooth 1, grow 0.4: 0.3 >= 0.4 x 0.6, so Span(0, 2)
-    at[1] = 0.1  0.2  0.7     0.2 < 0.4 x 0.7, so Span(2, 3)
-    best_seconds of the two spans, at 1 row per second: 0.5 and 2.5, the middles of the best rows
+    p[0] = 0.6  0.3  0.1     extract_spans, smooth 1, grow 0.4: 0.3 >= 0.4 x 0.6, so Span(0, 2)
+    p[1] = 0.1  0.2  0.7     0.2 < 0.4 x 0.7, so Span(2, 3)
+    find_best_seconds of the two spans, at 1 row per second: 0.5 and 2.5, the middles of the best rows
 
-Scores. The network sees a whole video, or windows whose scores are averaged. Nothing is decided by
-padding. Source: TAN, eval_zeroshot_align. Differs: every text is sought in every window.
+Scores. The network sees a whole video, or windows whose scores are averaged. Padding decides
+nothing. Source: TAN, eval_zeroshot_align. Differs: every text is sought in every window.
 
-Posterior. Texts compete for seconds and may keep their order, softly:
+Posterior. Texts compete for feature rows, and may keep their order softly:
 
-    pi_k(t) = p_k softmax_t(A[k, t] / tau) prior_k(t)^w              pi_k(none) = 1 - p_k
-    pi_k(t) <- pi_k(t) prod_{j != k} (1 - occupancy_j(t))^c          two texts are not shown at once; c = `compete`
-    pi_k(t) <- pi_k(t) prod_{j != k} exp(-cost_jk P(j is shown after t))     where j comes first
+    pi_k(t) = softmax_t(A[k, t] / tau) prior_k(t)^w               when it is said weighs in; w = `speech`
+    pi_k(t) <- pi_k(t) prod_{j != k} (1 - occupancy_j(t))^c       two texts are not shown together; c = `compete`
+    pi_k(t) <- pi_k(t) prod_j exp(-cost_kj P(j is shown on the wrong side of t))
 
 The texts act on one another through their means (mean field). The cost of a pair is the log odds of
 its order: that of the list (`order="given"`), or of a table of P(text i comes before text j).
 
-Spans. The paper takes 8 s from the best second (its round 1, `start`) or grows a window around it
-(rounds 2 and 3). Here the posterior is first summed over `smooth` rows, so that a span is not cut
-by one dim second. One bright second among dim ones may then be outside of its span. So the second
-of a text that has a span is the best one in it. In two drawn sets that no result uses (seeds 10,
-11) this is right more often, R@1 +1.7 to +3.9.
+Spans. The paper takes 8 s from the best second (its round 1, `start`) or grows a span around it
+(rounds 2 and 3). Here the posterior is first summed over `smooth` rows, so that one dim second does
+not cut a span. The best second of a text is the best one in its span. In two simulated sets that no
+result uses (seeds 10, 11) this raises R@1 by 1.7 to 3.9.
 
-Letters: K texts, T feature rows, C width of the features.
+Letters: K texts, T feature rows, C width of a feature row.
 """
 
 import math
@@ -48,10 +47,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TextScores:
-    """How well K texts fit a video: scores (K, T) cosines, alignable (K,) logits or None without
-    that head.
+    """How well K texts fit the T feature rows of a video.
 
-    rate: rows per second.
+    Attributes:
+        scores: (K, T) cosines.
+        alignable: (K,) logits of being shown at all. None: the network has no alignability head.
+        rate: feature rows per second.
     """
 
     scores: Matrix
@@ -131,29 +132,32 @@ def alignment_windows(rows: int, settings: AlignerSettings) -> list[slice]:
     return [slice(start, min(rows, start + length)) for start in starts]
 
 
-# of competition and of dependencies, each half the way. They settle in fewer
-MAX_ORDER_COST = 1.5  # nats, of two texts that are shown in another order than the likely one
-MEAN_FIELD_ROUNDS = 10
+MAX_ORDER_COST = 1.5  # nats, for two texts that are shown in another order than the likely one
+MEAN_FIELD_ROUNDS = 10  # each moves half the way. The texts settle in fewer
 PROBABILITY_MARGIN = 1e-4  # no text is surely shown, or surely not
 MIN_PROBABILITY = 1e-30  # so that its logarithm is finite
-MAX_OCCUPANCY = 0.999  # a second is never wholly taken
+MAX_OCCUPANCY = 0.999  # a row is never wholly taken
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """at: (K, T) P(text k is shown in row t, if shown at all), rows sum to 1. p_shown: (K,) P(it is
-    shown at all)."""
+    """Where, and whether, each of K texts is shown in T feature rows.
 
-    at: Array
+    Attributes:
+        row_probabilities: (K, T) P(text k is shown in row t, if it is shown at all). Rows sum to 1.
+        p_shown: (K,) P(text k is shown at all).
+    """
+
+    row_probabilities: Array
     p_shown: Array
 
     @property
-    def best(self) -> npt.NDArray[np.int64]:
-        """(K,) the most likely row of each text, of equal ones the first."""
-        return np.asarray(self.at.argmax(axis=1), dtype=np.int64)
+    def best_rows(self) -> npt.NDArray[np.int64]:
+        """(K,) the most likely row of each text, the first of equal ones."""
+        return np.asarray(self.row_probabilities.argmax(axis=1), dtype=np.int64)
 
 
-def posterior(
+def estimate_posterior(
     scores: Matrix,
     p_shown: Array,
     settings: AlignerSettings | None = None,
@@ -161,85 +165,92 @@ def posterior(
     prior: Array | None = None,
     before: Array | None = None,
 ) -> Posterior:
-    """Return the posterior of where and whether each text is shown.
+    """Return the posterior of where, and whether, each text is shown.
 
-    scores: (K, T) cosines. p_shown: (K,) P(shown) of each text by itself. prior: (K, T) P(shown at
-    t | when it is said).
-    before: (K, K) P(text i comes before text j), 0.5 where that is not known. What settings switch
-    off costs nothing. Order costs nothing between two texts whose times of speech are known. That
-    says more, and the same.
+    Args:
+        scores: (K, T) cosines of texts and rows.
+        p_shown: (K,) P(shown at all) of each text by itself.
+        settings: weights of rivals, order and speech. A weight of 0 switches its part off.
+        prior: (K, T) P(text k is shown in row t | when it is said).
+        before: (K, K) P(text i comes before text j), 0.5 where it is not known. Pairs of texts that
+            are both said are not weighed.
+
     Raises ShapeError for arrays that do not fit together, hold NaN, or have no row.
     """
     settings = settings or AlignerSettings()
-    _check(scores, p_shown, prior, before)
-    p_shown = _inside_margin(p_shown.astype(np.float64))
+    _check_inputs(scores, p_shown, prior, before)
+    p_shown = _clip_probability(p_shown.astype(np.float64))
 
-    # by the network's scores, and when each text is said
-    at = softmax(scores.astype(np.float64) / settings.temperature)
+    # by the network's scores, and by when each text is said
+    probabilities = softmax(scores.astype(np.float64) / settings.temperature)
     is_said = np.zeros(len(scores), np.bool_)
     if prior is not None and settings.speech > 0:
-        is_said = np.ptp(prior, axis=1) > 0  # a text that no one says is as likely everywhere
-        at = sum_to_one(at * np.maximum(prior, MIN_PROBABILITY) ** settings.speech)
+        is_said = np.ptp(prior, axis=1) > 0  # the prior of a text that no one says is flat
+        weights = np.maximum(prior, MIN_PROBABILITY) ** settings.speech
+        probabilities = sum_to_one(probabilities * weights)
 
     # by the other texts
     if settings.compete > 0:
-        at = compete(at, p_shown, settings.compete, settings.typical)
+        probabilities = separate_rivals(probabilities, p_shown, settings.compete, settings.typical)
     if before is None and settings.order == "given":
-        before = np.triu(np.ones((len(at), len(at))), 1)
+        before = np.triu(np.ones((len(scores), len(scores))), 1)
     if before is not None:
+        # The times of speech say more about the order of two texts that are both said.
         before = np.where(np.outer(is_said, is_said), 0.5, before)
-        at = prefer_order(at, p_shown, before)
-    return Posterior(at, p_shown)
+        probabilities = weigh_order(probabilities, p_shown, before)
+    return Posterior(probabilities, p_shown)
 
 
-def compete(at: Array, p_shown: Array, strength: float, typical: int) -> Array:
-    """Return P(shown in a row), (K, T), of texts that keep `typical` rows to themselves. P(shown at
-    all) stays."""
+def separate_rivals(probabilities: Array, p_shown: Array, strength: float, rows: int) -> Array:
+    """Return row probabilities (K, T) of texts that keep other texts away from `rows` rows around
+    them.
 
-    def leave_free(log_at: Array, occupancy: Array) -> Array:
-        occupied = np.minimum(window_sums(occupancy, typical), MAX_OCCUPANCY)
+    strength: exponent of P(the other texts leave the row free).
+    """
+
+    def leave_free(log_p: Array, occupancy: Array) -> Array:
+        occupied = np.minimum(sum_windows(occupancy, rows), MAX_OCCUPANCY)
         free = np.log1p(-occupied)  # (K, T) log P(text k leaves the row free)
-        return np.asarray(log_at + strength * (free.sum(axis=0) - free))
+        return np.asarray(log_p + strength * (free.sum(axis=0) - free))
 
-    return _mean_field(at, p_shown, leave_free)
+    return _run_mean_field(probabilities, p_shown, leave_free)
 
 
-def prefer_order(at: Array, p_shown: Array, before: Array) -> Array:
-    """Return P(shown in a row), (K, T), where an order that is broken costs its log odds, at most
-    `MAX_ORDER_COST`."""
-    odds = np.log(_inside_margin(before)) - np.log(_inside_margin(1 - before))
+def weigh_order(probabilities: Array, p_shown: Array, before: Array) -> Array:
+    """Return row probabilities (K, T) where a pair in the wrong order costs the log odds of its
+    order, at most `MAX_ORDER_COST`."""
+    log_odds = np.log(_clip_probability(before)) - np.log(_clip_probability(1 - before))
     # (K, K) of j being shown before i
-    cost = np.clip(odds, 0.0, MAX_ORDER_COST) * (1 - np.eye(len(odds)))
+    cost = np.clip(log_odds, 0.0, MAX_ORDER_COST) * (1 - np.eye(len(log_odds)))
 
-    def keep_order(log_at: Array, occupancy: Array) -> Array:
+    def keep_order(log_p: Array, occupancy: Array) -> Array:
         reached = occupancy.cumsum(axis=1)  # (K, T) P(shown up to t)
         earlier = reached - occupancy
         later = reached[:, -1:] - reached
-        return np.asarray(log_at - cost @ earlier - cost.T @ later)
+        return np.asarray(log_p - cost @ earlier - cost.T @ later)
 
-    return _mean_field(at, p_shown, keep_order)
+    return _run_mean_field(probabilities, p_shown, keep_order)
 
 
-def _mean_field(at: Array, p_shown: Array, adjust: Callable[[Array, Array], Array]) -> Array:
-    """Return P(shown in a row), (K, T), of texts that go half the way, each round, to where the
-    others leave them.
-
-    adjust: log P, and where all are now, to log P with regard to the others.
-    """
+def _run_mean_field(
+    probabilities: Array, p_shown: Array, adjust: Callable[[Array, Array], Array]
+) -> Array:
+    """Return row probabilities (K, T) after some rounds, in each of which every text moves half the
+    way to `adjust` of its log P and the others' occupancy."""
     column = p_shown[:, None]
-    occupancy = at * column
-    log_at = np.log(at + MIN_PROBABILITY)
+    occupancy = probabilities * column
+    log_p = np.log(probabilities + MIN_PROBABILITY)
     for _ in range(MEAN_FIELD_ROUNDS):
-        moved = softmax(adjust(log_at, occupancy))
+        moved = softmax(adjust(log_p, occupancy))
         occupancy = (occupancy + moved * column) / 2
     return sum_to_one(occupancy)
 
 
-def window_sums(rows: Array, width: int) -> Array:
-    """Return, for each cell of (K, T), the sum over `width` rows around it. An even width reaches
+def sum_windows(values: Array, width: int) -> Array:
+    """Return for each value of (K, T) the sum over `width` columns around it. An even width reaches
     further back."""
-    count = rows.shape[1]
-    total = np.pad(rows.cumsum(axis=1), ((0, 0), (1, 0)))  # (K, T + 1)
+    count = values.shape[1]
+    total = np.pad(values.cumsum(axis=1), ((0, 0), (1, 0)))  # (K, T + 1)
     numbers = np.arange(count)
     back = width // 2
     first = np.maximum(numbers - back, 0)
@@ -247,7 +258,9 @@ def window_sums(rows: Array, width: int) -> Array:
     return np.asarray(total[:, end] - total[:, first])
 
 
-def _check(scores: Matrix, p_shown: Array, prior: Array | None, before: Array | None) -> None:
+def _check_inputs(
+    scores: Matrix, p_shown: Array, prior: Array | None, before: Array | None
+) -> None:
     if scores.ndim != 2 or not scores.shape[1]:
         fault = f"(texts, rows) with a row at least, not {scores.shape}"
         raise ShapeError(f"scores must be {fault}; give the video's own")
@@ -268,53 +281,61 @@ def _check(scores: Matrix, p_shown: Array, prior: Array | None, before: Array | 
         raise ShapeError("scores hold NaN or infinity; align again from finite features")
 
 
-def _inside_margin(p: Array) -> Array:
+def _clip_probability(p: Array) -> Array:
     return np.clip(p, PROBABILITY_MARGIN, 1 - PROBABILITY_MARGIN)
 
 
-def posterior_spans(
-    at: Array, rate: float, settings: AlignerSettings | None = None, *, end: float | None = None
+def extract_spans(
+    probabilities: Array,
+    rate: float,
+    settings: AlignerSettings | None = None,
+    *,
+    end: float | None = None,
 ) -> list[Span]:
-    """Return one span per text, inside the video, by the rule that the settings name.
+    """Return one span per text, inside the video, by the rule of the settings.
 
-    at: (K, T) probabilities of each row, T at least 1.
-    rate: rows per second.
-    end: seconds, of the video where the last row covers less than a whole one.
+    Args:
+        probabilities: (K, T) of each row, T at least 1.
+        rate: rows per second.
+        settings: the rule, and its lengths.
+        end: seconds of the video. None: that of the rows.
     """
     settings = settings or AlignerSettings()
     if end is None:
-        end = at.shape[1] / rate
+        end = probabilities.shape[1] / rate
     spans = []
     if settings.spans == "grown":
-        for row in window_sums(at, settings.smooth):
+        for row in sum_windows(probabilities, settings.smooth):
             best = int(row.argmax())
             first, stop = grow_window(row.astype(np.float32), best, settings.grow)
-            spans.append(_inside(first / rate, stop / rate, end))
+            spans.append(_clip_span(first / rate, stop / rate, end))
         return spans
     length = settings.duration * rate
     back = 0.0 if settings.spans == "start" else (length - 1) / 2
-    for best in at.argmax(axis=1).tolist():
+    for best in probabilities.argmax(axis=1).tolist():
         first_row = best - back
-        spans.append(_inside(first_row / rate, (first_row + length) / rate, end))
+        spans.append(_clip_span(first_row / rate, (first_row + length) / rate, end))
     return spans
 
 
-def best_seconds(at: Array, spans: Sequence[Span], rate: float, *, end: float) -> list[float]:
-    """Return the second of each text: the middle of its most likely row in its span. end: of the
-    video, seconds."""
+def find_best_seconds(
+    probabilities: Array, spans: Sequence[Span], rate: float, *, end: float
+) -> list[float]:
+    """Return the best second of each text: the middle of its most likely row in its span. end:
+    seconds of the video."""
     seconds = []
-    for row, span in zip(at, spans, strict=True):
+    for row, span in zip(probabilities, spans, strict=True):
         first = math.floor(span.start * rate)
         stop = max(math.ceil(span.end * rate), first + 1)
         best = first + int(row[first:stop].argmax())
-        # of what the video shows of the row
+        # the middle of what the video shows of the row
         middle = min((best + 0.5) / rate, (best / rate + end) / 2)
         seconds.append(min(max(middle, span.start), span.end))
     return seconds
 
 
-def _inside(start: float, stop: float, end: float) -> Span:
-    """Return the span cut to the video. One that starts in its very end keeps what there is."""
+def _clip_span(start: float, stop: float, end: float) -> Span:
+    """Return the span cut to the video. One that starts at the very end keeps what there is."""
     start = max(0.0, start)
     stop = min(stop, end)
     return Span(start, stop) if stop > start else Span(max(0.0, end - 1.0), max(end, 1e-3))

@@ -1,14 +1,15 @@
-"""Benchmarks answered by a trained network: what they ask, features and vectors to answer with, the
+"""Predictions for benchmarks by NaSVA's network: what the benchmarks ask, the text vectors, the
 official files.
 
-    htm-align   every sentence of a video, in spoken order (narration mode)
-    ht-step     every line of the article's variation that a video follows, in no order (step mode); of the test splits,
-                whose annotations are hidden, the headlines that the evaluation server asks for
-    crosstask   every step of a task, in no order (step mode)
+htm-align   every sentence of a video, in spoken order (narration mode)
+ht-step     every step of the article variation that a video follows, in no order (step mode). For the test splits, whose
+            annotations are hidden, the headlines that the evaluation server asks for
+crosstask   every step of a task, in no order (step mode)
 
-A network never sees the truth. When a sentence is said is not read either, since HTM-Align's file
-gives it only for sentences that are not alignable. Features come from a feature store or a folder
-of files, text vectors from these or from the network's own encoder. K texts per video.
+A network never sees the truth. The times of speech are not read either, because HTM-Align's file
+gives them only for sentences that are not alignable. Features come from a feature store or a folder
+of files. Text vectors come from these too, or from the network's own text encoder. Letters: K texts
+per video, C width of a text vector.
 """
 
 import json
@@ -43,12 +44,12 @@ from stepline.records import Matrix, Record, Step, Video
 
 
 class TextVectors:
-    """The vectors of a video's texts, from a store, a folder, one file of many texts, or the
-    network's own encoder."""
+    """Text vectors of videos: from a store, a folder of files, one file of many texts, or the
+    network's own text encoder."""
 
     def __init__(self, path: Path | None, loaded: LoadedAligner) -> None:
-        """path: None for the encoder of the texts that the network was trained on. Raises
-        ModelError without one."""
+        """path: of the store, folder or file. None: the network's text encoder makes the vectors.
+        Raises ModelError where that encoder is not known."""
         self._path = path
         self._store: FeatureStore | None = None
         if path is None:
@@ -57,14 +58,14 @@ class TextVectors:
             self._store = open_store_if_any(path)
 
     def encoder(self, video: str) -> str:
-        """Return whose the vectors of a video's texts are, or "" where files do not say it, or the
-        network made them."""
+        """Return the name of the encoder of a video's text vectors, "" where it is not known."""
         if self._store is None or video not in self._store:
             return ""
         return self._store[video].backbone
 
     def read(self, video: str, texts: Sequence[str]) -> Matrix:
-        """Return (K, C) vectors of the texts. Raises StoreError where one has none."""
+        """Return the vectors (K, C) of the texts of a video. Raises StoreError where a text has
+        none."""
         if self._path is None:
             from stepline.text import embed
 
@@ -113,9 +114,13 @@ UNSTORABLE_TEXT = "a text of it is empty or cannot be stored"
 
 @dataclass(frozen=True)
 class AlignmentQuestion:
-    """One video of a benchmark and its texts: id keys the answer, video the features.
+    """One video of a benchmark with the texts to localize.
 
-    truth: (K,) whether each text is shown, or None where that is hidden.
+    Attributes:
+        id: key of the answer.
+        video: id of the video's features.
+        steps: K texts, as steps.
+        truth: (K,) whether each text is shown. None: hidden.
     """
 
     id: str
@@ -131,7 +136,7 @@ class AlignmentQuestion:
 
 @dataclass(frozen=True)
 class BenchmarkInputs:
-    """What replaces the encoders: the videos' features, and the texts' vectors."""
+    """Features of the videos, and vectors of the texts."""
 
     features: StoredFeatures
     vectors: TextVectors
@@ -141,7 +146,7 @@ def benchmark_questions(
     name: BenchmarkName, reference: Path, subset: str | None = None
 ) -> BenchmarkQuestions[AlignmentQuestion]:
     """Return what a benchmark asks, in the order of its files. Raises DatasetError where they
-    cannot be read."""
+    cannot be read, or name no text."""
     # Splits whose truth is hidden are asked by a file of the server.
     queries = find_queries(reference, subset) if name == "ht-step" else None
     if queries is not None:
@@ -162,7 +167,7 @@ def benchmark_questions(
 def _annotated_questions(
     name: BenchmarkName, reference: Path, subset: str | None
 ) -> tuple[list[AlignmentQuestion], dict[str, str]]:
-    """Return what annotations ask, and by id why other videos of them ask nothing."""
+    """Return the questions of annotated videos, and by id why other videos have none."""
     reading = read(name, reference, subset=subset)
     unasked = {row.id: row.reason for row in reading.rejected if row.what == "video"}
     rows = dict(read_rows(reference)) if name == "htm-align" else {}
@@ -190,8 +195,8 @@ def _annotated_questions(
 def _server_questions(
     file: Path, subset: str | None
 ) -> tuple[list[AlignmentQuestion], dict[str, str]]:
-    """Return what HT-Step's evaluation server asks, in its order, and by id why other videos ask
-    nothing."""
+    """Return the questions of HT-Step's evaluation server, in its order, and by id why other videos
+    have none."""
     questions = []
     unasked = {}
     for id, headlines in read_queries(file, subset).items():
@@ -206,7 +211,8 @@ def _server_questions(
 
 
 def _plain_steps(texts: Sequence[str]) -> tuple[Step, ...]:
-    """Return a step per text, its id the row, or () where a text is empty or cannot be stored."""
+    """Return a step per text, with its row as id. Empty where a text is empty or cannot be
+    stored."""
     stripped = [text.strip() for text in texts]
     if not all(text and is_storable(text) for text in stripped):
         return ()
@@ -219,7 +225,7 @@ def score_questions(
     inputs: BenchmarkInputs,
     settings: AlignerSettings,
 ) -> BenchmarkAnswers[TextScores]:
-    """Return how the texts of each video fit it."""
+    """Return the scores of the texts of each video."""
 
     def score(question: AlignmentQuestion) -> TextScores:
         features = inputs.features.read(question.video)
@@ -238,11 +244,18 @@ def write_answers(
     out: Path,
     settings: AlignerSettings,
 ) -> BenchmarkAnswers[TextScores]:
-    """Write the answer of a network in the benchmark's official form, and return what is in it and
-    what is not.
+    """Write the predictions of a network in the benchmark's official form, and return the scores
+    behind them.
 
-    out: JSON, and for ht-step also .csv, which its mAP needs.
-    Raises DatasetError when no video at all can be answered.
+    Args:
+        name: of the benchmark.
+        questions: what it asks.
+        loaded: the network.
+        inputs: features and text vectors.
+        out: a JSON file, or for ht-step also a .csv.
+        settings: how texts are localized.
+
+    Raises DatasetError when no video can be answered.
     """
     settings = settings.model_copy(update={"mode": BENCHMARK_MODES[name]})
     if out.suffix == ".csv" and any(question.truth is None for question in questions):
@@ -257,16 +270,16 @@ def write_answers(
         fit = answers.by_id.get(question.id)
         if fit is None:
             continue
-        placing = place_steps(question.steps, fit, loaded.calibration, settings=settings)
+        placement = place_steps(question.steps, fit, loaded.calibration, settings=settings)
         # of the best row of each text, as the released code counts
-        seconds = [float(row / fit.rate) for row in placing.chances.best]
+        seconds = [float(row / fit.rate) for row in placement.posterior.best_rows]
         if name == "ht-step":
-            records.append(_placed_record(question, placing, seconds))
+            records.append(_placed_record(question, placement, seconds))
         elif name == "htm-align":
             tree[question.id] = {
                 "seconds": seconds,
-                "spans": [[span.start, span.end] for span in placing.spans],
-                "alignability": [float(np.round(p, 6)) for p in placing.chances.p_shown],
+                "spans": [[span.start, span.end] for span in placement.spans],
+                "alignability": [float(np.round(p, 6)) for p in placement.posterior.p_shown],
             }
         else:
             tree[question.id] = seconds
@@ -281,12 +294,14 @@ def write_answers(
 
 
 def _placed_record(
-    question: AlignmentQuestion, placing: StepPlacement, seconds: Sequence[float]
+    question: AlignmentQuestion, placement: StepPlacement, seconds: Sequence[float]
 ) -> Record:
-    """Return a record in which every step is placed: HT-Step takes no abstention."""
+    """Return a record in which every step has a span, because HT-Step takes no abstention."""
     steps = []
-    p_shown = placing.chances.p_shown
-    for step, span, second, p in zip(question.steps, placing.spans, seconds, p_shown, strict=True):
+    p_shown = placement.posterior.p_shown
+    for step, span, second, p in zip(
+        question.steps, placement.spans, seconds, p_shown, strict=True
+    ):
         changes = {"spans": (span,), "at": second, "score": float(p)}
         steps.append(step.model_copy(update=changes))
     return Record(id=question.id, video=Video(id=question.id), steps=tuple(steps))

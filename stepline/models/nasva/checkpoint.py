@@ -1,9 +1,8 @@
-"""NaSVA's network on disk: its file, its feature space and its calibration. Also the weights that
-its authors released.
+"""Reading and writing of NaSVA's network: its file, feature space and calibration, and the .pth
+files that its authors released.
 
-Every function that reads a network takes both forms, ours and the authors' .pth. The released
-weights are read as tensors alone and take our names (`WEIGHT_NAMES`). Nothing that the file may
-carry is run.
+Every function that reads a network takes both forms. Released weights are read as tensors only and
+get our names (`WEIGHT_NAMES`). No code in such a file is run.
 """
 
 import logging
@@ -71,20 +70,21 @@ NETWORK = NetworkSpec(
 
 @dataclass(frozen=True)
 class LoadedAligner(LoadedNetwork):
-    """A network ready to infer.
+    """A network in evaluation mode.
 
-    aligner: the network.
-    calibration: None where there is none next to its file.
+    Attributes:
+        aligner: the network.
+        calibration: next to its file. None: there is none.
     """
 
     aligner: "Aligner"
     calibration: Calibration | None
 
     def text_encoder_name(self, option: str) -> str:
-        """Return the encoder of its texts as `text.embed` takes it. option: the one that takes
-        vectors in its place.
+        """Return the encoder of the network's texts, as `text.embed` takes it.
 
-        Raises ModelError where only files hold such vectors.
+        option: the command's option that takes text vectors instead, for messages. Raises
+        ModelError where such vectors must be given.
         """
         width = self.aligner.settings.text_width
         if self.space == NO_SPACE and width == MINILM_WIDTH:
@@ -105,7 +105,7 @@ def load_aligner(path: Path) -> LoadedAligner:
     file = NETWORK.find_file(path)
     digest = sha256(file)
     calibration = read_calibration(calibration_path(file), digest)
-    space, aligner = _read(file)
+    space, aligner = _read_network(file)
     settings = aligner.settings
     accepts_unit_rows = settings.feature_scale != "none"
     return LoadedAligner(
@@ -114,23 +114,22 @@ def load_aligner(path: Path) -> LoadedAligner:
 
 
 def read_aligner(path: Path) -> "Aligner":
-    """Return the network in a file or folder, ready to infer. Raises ModelError, naming what does
-    not fit."""
-    return _read(NETWORK.find_file(path))[1]
+    """Return the network in a file or folder, in evaluation mode. Raises ModelError, naming what
+    does not fit."""
+    return _read_network(NETWORK.find_file(path))[1]
 
 
 def write_aligner(network: "Aligner", path: Path, space: FeatureSpace | None = None) -> None:
-    """Write a network, float32. Raises StoreError when the disk refuses."""
+    """Write a network as float32 weights. Raises StoreError when the disk refuses."""
     NETWORK.write(path, network, {} if space is None else {"space": asdict(space)})
 
 
-def _read(file: Path) -> "tuple[FeatureSpace, Aligner]":
-    """Return the network of a file in either form, ready to infer, and whose features it takes.
-    Raises ModelError."""
-    if not is_official(file):
+def _read_network(file: Path) -> "tuple[FeatureSpace, Aligner]":
+    """Return the feature space and the network of a file in either form."""
+    if not is_released_file(file):
         (_, space), aligner = NETWORK.load(file)
         return space, aligner
-    settings, weights = import_official(file)
+    settings, weights = read_released_weights(file)
     aligner = _build((settings, RELEASED_SPACE))
     aligner.load_state_dict(weights)
     aligner.to(current_device().name).eval()
@@ -178,9 +177,9 @@ WEIGHT_ENDINGS = {
 }
 
 
-def is_official(path: Path) -> bool:
-    """Tell whether a file is one that torch.save wrote, by its name or its first bytes, and so not
-    one of ours."""
+def is_released_file(path: Path) -> bool:
+    """Return whether torch.save wrote a file, by its name or its first bytes. Our files are
+    safetensors."""
     if path.name.endswith(OFFICIAL_SUFFIXES):
         return True
     try:
@@ -190,11 +189,11 @@ def is_official(path: Path) -> bool:
         return False
 
 
-def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tensor]]":
-    """Return the settings and float32 weights of a .pth that the released code wrote.
+def read_released_weights(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tensor]]":
+    """Return the settings and the float32 weights of a .pth that the released code wrote.
 
-    Every key and shape is checked. Its two unused heads are left out and named in the log.
-    Raises ModelError when the file cannot be read, or holds anything else.
+    Every key and shape is checked. The weights of its two unused heads are left out and logged.
+    Raises ModelError when the file cannot be read, or is of another network.
     """
     import torch
 
@@ -222,7 +221,7 @@ def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tens
         if key.startswith(UNUSED_PREFIXES):
             unused.append(key)
         elif key != POSITIONS_KEY:
-            weights[our_name(key)] = value.float()
+            weights[rename_released_weight(key)] = value.float()
     if unused:
         log.info(
             "%s: %d weights of heads that the released code never uses are left out: %s",
@@ -230,7 +229,7 @@ def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tens
             len(unused),
             sorted(unused),
         )
-    settings = _official_settings(weights, path)
+    settings = _infer_settings(weights, path)
     check_weights(lambda: Aligner(settings), weights, path)
     # Positions are not stored by us, so theirs must be those that we make.
     if POSITIONS_KEY in stored:
@@ -246,8 +245,8 @@ def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tens
     return settings, weights
 
 
-def our_name(key: str) -> str:
-    """Return our name of an official weight. A key that it has not stays as it is."""
+def rename_released_weight(key: str) -> str:
+    """Return our name of a weight of the released code. An unknown name stays."""
     for pattern, ours in WEIGHT_NAMES:
         renamed, count = re.subn(f"^{pattern}", ours, key)
         if count:
@@ -257,12 +256,11 @@ def our_name(key: str) -> str:
     return key
 
 
-def _official_settings(weights: "Mapping[str, Tensor]", path: Path) -> AlignerNetworkSettings:
-    """Return the released configuration, with the sizes that the weights have.
+def _infer_settings(weights: "Mapping[str, Tensor]", path: Path) -> AlignerNetworkSettings:
+    """Return the settings of the released configuration, with the sizes that the weights have.
 
-    Shapes give: the widths of the features, of the texts and of the network, its layers, the
-    feed-forward, the projection, the most texts in order. The released code gives what no shape
-    does: 8 heads, dropout, the form, features as they are, no alignability.
+    Shapes give the widths, layers, feed-forward, projection and text positions. The released code
+    gives the rest: 8 heads, dropout, form, unscaled features, no alignability head.
     """
     try:
         width, video_width = weights["video_in.0.weight"].shape
@@ -276,8 +274,8 @@ def _official_settings(weights: "Mapping[str, Tensor]", path: Path) -> AlignerNe
             text_width=weights["text_in.0.weight"].shape[1],
             width=width,
             heads=RELEASED_HEADS,
-            encoder_layers=_layers(weights, "encoder"),
-            decoder_layers=_layers(weights, "decoder"),
+            encoder_layers=_count_layers(weights, "encoder"),
+            decoder_layers=_count_layers(weights, "decoder"),
             feed_forward=weights["decoder.0.feed.wide.weight"].shape[0],
             projection=weights["video_out.weight"].shape[0],
             text_positions=weights["text_place.weight"].shape[0],
@@ -291,5 +289,5 @@ def _official_settings(weights: "Mapping[str, Tensor]", path: Path) -> AlignerNe
         ) from error
 
 
-def _layers(weights: "Mapping[str, Tensor]", part: str) -> int:
+def _count_layers(weights: "Mapping[str, Tensor]", part: str) -> int:
     return len({key.split(".")[1] for key in weights if key.startswith(f"{part}.")})

@@ -1,5 +1,5 @@
-"""Multi-positive InfoNCE of texts and seconds (NaSVA section 3.3), and the alignability head's
-cross-entropy.
+"""Losses of NaSVA's network: multi-positive InfoNCE of texts and seconds (section 3.3), and the
+cross-entropy of the alignability head.
 
 For instance, one text and 3 seconds, with tau = 0.07:
 
@@ -12,10 +12,9 @@ In general:
 
     l[k] = log sum_t exp(A[k, t] / tau) - log sum_t Y[k, t] exp(A[k, t] / tau)
 
-A text with no positive row, a padded one, or a label past the end of a cut video has l = 0. It
-passes no gradient.
-Source: NaSVA, section 3.3, and its released code. Letters: B batch, K texts, T feature rows, d
-projection, L decoder layers.
+A text without a positive row, a padded text, or a label past the end of a cut video has l = 0 and
+no gradient. Source: NaSVA, section 3.3, and its released code. Letters: B batch, K texts, T feature
+rows, d projection, L decoder layers.
 """
 
 import torch
@@ -38,12 +37,12 @@ NEGATIVE_INFINITY = -torch.inf
 def grounding_loss(
     aligned: AlignerOutput, batch: Batch, settings: AlignerLossSettings | None = None
 ) -> Loss:
-    """Return the multi-positive InfoNCE of an alignment matrix, by the form that the settings name.
+    """Multi-positive InfoNCE of an alignment matrix, in the form that the settings name.
 
-    paper: negatives of a text are the seconds of its own video, the mean is over labelled texts,
-    the last layer counts.
-    release: negatives are the seconds of all videos of the batch. The mean is over all B x K rows
-    whether or not they are texts, and over the decoder layers.
+    paper: the negatives of a text are the seconds of its own video. The mean is over labelled
+    texts, and the last decoder layer counts. release: the negatives are the seconds of all videos
+    of the batch. The mean is over all B x K text rows, padding included, and over the decoder
+    layers.
     """
     settings = settings or AlignerLossSettings()
     release = settings.form == "release"
@@ -71,8 +70,7 @@ def grounding_loss(
 
 
 def _log_sum_exp_over_batch(text: Tensor, video: Tensor, video_pad: Tensor) -> Tensor:
-    """Return log sum exp over all real seconds of the batch, (L, B, K), for texts divided by
-    tau."""
+    """Return log sum exp over all real seconds of the batch, (L, B, K). text: divided by tau."""
     far = NEGATIVE_INFINITY if use_cpu_kernels(text) else FAR_LOGIT
     # (B T,), added in the product itself: that matrix is large
     apart = torch.where(video_pad.flatten(), far, 0.0)
@@ -83,7 +81,7 @@ def _log_sum_exp_over_batch(text: Tensor, video: Tensor, video_pad: Tensor) -> T
 
 
 def alignability_loss(aligned: AlignerOutput, batch: Batch) -> Loss:
-    """Return the cross-entropy of the alignability head: whether each text has a label.
+    """Binary cross-entropy of the alignability head: whether each text has a label.
 
     Raises ShapeError when the network has no such head.
     """

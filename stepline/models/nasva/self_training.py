@@ -1,18 +1,18 @@
-"""Self-training: label where the steps are said, train, label again by the network's own matrix,
-train (section 3.3).
+"""Self-training (section 3.3): train on labels where steps are said, label again by the networks'
+own matrices, train again.
 
-Everything a round makes is on disk, so that a killed run goes on where it was:
+All results of a round are on disk, so that a killed run resumes:
 
-    out/run.json                     what the run is; another run does not go on in its folder
-    out/round-N/labels.json          {video: [[start, end] or null, ...]}
-    out/round-N/teacher-M.safetensors    networks that this round's labels trained, stopped early
-    out/report.json                  a `RoundReport` a round
-    out/aligner.safetensors          the final network, trained on the last round's labels
+    out/run.json                         settings and sources. Another run may not continue in this folder
+    out/round-N/labels.json              {video: [[start, end] or null, ...]}
+    out/round-N/teacher-M.safetensors    networks that were trained on this round's labels and stopped early
+    out/report.json                      a `RoundReport` per round
+    out/aligner.safetensors              the final network, trained on the last round's labels
 
 Differs from the paper: several teachers of other seeds label together, and a text on which they
-disagree may lose its label (`refine.agree`). One teacher, `position="start"` and a threshold are
-the paper's. Several processes (torchrun) share each batch of training, and the batches of
-labelling. The first one writes. Letters: K texts, T feature rows.
+disagree may lose its label (`refine.agree`). One teacher, `position="start"` and a threshold give
+the paper's form. Several processes (torchrun) share each batch of training and labelling. The first
+one writes. Letters: K texts, T feature rows.
 """
 
 import hashlib
@@ -37,13 +37,13 @@ from stepline.models.nasva.pseudo_labels import (
     StepSpans,
     StepVideo,
     choose_labels,
+    find_label_candidates,
     iterate_matrices,
-    label_candidates,
-    label_shift,
     labelled_fraction,
+    make_step_samples,
+    make_unlabelled_samples,
+    measure_label_shift,
     read_labels,
-    step_samples,
-    unlabelled_samples,
     write_labels,
 )
 from stepline.models.nasva.settings import (
@@ -76,8 +76,13 @@ SEED_STEP = 1000  # between the seeds of teachers of one round, so that no two r
 
 @dataclass(frozen=True)
 class SelfTrainingResult:
-    """What self-training made: the final network, the labels of each video that it learnt, a report
-    a round."""
+    """Result of self-training.
+
+    Attributes:
+        network: the final network.
+        labels: of the steps of each video, on which it was trained.
+        rounds: a report per round.
+    """
 
     network: Aligner
     labels: tuple[StepSpans, ...]
@@ -86,8 +91,20 @@ class SelfTrainingResult:
 
 @dataclass(frozen=True)
 class SelfTraining:
-    """A run: the videos, the other samples that only the final network sees (narrations), and all
-    settings."""
+    """A run of self-training.
+
+    Attributes:
+        videos: with their steps, which are labelled.
+        folder: of the run.
+        others: further samples, which only the final network learns (narrations).
+        model: settings of the networks.
+        loss: settings of their loss.
+        training: of the final network. Teachers stop after `settings.teacher_epochs`.
+        settings: of the rounds.
+        sources: where the videos come from, to tell runs apart.
+        space: feature space, which the networks' files state.
+        progress: is called with the name of the network and its training progress.
+    """
 
     videos: Sequence[StepVideo]
     folder: Path
@@ -102,10 +119,10 @@ class SelfTraining:
     progress: Callable[[str, Progress], None] | None = None
 
     def run(self) -> SelfTrainingResult:
-        """Do, or go on with, all rounds and the final training.
+        """Make, or resume, all rounds and the final training.
 
-        Raises ShapeError when hardly a text keeps a label, SettingsError when the folder holds
-        another run, StoreError when a file of it is damaged.
+        Raises ShapeError when hardly any text keeps a label, SettingsError when the folder holds
+        another run, StoreError when one of its files is damaged.
         """
         start_processes(self.training.device)
         run = TrainingRun[SelfTrainingResult](
@@ -115,62 +132,64 @@ class SelfTraining:
             lambda result, path: self._write(result.network, path),
             facts={"versions": package_versions()},
         )
-        return run_training(run, lambda _: self._rounds())
+        return run_training(run, lambda _: self._run_rounds())
 
-    def _rounds(self) -> SelfTrainingResult:
-        reports = self._reports()
+    def _run_rounds(self) -> SelfTrainingResult:
+        reports = self._read_reports()
         wait_for_all()
         while len(reports) <= self.settings.rounds:
-            reports = (*reports, self._round(len(reports)))
+            reports = (*reports, self._report_round(len(reports)))
             if is_first():
                 tree = [asdict(report) for report in reports]
                 write_atomic(self.folder / REPORT_FILE, json.dumps(tree, indent=1) + "\n")
                 log.info("%s", reports[-1])
-        labels = self._labels(len(reports) - 1)
+        labels = self._round_labels(len(reports) - 1)
         # what lost its label is a target too
-        steps = step_samples(self.videos, labels, keep_all=self.model.alignability)
+        steps = make_step_samples(self.videos, labels, keep_all=self.model.alignability)
         samples = join_samples(steps, self.others, lambda sample: len(sample.video))
-        network = self._trained(self.folder / FINAL_FILE, samples, self.training)
+        network = self._read_or_train(self.folder / FINAL_FILE, samples, self.training)
         return SelfTrainingResult(network, labels, reports)
 
-    def _round(self, number: int) -> RoundReport:
+    def _report_round(self, number: int) -> RoundReport:
         began = time.process_time()
-        labels = self._labels(number)
+        labels = self._round_labels(number)
         texts = sum(len(spans) for spans in labels)
         report = RoundReport(number, texts, labelled_fraction(labels))
         # Against the round before.
         if number:
-            moved, iou = label_shift(self._labels(number - 1), labels)
+            moved, iou = measure_label_shift(self._round_labels(number - 1), labels)
             report = replace(report, moved=moved, iou=iou)
         return replace(report, cpu_seconds=time.process_time() - began)
 
     # ------------------------------------------------------------ what a round makes
 
-    def _labels(self, number: int) -> tuple[StepSpans, ...]:
-        """Return the labels of a round, from disk where they are."""
+    def _round_labels(self, number: int) -> tuple[StepSpans, ...]:
+        """Return the labels of a round. They are read where they are on disk."""
         path = self.folder / f"round-{number}" / "labels.json"
         if first_says(path.exists()):
             counts = [(video.id, len(video.said_spans)) for video in self.videos]
             return read_labels(path, counts)
-        labels = self._new_labels(number) if number else self._first()
+        labels = self._label_again(number) if number else self._first_labels()
         if is_first():
             write_labels(path, [video.id for video in self.videos], labels)
         wait_for_all()
         return labels
 
-    def _new_labels(self, number: int) -> tuple[StepSpans, ...]:
-        """Return the labels by the last round's teachers."""
+    def _label_again(self, number: int) -> tuple[StepSpans, ...]:
+        """Return the labels of a round by the teachers of the round before."""
         refine = self.settings.refinement(number)
-        teachers = self._teachers(number - 1)
+        teachers = self._train_teachers(number - 1)
         candidates: dict[int, LabelCandidates] = {}
         for index, matrices in self._matrices(teachers, self.videos):
-            candidates[index] = label_candidates(matrices, self.videos[index].rate, refine)
+            candidates[index] = find_label_candidates(matrices, self.videos[index].rate, refine)
         # Each process has seen its share of the videos.
         candidates = gather_from_all(candidates)
         in_order = [candidates[index] for index in range(len(candidates))]
         return choose_labels(in_order, refine)
 
-    def _first(self) -> tuple[StepSpans, ...]:
+    def _first_labels(self) -> tuple[StepSpans, ...]:
+        """Return where the steps are said, or the seconds whose pictures are most similar to
+        them."""
         if self.settings.first == "asr":
             return tuple(video.said_spans for video in self.videos)
         # by similarity to the pictures: all texts, each grown around its best second
@@ -186,12 +205,13 @@ class SelfTraining:
         for video in self.videos:
             features, vectors = video.read_inputs()
             cosines = cosine_matrix(vectors, features.values)  # (K, T)
-            candidates.append(label_candidates([cosines], video.rate, grown))
+            candidates.append(find_label_candidates([cosines], video.rate, grown))
         return choose_labels(candidates, grown)
 
-    def _teachers(self, number: int) -> list[Aligner]:
-        """Return the networks that a round's labels trained, from disk where they are."""
-        samples = step_samples(self.videos, self._labels(number))
+    def _train_teachers(self, number: int) -> list[Aligner]:
+        """Return the networks that learn the labels of a round. They are read where they are on
+        disk."""
+        samples = make_step_samples(self.videos, self._round_labels(number))
         # The same samples for all, with other seeds.
         teachers = []
         for which in range(self.settings.teachers):
@@ -199,16 +219,17 @@ class SelfTraining:
             changes = {"epochs": self.settings.teacher_epochs, "seed": seed}
             settings = self.training.model_copy(update=changes)
             path = self.folder / f"round-{number}" / f"teacher-{which}.safetensors"
-            network = self._trained(path, samples, settings)
+            network = self._read_or_train(path, samples, settings)
             if is_first():
                 self._write(network, path)
             wait_for_all()
             teachers.append(network)
         return teachers
 
-    def _trained(self, path: Path, samples: Sequence[Sample], settings: TrainSettings) -> Aligner:
-        """Return the network in a file, or, where there is no such file, one trained on the
-        samples."""
+    def _read_or_train(
+        self, path: Path, samples: Sequence[Sample], settings: TrainSettings
+    ) -> Aligner:
+        """Return the network in a file. Without the file, train one on the samples."""
         if first_says(path.exists()):
             network = read_aligner(path)
             network.to(start_processes(self.training.device))
@@ -231,7 +252,7 @@ class SelfTraining:
         )
 
     def _write(self, network: Aligner, path: Path) -> None:
-        """Write a network that was trained now, and drop what its training left."""
+        """Write a network that was trained now, and remove its checkpoint and log."""
         if not path.exists():
             write_aligner(network, path, self.space)
             shutil.rmtree(_training_folder(path))
@@ -239,7 +260,7 @@ class SelfTraining:
     # ------------------------------------------------------------ what the run is
 
     def _identity(self) -> dict[str, Any]:
-        """Return what distinguishes this run from another, plain."""
+        """Return plain values that tell this run from others."""
         # Video by video, since the dataset may be large.
         digest = hashlib.sha256(b"[")
         separator = ""  # as in the repr of the whole list
@@ -265,7 +286,7 @@ class SelfTraining:
             "content": digest.hexdigest(),
         }
 
-    def _reports(self) -> tuple[RoundReport, ...]:
+    def _read_reports(self) -> tuple[RoundReport, ...]:
         path = self.folder / REPORT_FILE
         if not path.exists():
             return ()
@@ -285,9 +306,9 @@ class SelfTraining:
         """Yield this process's share of the videos, each by its place, and every network's matrix
         of it."""
         rank, size = rank_and_world_size()
-        return iterate_matrices(networks, unlabelled_samples(videos), rank=rank, of=size)
+        return iterate_matrices(networks, make_unlabelled_samples(videos), rank=rank, of=size)
 
 
 def _training_folder(network: Path) -> Path:
-    """Return where the checkpoint and the log of a network are while it is trained."""
+    """Return the folder of checkpoint and log of a network in training."""
     return network.with_suffix(".training")

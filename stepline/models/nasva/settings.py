@@ -1,5 +1,5 @@
-"""Settings of NaSVA: its network and losses, its data and runs, placing, self-training. Nothing
-heavy is imported."""
+"""Settings of NaSVA: network, loss, training data, training runs, localization, self-training.
+Importing this file does not import torch."""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -30,7 +30,7 @@ OrderDraw: TypeAlias = Literal["sample", "batch"]
 
 
 class AlignerNetworkSettings(Settings):
-    """The grounding network: NaSVA section 3.2 and its supplement, sizes as in the released
+    """The grounding network: NaSVA, section 3.2 and supplement. Sizes are those of the released
     code."""
 
     video_width: Width = Field(
@@ -78,7 +78,7 @@ class AlignerNetworkSettings(Settings):
 
 
 class AlignerLossSettings(Settings):
-    """How the alignment matrix is trained: NaSVA section 3.3."""
+    """How the network is trained: NaSVA, section 3.3."""
 
     form: LossForm = Field(
         "paper",
@@ -100,12 +100,12 @@ UnlabelledTexts: TypeAlias = Literal["keep", "drop"]
 
 
 class AlignerDataSettings(Settings):
-    """Which videos and texts become samples, and what counts as their labels."""
+    """Which videos and texts become training samples, and which rows their labels cover."""
 
     label_rule: LabelRule = Field(
         "covering",
         description='rows that a span labels. "inclusive" is the released code\'s. See '
-        "`dataset.labelled_rows`",
+        "`dataset.rows_of_span`",
     )
     step_place: StepLabelSource = Field(
         "shown_or_said",
@@ -129,8 +129,8 @@ class AlignerDataSettings(Settings):
 
 
 class AlignerRunSettings(Settings):
-    """All settings of `stepline train nasva`. `model.video_width` and `model.text_width` are the
-    features' own."""
+    """All settings of `stepline train nasva`. `model.video_width` and `model.text_width` are taken
+    from the features."""
 
     model: AlignerNetworkSettings = AlignerNetworkSettings()
     loss: AlignerLossSettings = AlignerLossSettings()
@@ -144,8 +144,8 @@ SpanRule: TypeAlias = Literal["start", "center", "grown"]
 
 
 class AlignerSettings(Settings):
-    """How a trained network places texts. Its choices were made on two worlds (seeds 10, 11) that
-    no result uses."""
+    """How a trained network localizes texts. The defaults were chosen on two simulated sets (seeds
+    10, 11) that no result uses."""
 
     path: Path | None = Field(
         None,
@@ -209,7 +209,7 @@ BestAt: TypeAlias = Literal["start", "center"]
 
 
 class RefineSettings(Settings):
-    """How a network's alignment matrix becomes labels: NaSVA section 3.3, its tables 3, 8 and 9."""
+    """How alignment matrices become labels: NaSVA, section 3.3, tables 3, 8 and 9."""
 
     threshold: Fraction = Field(
         0.0,
@@ -251,7 +251,7 @@ RoundTable: TypeAlias = Annotated[
 
 
 class SelfTrainSettings(Settings):
-    """Rounds of training on labels and labelling again: NaSVA section 3.3."""
+    """Rounds of training and labelling: NaSVA, section 3.3."""
 
     first: FirstLabels = Field(
         "asr",
@@ -275,15 +275,16 @@ class SelfTrainSettings(Settings):
     )
 
     def refinement(self, number: int) -> RefineSettings:
-        """Return how the labels of a round are made: `refine`, and what the round has of its
-        own."""
+        """Return how a round makes its labels: `refine`, with the values of `by_round` for this
+        round."""
         own = self.by_round.get(number, RefineSettings())
         changes = {name: getattr(own, name) for name in own.model_fields_set}
         return self.refine.model_copy(update=changes)
 
     @field_serializer("by_round")
     def _own_values(self, rounds: dict[int, RefineSettings]) -> dict[str, JsonValue]:
-        """Leave out what a round has from `refine`, so that it is not read back as its own."""
+        """Leave out what a round takes from `refine`, so that it is not read back as the round's
+        own."""
         return {
             str(number): settings.model_dump(mode="json", exclude_unset=True)
             for number, settings in rounds.items()
@@ -303,8 +304,8 @@ SaidSource: TypeAlias = Literal["given", "likeness"]
 
 
 class RefineRunSettings(Settings):
-    """All settings of `stepline refine`. `model.video_width` and `model.text_width` are the
-    features' own."""
+    """All settings of `stepline refine`. `model.video_width` and `model.text_width` are taken from
+    the features."""
 
     said: SaidSource = Field(
         "given",
@@ -323,7 +324,7 @@ class RefineRunSettings(Settings):
 
 
 class NasvaSettings(Settings):
-    """Placing steps in the video."""
+    """Localization of steps in a video."""
 
     coarse: CoarseSettings = CoarseSettings()
     ground: GroundSettings = GroundSettings()

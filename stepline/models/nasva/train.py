@@ -1,10 +1,10 @@
-"""Training NaSVA's network (sections 3.3 and 4.2): its task for the training loop, its held-out
+"""Training of NaSVA's network (sections 3.3 and 4.2): its task for the training loop, its held-out
 score, and whole runs.
 
-A run's folder is that of `training.run`, and in it:
+The folder of a run has the files of `training.run`, and:
 
 vectors/{kind}        text vectors that the run made itself
-best.safetensors      the network that scored best on held-out samples, where some are held out
+best.safetensors      the network with the best held-out score, where samples are held out
 aligner.safetensors   the final network
 """
 
@@ -23,7 +23,7 @@ from stepline.datasets.excluded import read_excluded
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore, open_video_store
 from stepline.models.nasva.checkpoint import NETWORK, read_aligner, write_aligner
-from stepline.models.nasva.dataset import AlignerSamples, gather_samples, omitted_row
+from stepline.models.nasva.dataset import AlignerSamples, gather_samples, omitted_to_row
 from stepline.models.nasva.loss import alignability_loss, grounding_loss
 from stepline.models.nasva.model import Aligner, AlignerOutput
 from stepline.models.nasva.settings import (
@@ -70,14 +70,23 @@ def train_aligner(
     report: Callable[[Progress], None] | None = None,
     scorer: HeldOutScorer[Sample] | None = None,
 ) -> Aligner:
-    """Return a fresh network trained on the samples, in evaluation mode.
+    """Return a fresh network trained on samples, in evaluation mode. A run in `folder` that was
+    stopped is resumed.
 
-    A run in `folder` that was killed is resumed. Raises ShapeError when there is nothing to train
-    on.
+    Args:
+        samples: videos with texts and labels.
+        folder: of checkpoint and log.
+        model: settings of the network.
+        loss: settings of the loss.
+        settings: how long and how fast it learns.
+        report: is called with the progress after each step.
+        scorer: of held-out samples.
+
+    Raises ShapeError when there is nothing to train on.
     """
     return train_network(
         lambda: Aligner(model or AlignerNetworkSettings()),
-        aligner_task(samples, loss or AlignerLossSettings()),
+        make_aligner_task(samples, loss or AlignerLossSettings()),
         settings or TrainSettings(),
         folder,
         report,
@@ -85,9 +94,11 @@ def train_aligner(
     )
 
 
-def aligner_task(samples: Sequence[Sample], settings: AlignerLossSettings) -> TrainingTask[Sample]:
-    """Return what training learns: samples of videos of similar length together, some with their
-    texts shuffled."""
+def make_aligner_task(
+    samples: Sequence[Sample], settings: AlignerLossSettings
+) -> TrainingTask[Sample]:
+    """Return the training task of NaSVA's network: samples of similar length share a batch, and
+    some have their texts shuffled."""
 
     def losses(network: nn.Module, batch_samples: Sequence[Sample]) -> list[Loss]:
         batch = collate(batch_samples).to(device_of(network))
@@ -106,8 +117,7 @@ def aligner_task(samples: Sequence[Sample], settings: AlignerLossSettings) -> Tr
 def shuffle_texts(
     samples: Sequence[Sample], settings: AlignerLossSettings, rng: np.random.Generator
 ) -> list[Sample]:
-    """Return the samples, some with their texts shuffled and so marked. Supplement 6.3: half,
-    whatever the source."""
+    """Return the samples, some of them with their texts shuffled (supplement 6.3: half of them)."""
     count = len(samples) if settings.drawn == "sample" else 1
     loses_order = np.broadcast_to(rng.random(count) < settings.shuffled, len(samples))
     return [
@@ -116,24 +126,24 @@ def shuffle_texts(
     ]
 
 
-def aligner_scorer(
+def make_aligner_scorer(
     samples: Sequence[Sample], keep: Callable[[nn.Module], None]
 ) -> HeldOutScorer[Sample]:
-    """Return the scorer of held-out samples: R@1, the share of labelled texts whose best row has
-    their label."""
+    """Return the scorer of held-out samples: R@1, the share of labelled texts whose best row is one
+    of their labelled rows."""
 
     def measure(network: nn.Module, batch_samples: Sequence[Sample]) -> tuple[float, float]:
         batch = collate(batch_samples).to(device_of(network))
         alignment = network(batch)
-        hits, labelled = recall_counts(alignment, batch)
+        hits, labelled = count_recall(alignment, batch)
         return float(hits), float(labelled)
 
     return HeldOutScorer(samples, HELD_OUT_SAMPLES, measure, keep)
 
 
-def recall_counts(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return how many labelled texts have their best row among their labels, and how many there
-    are."""
+def count_recall(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return the number of labelled texts whose best row has their label, and the number of
+    labelled texts."""
     positive = batch.positive_without_padding()  # (B, K, T)
     scores = aligned.scores.masked_fill(batch.video_pad[:, None], BELOW_ANY_COSINE)  # (B, K, T)
     best = scores.argmax(dim=2, keepdim=True)  # (B, K, 1)
@@ -142,13 +152,16 @@ def recall_counts(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class AlignerSources:
-    """What a run reads.
+    """What a training run reads.
 
-    features: a store, or its URL.
-    narrations, steps: as `read_labelled_texts` takes them.
-    narration_vectors, step_vectors: a store of text features, or an encoder as `load_text_encoder` takes
-    it.
-    excluded: lists that `stepline curate excluded` wrote.
+    Attributes:
+        features: a store of video features, or its URL.
+        narrations: a source of sentences, as `read_labelled_texts` takes it. None: none are learnt.
+        steps: a source of steps, likewise.
+        narration_vectors: a store of text vectors, or an encoder as `load_text_encoder` takes it.
+            None: see `vectors`.
+        step_vectors: likewise.
+        excluded: lists of videos that `stepline curate excluded` wrote.
     """
 
     features: Path | str
@@ -159,11 +172,11 @@ class AlignerSources:
     excluded: tuple[Path, ...] = ()
 
     def texts(self, kind: TextKind) -> str | None:
-        """Return where the texts of a kind come from."""
+        """Return the source of the texts of a kind."""
         return self.narrations if kind == "narration" else self.steps
 
     def vectors(self, kind: TextKind) -> str:
-        """Return where their vectors come from: the store itself where texts come from one, else
+        """Return the source of the vectors of a kind: the option, else the store of the texts, else
         MiniLM."""
         option = self.narration_vectors if kind == "narration" else self.step_vectors
         source = self.texts(kind) or ""
@@ -172,15 +185,20 @@ class AlignerSources:
 
 @dataclass(frozen=True)
 class PreparedAligner:
-    """A run before its first step: samples to train on and held out, and the network that
-    starts."""
+    """A training run before its first step.
+
+    Attributes:
+        samples: to train on.
+        held_out: samples that choose the best network.
+        network: that is trained.
+    """
 
     samples: AlignerSamples
     held_out: AlignerSamples
     network: Aligner
 
 
-def train_run(
+def train_aligner_run(
     sources: AlignerSources,
     folder: Path,
     settings: AlignerRunSettings,
@@ -189,7 +207,7 @@ def train_run(
     report: Callable[[Progress], None] | None = None,
     on_prepared: Callable[[PreparedAligner], None] | None = None,
 ) -> Aligner:
-    """Train, or resume training, and return the network.
+    """Train a network, or resume its training, and return it.
 
     Under torchrun the processes share the work and the first one writes.
 
@@ -197,15 +215,15 @@ def train_run(
         sources: what is read.
         folder: of the run.
         settings: of the run.
-        start: a network to train on, ours or the authors' .pth.
-        report: gets each step.
+        start: file of a network that is fine-tuned, ours or the authors' .pth.
+        report: is called with the progress after each step.
         on_prepared: is called before the first step.
 
     Raises SettingsError when `folder` holds another run, ShapeError when nothing is left to train
     on, and what the sources raise.
     """
     start_processes(settings.train.device)
-    prepared = prepare(sources, folder, settings, start)
+    prepared = prepare_aligner_run(sources, folder, settings, start)
     samples = prepared.samples
     held_out = prepared.held_out
 
@@ -217,8 +235,8 @@ def train_run(
             on_prepared(prepared)
         scorer = None
         if len(held_out):
-            scorer = aligner_scorer(held_out, keep_best)
-        task = aligner_task(samples, settings.loss)
+            scorer = make_aligner_scorer(held_out, keep_best)
+        task = make_aligner_task(samples, settings.loss)
         return train_network(
             lambda: prepared.network, task, settings.train, folder, report, scorer=scorer
         )
@@ -239,15 +257,15 @@ def train_run(
         {"settings": result_settings(whole), "sources": asdict(sources) | {"start": start}},
         write,
         facts={"versions": package_versions(), "data": counts},
-        omitted=map(omitted_row, samples.omitted),
+        omitted=map(omitted_to_row, samples.omitted),
     )
     return run_training(run, train)
 
 
-def prepare(
+def prepare_aligner_run(
     sources: AlignerSources, folder: Path, settings: AlignerRunSettings, start: Path | None = None
 ) -> PreparedAligner:
-    """Return all that a run starts from."""
+    """Read the sources of a run, and return its samples and its network."""
     kinds = [kind for kind in TEXT_KINDS if sources.texts(kind) is not None]
     if not kinds:
         raise DatasetError("no texts to train on; give --narrations, --steps or both")
@@ -271,15 +289,18 @@ def prepare(
         if len(samples) and kind not in samples.kinds:
             omitted = [row for row in samples.omitted if row.what == kind]
             raise ShapeError(f"{sources.texts(kind)}: {explain_empty_source(omitted)}")
-    network = starting_network(settings, samples.widths(), start)
+    network = make_starting_network(settings, samples.widths(), start)
     return PreparedAligner(*samples.split(settings.data.held_out), network)
 
 
-def starting_network(
+def make_starting_network(
     settings: AlignerRunSettings, widths: tuple[int, int], start: Path | None
 ) -> Aligner:
     """Return a fresh network for features of these widths, or the one in a file. Raises where they
-    do not fit."""
+    do not fit.
+
+    widths: of video feature rows and of text vectors.
+    """
     if start is None:
         # Fresh, and as wide as the features.
         sizes = dict(zip(("video_width", "text_width"), widths, strict=True))
