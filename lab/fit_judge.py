@@ -41,8 +41,8 @@ from stepline.grounding.ground import ground
 from stepline.models.wys2.judge import (
     PROBABILITY_MARGIN,
     grounding_evidence,
-    judge_rows,
-    judged_span,
+    regression_rows,
+    widen_span,
 )
 from stepline.numeric import fit_logistic_weights, logit
 from stepline.pipeline.placing import ground_steps
@@ -114,7 +114,7 @@ def _evidence(record: Record, visual: Seen, duration: float) -> dict[str, Array]
     scores = centred / cosines.std(axis=1, keepdims=True)
     picture = []
     for sentence, row in zip(transcript.sentences, scores, strict=True):
-        clip = visual.features.rows(judged_span(sentence.span))
+        clip = visual.features.rows(widen_span(sentence.span))
         score = 0.0
         if clip.stop > clip.start:
             score = row[clip].mean()
@@ -134,7 +134,7 @@ def labels(record: Record) -> Array:
     is_shown = np.zeros(len(transcript.sentences))
     for step in record.reference:
         for source in step.sources:
-            clip = judged_span(transcript.sentences[source].span)
+            clip = widen_span(transcript.sentences[source].span)
             if any(clip.overlap(span) >= MIN_SHOWN_SECONDS for span in step.spans):
                 is_shown[source] = 1.0
     return is_shown
@@ -197,7 +197,7 @@ def clip_sentences(clips: Path, record_folder: Path) -> ClipSentences:
         wording = logit(predict_visibility(vectors), PROBABILITY_MARGIN)
         ones = np.ones(len(describes))
         rows["words"].append(np.column_stack([wording, describes, ones]))
-        rows["grounding"].append(judge_rows(describes, on_screen))
+        rows["grounding"].append(regression_rows(describes, on_screen))
         for sentence in transcript.sentences:
             is_shown.append(_shown(sentence, truths[name]["steps"]))
         makers += [maker(name)] * len(describes)
@@ -206,7 +206,7 @@ def clip_sentences(clips: Path, record_folder: Path) -> ClipSentences:
 
 
 def _shown(sentence: Sentence, steps: list[dict[str, Any]]) -> float:
-    clip = judged_span(sentence.span)
+    clip = widen_span(sentence.span)
     for step in steps:
         if not step.get("spoken") or not _says(sentence, _span(step["spoken"])):
             continue

@@ -14,8 +14,8 @@ from stepline.models.wys2.judge import (
     grounding_evidence,
     judge_by_grounding,
     judge_by_words,
-    judged_span,
     regression_weights,
+    widen_span,
 )
 from stepline.models.wys2.predict import (
     DetectorCalibration,
@@ -69,9 +69,9 @@ def probabilities(*rows):
 
 
 def test_a_short_sentence_is_judged_in_three_seconds_around_it():
-    assert judged_span(Span(10.0, 11.0)) == Span(9.0, 12.0)
-    assert judged_span(Span(0.2, 0.4)) == Span(0.0, 3.0)
-    assert judged_span(Span(10.0, 20.0)) == Span(10.0, 20.0)
+    assert widen_span(Span(10.0, 11.0)) == Span(9.0, 12.0)
+    assert widen_span(Span(0.2, 0.4)) == Span(0.0, 3.0)
+    assert widen_span(Span(10.0, 20.0)) == Span(10.0, 20.0)
 
 
 def test_on_screen_is_the_best_second_of_the_clip_of_any_step_that_rests_on_the_sentence():

@@ -177,9 +177,9 @@ def test_a_video_that_cannot_be_read_is_not_a_sample(corpus):
     frames = VideoFrames(
         {"v6": corpus / "videos" / "v6.mp4", "v0": corpus / "videos" / "v0.mp4"}, 2, 32
     )
-    assert frames.flaw("v0") is None
-    assert frames.flaw("v6")[0] == "its video cannot be read"
-    assert frames.flaw("x")[0] == "there is no video of it"
+    assert frames.reason_to_omit("v0") is None
+    assert frames.reason_to_omit("v6")[0] == "its video cannot be read"
+    assert frames.reason_to_omit("x")[0] == "there is no video of it"
 
 
 def test_the_command_trains_s3d_from_released_weights_and_what_it_made_is_used(corpus, tmp_path):

@@ -67,7 +67,7 @@ def equal(one, other):
 def test_a_stream_gives_the_clips_that_a_list_holds(world, store, stream):
     listed = {
         pair.id: pair
-        for pair in gather_clips(world.records, store, words, PLAIN).pairs_of_own_text()
+        for pair in gather_clips(world.records, store, words, PLAIN).pairs_with_own_text()
     }
     assert len(stream) == len(listed) > 100
     for _ in range(2):

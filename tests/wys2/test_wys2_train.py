@@ -260,7 +260,7 @@ def test_the_defaults_learn_what_an_untrained_cosine_does_not_tell(tmp_path):
     )
     run = train_detector_run(DetectorClips(gathered), tmp_path / "run", Wys2Settings())
     parts = json.loads((tmp_path / "run" / "videos.json").read_text())
-    unseen = gathered.of_videos(frozenset(parts["test"] + parts["validation"]))
+    unseen = gathered.select_videos(frozenset(parts["test"] + parts["validation"]))
     shown = {video.id: video.shown("narration") for video in world.videos}
     truth = [shown[clip.video][clip.sentence, int(clip.span.center)] for clip in unseen.clips]
     seen = np.stack([pair.video.mean(0) for pair in unseen.pairs])

@@ -2,8 +2,8 @@
 official files.
 
 htm-align   every sentence of a video, in spoken order (narration mode)
-ht-step     every step of the article variation that a video follows, in no order (step mode). For the test splits, whose
-            annotations are hidden, the headlines that the evaluation server asks for
+ht-step     every step of the article variation that a video follows, in no order (step mode). For the test splits, of
+            which annotations are hidden, the headlines that the evaluation server asks for
 crosstask   every step of a task, in no order (step mode)
 
 A network never sees the truth. The times of speech are not read either, because HTM-Align's file

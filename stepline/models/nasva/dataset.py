@@ -43,7 +43,14 @@ def make_labelled_sample(
 ) -> Sample:
     """Return a video with its texts as a training sample.
 
-    vectors: (K, C) sentence vectors. spans: where each text is placed, empty where it is not.
+    Args:
+        name: of the sample, for messages.
+        features: of the video.
+        vectors: (K, C) text vectors.
+        spans: of each text, the spans of its label. Empty without a label.
+        ordered: whether the texts are in spoken order.
+        rule: which rows a span labels.
+
     Raises ShapeError when they do not fit together.
     """
     if len(spans) != len(vectors):

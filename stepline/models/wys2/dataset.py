@@ -1,16 +1,16 @@
-"""Clips of records with their labels: which of them are visual narrations, inferred from key-steps
-(WYS2, section 3.1).
+"""Clips of records with labels: which of them are visual narrations, inferred from key-steps (WYS2,
+section 3.1).
 
     SS   sentence similarity: the narration says what its key-step says
     VR   visual relevance: the clip shows any key-step
     MC   modality consensus: picture and words rank high for the clip's own task, by two task classifiers
 
-Labels are (N,) bool. True means that the picture shows what is said, as far as key-steps can show.
-False is "not known to", because the paper draws its negatives by pairing clips with other clips'
-words. What cannot serve is left out and counted.
-Source: WYS2, section 3.1. Differs: the task classifiers are a softmax regression on ready features,
-where the paper trains SlowFast on frames. Each clip is scored by a classifier that never saw its
-video, so that no clip is known by heart. Letters: N clips, O tasks, C width of features.
+Labels are (N,) bool. True means that the picture shows what is said, as far as key-steps can tell.
+False means "not known to", because the paper draws its negatives by pairing clips with the words of
+others. Videos that cannot be used are left out and counted. Source: WYS2, section 3.1. Differs: the
+task classifiers are softmax regressions on ready features, where the paper trains SlowFast on
+frames. Each clip is classified by a regression that never saw its video. Letters: N clips, O tasks,
+C width of features.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,9 +32,9 @@ from stepline.models.wys2.clips import (
     ClipTextPair,
     NarratedClip,
     VideoFrames,
-    clip_source,
-    flaw_finder,
-    narrated_clips,
+    cut_into_clips,
+    make_clip_source,
+    make_omission_check,
 )
 from stepline.models.wys2.settings import ClipSettings, LabelSettings
 from stepline.records import Matrix, Record, Rejected
@@ -51,13 +51,19 @@ MIN_SPREAD = 1e-6  # of a column that never varies
 
 @dataclass
 class ClipDataset:
-    """Clips and, aligned with them, their pairs. omitted: which videos were left out, and why."""
+    """Clips with their pairs of video and text.
+
+    Attributes:
+        clips: N clips.
+        pairs: of each clip, its video and its texts.
+        omitted: videos that were left out, with the reasons.
+    """
 
     clips: list[NarratedClip] = field(default_factory=list)
     pairs: list[ClipTextPair] = field(default_factory=list)
     omitted: list[Rejected] = field(default_factory=list)
 
-    def of_videos(self, videos: frozenset[str]) -> "ClipDataset":
+    def select_videos(self, videos: frozenset[str]) -> "ClipDataset":
         """Return the clips of some videos."""
         part = ClipDataset()
         for clip, pair in zip(self.clips, self.pairs, strict=True):
@@ -66,11 +72,11 @@ class ClipDataset:
                 part.pairs.append(pair)
         return part
 
-    def pairs_of_own_text(self) -> list[ClipTextPair]:
-        """Return the pairs, each with its own text alone."""
+    def pairs_with_own_text(self) -> list[ClipTextPair]:
+        """Return the pairs, each with its own text only."""
         return [ClipTextPair(pair.id, pair.video, pair.text[:1]) for pair in self.pairs]
 
-    def positive(self, labels: Mask) -> list[ClipTextPair]:
+    def positive_pairs(self, labels: Mask) -> list[ClipTextPair]:
         """Return the pairs that labels (N,) call positive."""
         return list(compress(self.pairs, labels.tolist()))
 
@@ -83,21 +89,18 @@ def gather_clips(
     *,
     excluded: ExcludedIds = frozenset(),
 ) -> ClipDataset:
-    """Return the clips of records.
-
-    A video without features or file, without narration or with broken annotations is left out and
-    its reason counted.
+    """Return the clips of records. Videos that cannot be used are left out.
 
     Args:
-        records: with what is said in their videos.
-        features: a store, or the videos themselves, whose clips are then frames.
-        encode: sentences to vectors.
+        records: with transcripts.
+        features: a feature store, or the videos themselves, whose clips are then frames.
+        encode: turns sentences into vectors.
         settings: of the clips.
-        excluded: ids of videos that are left out (a benchmark's own).
+        excluded: ids of videos that are left out, such as a benchmark's.
     """
-    source = clip_source(features)
+    source = make_clip_source(features)
     dataset = ClipDataset()
-    videos = narrated_videos(records, source, settings, dataset.omitted, excluded=excluded)
+    videos = iterate_narrated_videos(records, source, settings, dataset.omitted, excluded=excluded)
     for record, clips in videos:
         vectors = encode([sentence.text for sentence in record.sentences])
         # The clip's own sentence, then those next to it.
@@ -107,7 +110,7 @@ def gather_clips(
     return dataset
 
 
-def narrated_videos(
+def iterate_narrated_videos(
     records: Iterable[Record],
     source: ClipSource,
     settings: ClipSettings,
@@ -116,23 +119,29 @@ def narrated_videos(
     excluded: ExcludedIds = frozenset(),
     once: bool = False,
 ) -> Iterator[tuple[Record, list[NarratedClip]]]:
-    """Yield each record that has narration and features, with its clips. The others are noted in
+    """Yield each record that has narration and features, with its clips. Others are added to
     `omitted`.
 
-    As `gather_clips` takes them. once: a video that came before is omitted.
+    Args:
+        records: with transcripts.
+        source: of the clips.
+        settings: of the clips.
+        omitted: list to which videos that cannot be used are added.
+        excluded: ids of videos that are left out.
+        once: whether a video that comes again is omitted.
     """
-    find_flaw = flaw_finder(source, excluded)
+    find_omission = make_omission_check(source, excluded)
     seen_ids: set[str] = set()
     for record in records:
         video = record.video.id
         # Why the video cannot serve.
-        flaw = find_flaw(video)
+        flaw = find_omission(video)
         if once and video in seen_ids:
             flaw = (SEEN_TWICE, "")
         seen_ids.add(video)
         if flaw is None:
             try:
-                clips = narrated_clips(record, settings)
+                clips = cut_into_clips(record, settings)
             except DatasetError as error:
                 # Without id and cure, so that equal flaws count together.
                 message = str(error).removeprefix(f"{record.id}: ")
@@ -147,7 +156,7 @@ def infer_labels(dataset: ClipDataset, settings: LabelSettings) -> Mask:
     """Return which clips count as visual narrations, (N,), by the kind of label that the settings
     name.
 
-    Raises DatasetError when no clip does, or MC lacks the tasks of the videos.
+    Raises DatasetError when no clip does, or when MC lacks the tasks of the videos.
     """
     clips = dataset.clips
     if settings.kind == "ss":
@@ -155,7 +164,7 @@ def infer_labels(dataset: ClipDataset, settings: LabelSettings) -> Mask:
     if settings.kind == "vr":
         return visual_relevance_labels(clips)
     # MC: the task of each clip, and what the classifiers take it for
-    tasks = _clip_tasks(clips)
+    tasks = _number_tasks(clips)
     pictures = []
     words = []
     for pair in dataset.pairs:
@@ -171,7 +180,7 @@ def infer_labels(dataset: ClipDataset, settings: LabelSettings) -> Mask:
     return modality_consensus_labels(tasks, by_picture, by_words, settings)
 
 
-def _clip_tasks(clips: Sequence[NarratedClip]) -> Tasks:
+def _number_tasks(clips: Sequence[NarratedClip]) -> Tasks:
     """Return the number of each clip's task, (N,)."""
     missing = sum(clip.task is None for clip in clips)
     if missing:
@@ -183,9 +192,10 @@ def _clip_tasks(clips: Sequence[NarratedClip]) -> Tasks:
 
 
 def key_step_similarity(clips: Sequence[NarratedClip], encode: TextEncoder | None = None) -> Array:
-    """Return S(narration, key-step) in [0, 1] of each clip, (N,). It is NaN without a key-step.
+    """Return the similarity of narration and key-step of each clip, (N,) in [0, 1]. It is NaN
+    without a key-step.
 
-    encode: texts to unit rows. By default it is MiniLM.
+    encode: turns texts into unit rows. None: MiniLM.
     """
     # every text once
     with_step = [
@@ -206,10 +216,10 @@ def key_step_similarity(clips: Sequence[NarratedClip], encode: TextEncoder | Non
 
 
 def sentence_similarity_labels(similarity: Array, settings: LabelSettings) -> Mask:
-    """Return SS: clips whose narration says what their key-step says. similarity: (N,), NaN without
-    a key-step.
+    """Return SS labels: clips whose narration says what their key-step says.
 
-    Raises DatasetError when no clip has a key-step, or none is similar enough.
+    similarity: (N,), NaN without a key-step. Raises DatasetError when no clip has a key-step, or
+    none is similar enough.
     """
     has_step = np.isfinite(similarity)
     if not has_step.any():
@@ -230,7 +240,7 @@ def sentence_similarity_labels(similarity: Array, settings: LabelSettings) -> Ma
 
 
 def visual_relevance_labels(clips: Sequence[NarratedClip]) -> Mask:
-    """Return VR: clips with any key-step. Raises DatasetError when no clip has one."""
+    """Return VR labels: clips with any key-step. Raises DatasetError when no clip has one."""
     return require_key_steps(np.array([clip.key_step is not None for clip in clips], np.bool_))
 
 
@@ -247,16 +257,22 @@ def require_key_steps(has_step: Mask) -> Mask:
 def modality_consensus_labels(
     tasks: Tasks, video: Array, text: Array, settings: LabelSettings
 ) -> Mask:
-    """Return MC: clips among the best `rank` fraction of their task by the picture and by the
-    words.
+    """Return MC labels: clips among the best fraction of their task by picture and by words.
 
-    tasks: (N,) each clip's own. video, text: (N, O) the classifiers' log probabilities.
+    Args:
+        tasks: (N,) number of each clip's task.
+        video: (N, O) log probabilities of the tasks by the picture.
+        text: (N, O) log probabilities of the tasks by the words.
+        settings: the fraction, `rank`.
+
     Raises DatasetError when no clip is.
     """
     if video.shape != text.shape or video.ndim != 2 or tasks.shape != video.shape[:1]:
         shapes = f"{tasks.shape}, {video.shape} and {text.shape}"
         raise ShapeError(f"need (N,) tasks and two (N, O) scores, not {shapes}")
-    labels = _ranks_high(tasks, video, settings.rank) & _ranks_high(tasks, text, settings.rank)
+    labels = _is_among_best(tasks, video, settings.rank) & _is_among_best(
+        tasks, text, settings.rank
+    )
     if not labels.any():
         raise DatasetError(
             f"no clip ranks within {settings.rank:g} by picture and words; raise labels.rank"
@@ -264,8 +280,8 @@ def modality_consensus_labels(
     return labels
 
 
-def _ranks_high(tasks: Tasks, scores: Array, fraction: float) -> Mask:
-    """Return which clips are among the best fraction of their task by scores (N, O)."""
+def _is_among_best(tasks: Tasks, scores: Array, fraction: float) -> Mask:
+    """Return which clips are among the best fraction of their own task, by scores (N, O)."""
     count = len(tasks)
     own = scores[np.arange(count), tasks]  # (N,)
     high = np.zeros(count, dtype=np.bool_)
@@ -277,10 +293,14 @@ def _ranks_high(tasks: Tasks, scores: Array, fraction: float) -> Mask:
 
 
 def task_log_probabilities(features: Matrix, tasks: Tasks, videos: Sequence[str]) -> Array:
-    """Return log P(task) of every row of features (N, C), as (N, O), by cross-validation over
-    videos.
+    """Return log P(task) of every row of features, (N, O), by cross-validation over videos.
 
-    tasks: (N,) 0..O-1. Raises DatasetError for fewer than two tasks or videos.
+    Args:
+        features: (N, C).
+        tasks: (N,) task numbers 0 to O - 1.
+        videos: id of the video of each row.
+
+    Raises DatasetError for fewer than two tasks or videos.
     """
     names = sorted(set(videos))
     task_count = len(np.unique(tasks))
@@ -297,7 +317,7 @@ def task_log_probabilities(features: Matrix, tasks: Tasks, videos: Sequence[str]
     for fold in np.unique(fold_of_row):
         held_out = fold_of_row == fold
         weights = fit_softmax_regression(rows[~held_out], tasks[~held_out], class_count)
-        logits = _with_bias_column(rows[held_out]) @ weights
+        logits = _append_ones(rows[held_out]) @ weights
         scores[held_out] = log_softmax(logits, axis=1)
     return scores
 
@@ -305,8 +325,15 @@ def task_log_probabilities(features: Matrix, tasks: Tasks, videos: Sequence[str]
 def fit_softmax_regression(
     rows: Array, classes: Tasks, count: int, ridge: float = RIDGE_WEIGHT
 ) -> Array:
-    """Return the weights (C + 1, O) of a softmax regression by L-BFGS. The last row is the bias."""
-    inputs = _with_bias_column(rows)  # (N, C + 1)
+    """Return the weights (C + 1, O) of a softmax regression by L-BFGS. The last row is the bias.
+
+    Args:
+        rows: (N, C).
+        classes: (N,) class numbers.
+        count: O, number of classes.
+        ridge: weight of the squared weights.
+    """
+    inputs = _append_ones(rows)  # (N, C + 1)
     row_count, width = inputs.shape
     truth = np.eye(count)[classes]  # (N, O)
     no_decay = np.zeros((1, count))  # of the bias
@@ -329,11 +356,12 @@ def fit_softmax_regression(
 
 
 def standardise_columns(rows: Matrix) -> Array:
-    """Return the rows with mean 0 and spread 1 in every column. Constant columns become 0."""
+    """Return the rows with mean 0 and standard deviation 1 in every column. Constant columns become
+    0."""
     values = rows.astype(np.float64)
     spread = np.maximum(values.std(axis=0), MIN_SPREAD)
     return np.asarray((values - values.mean(axis=0)) / spread)
 
 
-def _with_bias_column(rows: Array) -> Array:
+def _append_ones(rows: Array) -> Array:
     return np.column_stack([rows, np.ones(len(rows))])

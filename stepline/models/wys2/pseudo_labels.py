@@ -1,5 +1,5 @@
-"""Pseudo-labels (WYS2, section 3.1): the detector labels clips without labels, and is trained
-again on all.
+"""Pseudo-labels (WYS2, section 3.1): a detector labels unlabelled clips, and a new one is trained
+on all clips.
 
 For instance, `choose_threshold` by best F1, of 4 validation clips sorted by score:
 
@@ -10,9 +10,9 @@ For instance, `choose_threshold` by best F1, of 4 validation clips sorted by sco
     0.4      other       2 x 2 / (4 + 2) = 0.67
     unlabelled clips with 0.8 and 0.5: the first is kept as positive, the second is not
 
-The paper leaves open when V(v, t) = 1. Here the threshold is the one that best separates labelled
-validation clips, or keeps a fraction of the unlabelled clips. Letters: N validation clips, U
-unlabelled clips.
+The paper leaves open when V(v, t) = 1. Here the threshold is the score that best separates labelled
+validation clips, or the one that keeps a fraction of the unlabelled clips. Letters: N validation
+clips, U unlabelled clips.
 """
 
 import logging
@@ -25,7 +25,7 @@ import numpy as np
 from stepline.errors import DatasetError
 from stepline.evaluate.ranking import roc_auc
 from stepline.models.training.batches import Mask, join_samples
-from stepline.models.wys2.clips import ClipTextPair, pair_length
+from stepline.models.wys2.clips import ClipTextPair, count_clip_rows
 from stepline.models.wys2.detector import Detector, score_pairs
 from stepline.models.wys2.settings import PseudoSettings
 from stepline.models.wys2.unlabelled import References, UnlabelledClips
@@ -39,29 +39,33 @@ TrainOnPairs: TypeAlias = Callable[[Sequence[ClipTextPair], int], Detector]
 
 @dataclass(frozen=True)
 class ValidationClips:
-    """Clips that no training sees.
+    """Clips that no network is trained on.
 
-    positive: (N,) bool, as their labels say. The rest are not known to be.
+    Attributes:
+        pairs: N clips with their own texts.
+        positive: (N,) whether the label of each is positive.
     """
 
     pairs: Sequence[ClipTextPair]
     positive: Mask
 
     def auc(self, network: Detector) -> float:
-        """Return the ROC-AUC of a network's scores on their labels."""
+        """Return the ROC-AUC of a network's scores on the labels."""
         return roc_auc(self.positive.astype(np.float64), score_pairs(network, self.pairs))
 
 
 @dataclass(frozen=True)
 class TrainingRound:
-    """What one training saw and gave.
+    """Report of a round of training.
 
-    pairs: how many it was trained on.
-    pseudo_labelled: of these.
-    of: unlabelled clips.
-    threshold: None in round 0.
-    auc: on the validation clips' labels.
-    precision: of the pseudo-labels, where the truth is known.
+    Attributes:
+        number: of the round. Round 0 has no pseudo-labels.
+        pairs: number of clips that it was trained on.
+        pseudo_labelled: how many of them have a pseudo-label.
+        of: number of unlabelled clips.
+        threshold: score from which a clip got a pseudo-label. None: round 0.
+        auc: ROC-AUC on the validation clips.
+        precision: of the pseudo-labels, where the truth is known.
     """
 
     number: int
@@ -87,7 +91,7 @@ class TrainingRound:
 
 @dataclass(frozen=True)
 class TrainedDetector:
-    """A detector at rest after the last round, and the report of every round."""
+    """A detector in evaluation mode after the last round, and the report of every round."""
 
     detector: Detector
     rounds: tuple[TrainingRound, ...]
@@ -136,7 +140,7 @@ def train_with_pseudo_labels(
             cure = "take pseudo.threshold=share"
             raise DatasetError(f"none of {count} unlabelled clips reaches {threshold:.3g}; {cure}")
         log.info("round %d: %d of %d unlabelled clips kept", number, len(positive), count)
-        pairs = join_samples(labelled, unlabelled.pairs(positive), pair_length)
+        pairs = join_samples(labelled, unlabelled.pairs(positive), count_clip_rows)
         network = train(pairs, number)
         precision = None if truth is None else float(truth[positive].mean())
         auc = validation.auc(network)
@@ -149,7 +153,7 @@ def train_with_pseudo_labels(
 def choose_clips(
     network: Detector, clips: UnlabelledClips, validation: ValidationClips, settings: PseudoSettings
 ) -> tuple[float, References]:
-    """Return the score from which a clip counts as positive, and the references of such clips."""
+    """Return the threshold, and the references of the unlabelled clips that reach it."""
     by_share = settings.threshold == "share"
     validation_scores = score_pairs(network, validation.pairs)
     scores = np.zeros(0, np.float32)  # of unlabelled clips
@@ -174,7 +178,11 @@ def choose_threshold(
 ) -> float:
     """Return the score from which a clip counts as positive.
 
-    scores: (U,) of unlabelled clips. validation: (N,) of validation clips, labelled by `positive`.
+    Args:
+        scores: (U,) of unlabelled clips.
+        validation: (N,) scores of validation clips.
+        positive: (N,) whether their labels are positive.
+        settings: which rule is used.
     """
     if settings.threshold == "share":
         return float(np.quantile(scores, 1 - settings.share))

@@ -1,7 +1,5 @@
-"""Settings of WYS2: labels, detector and its training, judge, summaries.
-
-Nothing heavy is imported here.
-"""
+"""Settings of WYS2: clips, labels, detector and its training, judge, summaries. Importing this file
+does not import torch."""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -21,7 +19,7 @@ DETECTOR_TRAINING = TrainSettings(epochs=30, batch=128, learning_rate=1e-3, weig
 
 
 class ClipSettings(Settings):
-    """Which clips a narration is cut into: WYS2, section 4."""
+    """How narration is cut into clips: WYS2, section 4."""
 
     seconds: Positive = Field(3.0, description="of a clip; VideoCLIP's overlapping clips have 16")
     stride: Positive = Field(
@@ -53,7 +51,7 @@ class LabelSettings(Settings):
 
 
 class DetectorSettings(Settings):
-    """The two towers: WYS2, section 3.2."""
+    """The towers for clips and texts, and their score: WYS2, section 3.2."""
 
     video_width: Width = Field(512, description="of a feature row; 512: S3D")
     text_width: Width = Field(512, description="of a text vector")
@@ -84,7 +82,7 @@ class DetectorSettings(Settings):
 
 
 class ContrastSettings(Settings):
-    """What the detector is trained to tell apart: WYS2, section 3.2, and its baselines."""
+    """The contrastive loss of the detector: WYS2, section 3.2, and its baselines."""
 
     objective: Objective = Field(
         "nce",
@@ -96,7 +94,7 @@ class ContrastSettings(Settings):
 
 
 class PseudoSettings(Settings):
-    """Pseudo-labels on unlabelled clips: WYS2, section 3.1."""
+    """Pseudo-labels for unlabelled clips: WYS2, section 3.1."""
 
     rounds: Annotated[int, Field(ge=1, le=100)] = Field(
         1, description="of labelling and training again"
@@ -110,7 +108,7 @@ class PseudoSettings(Settings):
 
 
 class Wys2Settings(Settings):
-    """Everything that makes a detector."""
+    """All settings of `stepline train wys2`."""
 
     clips: ClipSettings = ClipSettings()
     labels: LabelSettings = LabelSettings()
@@ -121,7 +119,7 @@ class Wys2Settings(Settings):
 
 
 class JudgeSettings(Settings):
-    """Who says whether the picture shows what is said."""
+    """How P(the picture shows what is said) is estimated."""
 
     detector: Path | None = Field(
         None,
@@ -134,7 +132,7 @@ class JudgeSettings(Settings):
 
 
 class SummarySettings(Settings):
-    """How long a summary is, and where it may be cut."""
+    """Length of a summary, and the pauses that it keeps."""
 
     seconds: Positive | None = Field(None, description="most seconds; None: every shown step")
     share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
@@ -143,7 +141,7 @@ class SummarySettings(Settings):
     pad: NonNegative = Field(0.15, description="s of the pause kept before and after speech")
 
     def target(self, duration: float) -> float | None:
-        """Return the most seconds that a summary of a video of `duration` s may have. None: no
+        """Return the maximum seconds of a summary for a video of `duration` seconds. None: no
         limit."""
         limits = [self.seconds, None if self.share is None else self.share * duration]
         return min((limit for limit in limits if limit is not None), default=None)

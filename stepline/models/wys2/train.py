@@ -1,12 +1,12 @@
-"""Training the detector of visual narrations (WYS2, sections 3.1 and 3.2), with pseudo-labels where
-asked.
+"""Training of the detector of visual narrations (WYS2, sections 3.1 and 3.2), optionally with
+pseudo-labels.
 
 run.json               settings, counts, every round's threshold and ROC-AUC, why videos were left out
-videos.json            which videos were for training, validation and test; test videos are never looked at
-round-N/               checkpoint and log of each training, from which a killed run goes on
+videos.json            videos of training, validation and test. Test videos are never read
+round-N/               checkpoint and log of each training, from which a killed run resumes
 detector.safetensors   the last round's network
 s3d_wys2.pth           of a detector of frames: its S3D in the released form, with its s3d_dict.npy
-detector.shown.json    what turns its scores into P(shown), fitted to the validation clips; not where they are few
+detector.shown.json    the regression from scores to P(shown), where there are enough validation clips
 """
 
 import json
@@ -43,7 +43,7 @@ from stepline.models.wys2.clips import (
     FrameClip,
     VideoFrames,
     collate_pairs,
-    pair_length,
+    count_clip_rows,
     split_videos,
 )
 from stepline.models.wys2.dataset import ClipDataset, gather_clips, infer_labels
@@ -109,12 +109,15 @@ class DetectorRun(TrainedDetector):
 
 @dataclass(frozen=True)
 class DetectorClips:
-    """The clips of a run.
+    """The clips of a training run.
 
-    labelled: those of videos with key-steps. gather_unlabelled: returns those without, None for no
-    pseudo-labels. It is called once the labelled clips will do, since it may take hours. video,
-    text: what gave features and vectors, kept in the detector's file. s3d: released weights from
-    which a detector of frames begins.
+    Attributes:
+        labelled: clips of videos with key-steps.
+        gather_unlabelled: returns clips of videos without key-steps, which may take hours. None: no
+            pseudo-labels.
+        video: backbone of the features, which the detector's file states.
+        text: encoder of the text vectors, likewise.
+        s3d: file of released weights from which a detector of frames starts.
     """
 
     labelled: ClipDataset
@@ -126,15 +129,17 @@ class DetectorClips:
 
 @dataclass(frozen=True)
 class DetectorSources:
-    """What a run reads: key_steps, narrations, unlabelled as `read_records` takes them.
+    """What a training run reads.
 
-    features: a store, or its URL.
-    videos: files by id, for a detector of frames. One of the two is given.
-    narrations: what is said in videos whose own source lacks it.
-    unlabelled: narrated videos without key-steps.
-    vectors: an encoder as `load_text_encoder` takes it.
-    s3d: released weights.
-    excluded: lists that `stepline curate excluded` wrote.
+    Attributes:
+        key_steps: sources of records with key-steps, as `read_records` takes them.
+        features: a feature store, or its URL. Either features or videos are given.
+        videos: files of the videos by id, for a detector of frames.
+        narrations: sources of transcripts for videos whose own source lacks them.
+        unlabelled: sources of narrated videos without key-steps.
+        vectors: encoder of the sentences, as `load_text_encoder` takes it.
+        s3d: file of released weights of S3D.
+        excluded: lists of videos that `stepline curate excluded` wrote.
     """
 
     key_steps: tuple[str, ...]
@@ -149,7 +154,12 @@ class DetectorSources:
     def prepare(
         self, folder: Path, settings: Wys2Settings, on_omitted: Callable[[Mapping[str, int]], None]
     ) -> DetectorClips:
-        """Return the clips of a run. on_omitted: gets how many videos were left out, by reason.
+        """Return the clips of a run.
+
+        Args:
+            folder: of the run.
+            settings: of the run.
+            on_omitted: is called with the number of omitted videos by reason.
 
         Raises SettingsError unless either features or videos are given, and what the sources raise.
         """
@@ -188,7 +198,7 @@ class DetectorSources:
         )
 
     def _require_each_source(self, labelled: ClipDataset) -> None:
-        """Raise DatasetError for one of several sources of key-steps that gives no clip."""
+        """Raise DatasetError where one of several sources of key-steps gives no clip."""
         if len(self.key_steps) == 1 or not labelled.clips:
             return
         with_clips = {clip.video for clip in labelled.clips}
@@ -276,18 +286,18 @@ def _train_on_clips(
     videos = {name: sorted(split) for name, split in zip(names, splits, strict=True)}
     write_atomic(folder / VIDEOS_FILE, json.dumps(videos, indent=1) + "\n")
     # their clips and labels
-    training = labelled.of_videos(splits[0])
-    held_out = labelled.of_videos(splits[1])
+    training = labelled.select_videos(splits[0])
+    held_out = labelled.select_videos(splits[1])
     is_positive = infer_labels(training, settings.labels)
     validation = ValidationClips(
-        held_out.pairs_of_own_text(), infer_labels(held_out, settings.labels)
+        held_out.pairs_with_own_text(), infer_labels(held_out, settings.labels)
     )
-    detector = _fitting_settings(settings.detector, training.pairs[0])
+    detector = _fit_settings(settings.detector, training.pairs[0])
 
     def train_round(pairs: Sequence[ClipTextPair], number: int) -> Detector:
         start = None
         if clips.s3d is not None:
-            start = _detector_on_s3d(detector, clips.s3d, settings.train.seed)
+            start = _make_detector_on_s3d(detector, clips.s3d, settings.train.seed)
         return train_detector(
             pairs,
             folder / f"round-{number}",
@@ -300,7 +310,7 @@ def _train_on_clips(
 
     unlabelled = clips.gather_unlabelled() if clips.gather_unlabelled is not None else None
     trained = train_with_pseudo_labels(
-        training.positive(is_positive), unlabelled, validation, train_round, settings.pseudo
+        training.positive_pairs(is_positive), unlabelled, validation, train_round, settings.pseudo
     )
     positive = validation.positive
     return DetectorRun(
@@ -317,9 +327,9 @@ def _train_on_clips(
     )
 
 
-def _fitting_settings(detector: DetectorSettings, pair: ClipTextPair) -> DetectorSettings:
-    """Return the settings with the widths of a pair, where they name none. Raises SettingsError for
-    the other tower."""
+def _fit_settings(detector: DetectorSettings, pair: ClipTextPair) -> DetectorSettings:
+    """Return the settings with the widths of a pair, where the user set none. Raises SettingsError
+    for the other tower."""
     of_frames = isinstance(pair.video, FrameClip) or pair.video.ndim == 4
     tower = "s3d" if of_frames else "head"
     if "video" in detector.model_fields_set and detector.video != tower:
@@ -335,7 +345,7 @@ def _fitting_settings(detector: DetectorSettings, pair: ClipTextPair) -> Detecto
     return detector.model_copy(update=fitting)
 
 
-def _detector_on_s3d(settings: DetectorSettings, weights: Path, seed: int) -> Detector:
+def _make_detector_on_s3d(settings: DetectorSettings, weights: Path, seed: int) -> Detector:
     """Return a fresh detector of frames whose S3D has released weights. Raises ModelError for
     another file."""
     from stepline.vision.s3d import DICTIONARY_FILE, read_dictionary, read_s3d
@@ -359,11 +369,19 @@ def train_detector(
     start: Detector | None = None,
     report: Callable[[Progress], None] | None = None,
 ) -> Detector:
-    """Return a detector trained on positive pairs, from fresh weights or on from those of `start`,
-    at rest.
+    """Return a detector trained on positive pairs, in evaluation mode. A run in `folder` that was
+    stopped is resumed.
 
-    A run in `folder` that was killed goes on. Raises DatasetError for fewer than two pairs,
-    which cannot be contrasted.
+    Args:
+        pairs: clips with their own texts.
+        folder: of checkpoint and log.
+        detector: settings of a fresh detector.
+        contrast: settings of the loss.
+        settings: how long and how fast it learns.
+        start: a detector that is trained further, in place of a fresh one.
+        report: is called with the progress after each step.
+
+    Raises DatasetError for fewer than two pairs, which cannot be contrasted.
     """
     # One pair has no other that it could be contrasted with.
     if len(pairs) < 2:
@@ -371,18 +389,18 @@ def train_detector(
         raise DatasetError(f"{len(pairs)} positive clips; {rule}")
     return train_network(
         lambda: start or Detector(detector),
-        detector_task(pairs, contrast or ContrastSettings()),
+        make_detector_task(pairs, contrast or ContrastSettings()),
         settings,
         folder,
         report,
     )
 
 
-def detector_task(
+def make_detector_task(
     pairs: Sequence[ClipTextPair], settings: ContrastSettings
 ) -> TrainingTask[ClipTextPair]:
-    """Return what training learns. A batch that is left with one pair, the last of an epoch,
-    teaches nothing."""
+    """Return the training task of the detector. A batch of one pair, which can be the last of an
+    epoch, has a loss of 0."""
 
     def losses(network: nn.Module, batch: Sequence[ClipTextPair]) -> list[Loss]:
         collated = collate_pairs(batch).to(device_of(network))
@@ -396,4 +414,4 @@ def detector_task(
         # frames are read ahead of the step
         return [batch[index].read() for index in rng.permutation(len(batch))]
 
-    return TrainingTask(pairs, pair_length, augment, losses)
+    return TrainingTask(pairs, count_clip_rows, augment, losses)

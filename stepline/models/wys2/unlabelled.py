@@ -1,8 +1,8 @@
-"""Clips without labels, read one video after the other: no pass holds more than a sample of them.
+"""Unlabelled clips, read one video after the other, so that no pass holds all of them in memory.
 
-HowTo100M has 136 million clips, whose rows and vectors are a terabyte. A pass makes each video's
-clips again from its record, its stored features and the stored vectors of its sentences. Of a clip
-it keeps a reference, from which training reads it again.
+HowTo100M has 136 million clips, whose features and vectors take a terabyte. A pass makes the clips
+of each video from its record, its stored features, and the stored vectors of its sentences. It
+keeps a reference of 28 bytes per chosen clip, from which training reads the clip again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,8 +16,8 @@ from stepline.errors import DatasetError
 from stepline.features import FeatureStore
 from stepline.models.training.batches import LazySamples
 from stepline.models.training.sources import ExcludedIds, LabelledTexts, format_reasons
-from stepline.models.wys2.clips import ClipTextPair, NarratedClip, VideoFrames, clip_source
-from stepline.models.wys2.dataset import narrated_videos
+from stepline.models.wys2.clips import ClipTextPair, NarratedClip, VideoFrames, make_clip_source
+from stepline.models.wys2.dataset import iterate_narrated_videos
 from stepline.models.wys2.settings import ClipSettings
 from stepline.records import Record, Rejected, Span
 
@@ -35,19 +35,19 @@ class UnlabelledClips(Protocol):
 
     def __len__(self) -> int: ...
     def blocks(self) -> Iterator[Block]:
-        """Yield all clips, some at a time, in the same order each time."""
+        """Yield all clips in blocks, in the same order each time."""
         ...
 
     def pairs(self, references: References) -> Sequence[ClipTextPair]:
-        """Return the clips of these references, which may be read when they are asked for."""
+        """Return the clips of references. They may be read when they are asked for."""
         ...
 
 
 class ClipStream:
-    """Clips of narrated videos, each with its own sentence, made again by each pass. omitted:
-    videos left out, and why.
+    """Clips of narrated videos, each with its own sentence, made anew by each pass.
 
-    A video that comes twice counts once.
+    Attributes:
+        omitted: videos that were left out, with the reasons. A video that comes twice counts once.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class ClipStream:
         *,
         excluded: ExcludedIds = frozenset(),
     ) -> None:
-        """Read all videos once, and store the vectors of what is said.
+        """Read all records once, and store the vectors of their sentences.
 
         Args:
-            records: gives the same videos each time that it is iterated.
-            features: as `gather_clips` takes them.
-            store: keeps the vectors of what is said in all videos on disk, and returns them
+            records: give the same videos each time they are iterated.
+            features: a feature store, or the videos themselves.
+            store: stores the vectors of all sentences on disk and returns their store
                 (`store_text_vectors`).
             settings: of the clips.
             excluded: ids of videos that are left out.
@@ -73,7 +73,7 @@ class ClipStream:
         own_text_only = {"resolve": False, "candidates": 1}
         self._settings = (settings or ClipSettings()).model_copy(update=own_text_only)
         self._records = records
-        self._source = clip_source(features)
+        self._source = make_clip_source(features)
         self._excluded = excluded
         self.omitted: list[Rejected] = []
         self._videos: list[str] = []
@@ -88,17 +88,16 @@ class ClipStream:
         return self._count
 
     def _clips(self, omitted: list[Rejected]) -> Iterator[NarratedVideo]:
-        """Yield each video with its clips, from the first on."""
-        return narrated_videos(
+        return iterate_narrated_videos(
             self._records, self._source, self._settings, omitted, excluded=self._excluded, once=True
         )
 
     def _narrations(self) -> Iterator[LabelledTexts]:
-        """Yield what is said in each video, counting its clips."""
+        """Yield the sentences of each video, and count its clips."""
         for record, clips in self._clips(self.omitted):
             self._videos.append(record.video.id)
             self._count += len(clips)
-            yield LabelledTexts(record.video.id, "narration", _sentence_texts(record), ())
+            yield LabelledTexts(record.video.id, "narration", _read_sentence_texts(record), ())
 
     def blocks(self) -> Iterator[Block]:
         """Yield all clips, the features of each video read once.
@@ -130,7 +129,7 @@ class ClipStream:
             )
         # The stored vectors are of these very sentences.
         lines = None if self._vectors is None else self._vectors.texts(video)
-        if lines is None or lines.texts != _sentence_texts(record):
+        if lines is None or lines.texts != _read_sentence_texts(record):
             raise DatasetError(
                 f"{record.id}: its stored vectors are of other sentences; give another --out"
             )
@@ -141,7 +140,7 @@ class ClipStream:
         return self._vectors
 
     def pairs(self, references: References) -> LazySamples[ClipTextPair]:
-        """Return the clips of these references, each read when it is asked for."""
+        """Return the clips of references. Each is read when it is asked for."""
         lengths = []
         shards = []
         for number, _, start, end in references.tolist():
@@ -158,5 +157,5 @@ class ClipStream:
         return LazySamples(read, lengths, shards)
 
 
-def _sentence_texts(record: Record) -> tuple[str, ...]:
+def _read_sentence_texts(record: Record) -> tuple[str, ...]:
     return tuple(sentence.text for sentence in record.sentences)
