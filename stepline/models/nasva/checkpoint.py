@@ -23,7 +23,7 @@ from stepline.models.training.network import (
     Header,
     LoadedNetwork,
     NetworkSpec,
-    check_weights,
+    check_network_weights,
     parse_settings,
 )
 from stepline.networks.device import current_device
@@ -230,7 +230,7 @@ def read_released_weights(path: Path) -> "tuple[AlignerNetworkSettings, dict[str
             sorted(unused),
         )
     settings = _infer_settings(weights, path)
-    check_weights(lambda: Aligner(settings), weights, path)
+    check_network_weights(lambda: Aligner(settings), weights, path)
     # Positions are not stored by us, so theirs must be those that we make.
     if POSITIONS_KEY in stored:
         theirs = stored[POSITIONS_KEY].float()

@@ -258,19 +258,19 @@ def _prepare_sample(
     length = min(stored.rows, settings.longest)
     # which rows each span labels follows from the rate and their count alone
     blank = np.zeros((length, 1), dtype=np.float32)
-    visible = FeatureSequence(blank, stored.rate, stored.backbone)
-    inside = []
+    seen_rows = FeatureSequence(blank, stored.rate, stored.backbone)
+    label_rows = []
     for text, spans in enumerate(labelled.spans):
         for span in spans:
-            part = rows_of_span(span, visible, settings.label_rule)
+            part = rows_of_span(span, seen_rows, settings.label_rule)
             if part.start < min(part.stop, length):
-                inside.append((text, part.start, part.stop))
+                label_rows.append((text, part.start, part.stop))
     # No row would learn anything.
-    if not inside:
+    if not label_rows:
         if any(labelled.spans):
             return LABELS_OUTSIDE, f"{length / stored.rate:g} s"
         return NO_LABEL, ""
-    labels = np.array(inside, dtype=np.int32)  # (N, 3)
+    labels = np.array(label_rows, dtype=np.int32)  # (N, 3)
     # Texts without a label go, and the others are numbered again.
     if settings.unlabelled == "drop":
         with_label, labels[:, 0] = np.unique(labels[:, 0], return_inverse=True)

@@ -106,11 +106,11 @@ def choose_labels(
     Raises ShapeError when fewer than `LEAST_KEPT_SHARE` of the texts get a label.
     """
     # Labels that are good enough, and agreed on.
-    floor = compute_threshold([video.best for video in candidates], settings)
+    threshold = compute_threshold([video.best for video in candidates], settings)
     labels: list[StepSpans] = []
     for video in candidates:
-        keeps = (video.best >= floor) & video.agreed
-        rows = zip(video.spans.tolist(), keeps.tolist(), strict=True)
+        is_kept = (video.best >= threshold) & video.agreed
+        rows = zip(video.spans.tolist(), is_kept.tolist(), strict=True)
         labels.append(tuple(Span(*ends) if keep else None for ends, keep in rows))
 
     # whether enough are left to train on
@@ -118,7 +118,7 @@ def choose_labels(
     share = labelled_fraction(labels)
     if not any(flags) or share < LEAST_KEPT_SHARE:
         counts = f"{sum(flags)} of {len(flags)} texts keep a label"
-        limits = f"fewer than {LEAST_KEPT_SHARE:.0%} (eps2 {floor:.2f})"
+        limits = f"fewer than {LEAST_KEPT_SHARE:.0%} (eps2 {threshold:.2f})"
         cure = "lower refine.threshold, or give refine.threshold_kind=quantile"
         raise ShapeError(f"{counts}, {limits}; {cure}")
     if share < MIN_LABELLED_SHARE:
@@ -212,9 +212,9 @@ def make_step_samples(
         # A text without a label is still one of the video's, shown nowhere.
         rows = [(k, span) for k, span in enumerate(spans) if keep_all or span is not None]
         texts = [k for k, _ in rows]
-        places = [[] if span is None else [span] for _, span in rows]
+        spans_of_text = [[] if span is None else [span] for _, span in rows]
         features, vectors = video.read_inputs()
-        return make_labelled_sample(video.id, features, vectors[texts], places, ordered=True)
+        return make_labelled_sample(video.id, features, vectors[texts], spans_of_text, ordered=True)
 
     lengths = [video.rows for video, _ in labelled]
     shards = [video.shard for video, _ in labelled]
@@ -224,7 +224,7 @@ def make_step_samples(
 def make_unlabelled_samples(videos: Sequence[StepVideo]) -> LazySamples[Sample]:
     """Return all steps of all videos as samples without labels, for inference."""
     most_steps = max((len(video.said_spans) for video in videos), default=0)
-    # no places of 0, 1, ... steps: one for all videos of as many
+    # No spans for 0, 1, ... steps: one tuple for all videos of that many steps.
     nowhere = [(None,) * count for count in range(most_steps + 1)]
     labels = [nowhere[len(video.said_spans)] for video in videos]
     return make_step_samples(videos, labels, keep_all=True)
@@ -250,7 +250,7 @@ def read_labels(path: Path, videos: Sequence[tuple[str, int]]) -> tuple[StepSpan
         raise StoreError(
             f"{path}: no labels of these videos ({error}); remove the folder to start again"
         ) from error
-    lengths = [len(places) for places in labels]
+    lengths = [len(spans_of_text) for spans_of_text in labels]
     if lengths != [count for _, count in videos]:
         raise StoreError(f"{path}: labels of other texts; remove the folder to start again")
     return tuple(labels)
@@ -260,14 +260,16 @@ VIDEOS_PER_BATCH = 16  # that are seen together
 
 
 def iterate_matrices(
-    networks: Sequence[Aligner], samples: Sequence[Sample], *, rank: int = 0, of: int = 1
+    networks: Sequence[Aligner], samples: Sequence[Sample], *, rank: int = 0, world_size: int = 1
 ) -> Iterator[tuple[int, list[Matrix]]]:
     """Yield the index of each sample, and the cosines (K, T) of its texts by every network.
 
     One batch is in memory at a time and is read once for all networks. Of `of` processes, number
     `rank` gets its share of the batches, which do not depend on the number of processes.
     """
-    for indices, videos, outputs in iterate_outputs(networks, samples, rank=rank, of=of):
+    for indices, videos, outputs in iterate_outputs(
+        networks, samples, rank=rank, world_size=world_size
+    ):
         scores = [output.scores.cpu().numpy() for output in outputs]
         for row, (index, sample) in enumerate(zip(indices, videos, strict=True)):
             texts = len(sample.text)
@@ -276,7 +278,7 @@ def iterate_matrices(
 
 
 def iterate_outputs(
-    networks: Sequence[Aligner], samples: Sequence[Sample], *, rank: int = 0, of: int = 1
+    networks: Sequence[Aligner], samples: Sequence[Sample], *, rank: int = 0, world_size: int = 1
 ) -> Iterator[tuple[tuple[int, ...], list[Sample], list[AlignerOutput]]]:
     """Yield for each batch the indices of its samples, the samples, and the output of each network.
 
@@ -289,7 +291,7 @@ def iterate_outputs(
     longest = max([MAX_ROWS, *lengths])
     # Batches of like length, the same for any number of processes.
     batches = plan_batches(lengths, VIDEOS_PER_BATCH, seed=0, epoch=0, shards=shards)
-    for indices in islice(batches, rank, None, of):
+    for indices in islice(batches, rank, None, world_size):
         videos = [samples[index] for index in indices]
         batch = collate(videos, longest)
         with torch.inference_mode():
@@ -321,7 +323,7 @@ class RoundReport:
 
 def labelled_fraction(labels: Sequence[StepSpans]) -> float:
     """Return the fraction of texts that have a label, or 0 without texts."""
-    flags = [span is not None for places in labels for span in places]
+    flags = [span is not None for spans_of_text in labels for span in spans_of_text]
     return sum(flags) / max(1, len(flags))
 
 

@@ -200,10 +200,10 @@ def _check_same_encoder(narrations: AlignerSamples, steps: FeatureLocation) -> N
     encoder = narrations.space().text
     width = narrations.widths()[1]
     if (encoder, width) != (steps.backbone, steps.width):
-        own = f"of {encoder!r}, {width} wide"
-        other = f"the steps' of {steps.backbone!r}, {steps.width} wide"
+        ours = f"of {encoder!r}, {width} wide"
+        theirs = f"the steps' of {steps.backbone!r}, {steps.width} wide"
         cure = "give --narration-vectors of the steps' encoder"
-        raise ShapeError(f"the narrations' vectors are {own}, {other}; {cure}")
+        raise ShapeError(f"the narrations' vectors are {ours}, {theirs}; {cure}")
 
 
 def refined_records(records: Iterator[Record], labels: Mapping[str, StepSpans]) -> Iterator[Record]:

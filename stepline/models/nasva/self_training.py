@@ -214,11 +214,11 @@ class SelfTraining:
         samples = make_step_samples(self.videos, self._round_labels(number))
         # The same samples for all, with other seeds.
         teachers = []
-        for which in range(self.settings.teachers):
-            seed = self.training.seed + SEED_STEP * which
+        for teacher in range(self.settings.teachers):
+            seed = self.training.seed + SEED_STEP * teacher
             changes = {"epochs": self.settings.teacher_epochs, "seed": seed}
             settings = self.training.model_copy(update=changes)
-            path = self.folder / f"round-{number}" / f"teacher-{which}.safetensors"
+            path = self.folder / f"round-{number}" / f"teacher-{teacher}.safetensors"
             network = self._read_or_train(path, samples, settings)
             if is_first():
                 self._write(network, path)
@@ -306,7 +306,9 @@ class SelfTraining:
         """Yield this process's share of the videos, each by its place, and every network's matrix
         of it."""
         rank, size = rank_and_world_size()
-        return iterate_matrices(networks, make_unlabelled_samples(videos), rank=rank, of=size)
+        return iterate_matrices(
+            networks, make_unlabelled_samples(videos), rank=rank, world_size=size
+        )
 
 
 def _training_folder(network: Path) -> Path:

@@ -119,10 +119,10 @@ def shuffle_texts(
 ) -> list[Sample]:
     """Return the samples, some of them with their texts shuffled (supplement 6.3: half of them)."""
     count = len(samples) if settings.drawn == "sample" else 1
-    loses_order = np.broadcast_to(rng.random(count) < settings.shuffled, len(samples))
+    is_shuffled_flags = np.broadcast_to(rng.random(count) < settings.shuffled, len(samples))
     return [
         sample.shuffle_texts(rng) if is_shuffled else sample
-        for sample, is_shuffled in zip(samples, loses_order, strict=True)
+        for sample, is_shuffled in zip(samples, is_shuffled_flags, strict=True)
     ]
 
 
@@ -312,17 +312,17 @@ def make_starting_network(
                 )
         torch.manual_seed(settings.train.seed)  # of fresh weights
         return Aligner(settings.model.model_copy(update=sizes))
-    # From a file, with its own settings but the dropout.
+    # From a file, with its own settings except the dropout.
     network = read_aligner(start)
-    own = fine_tuning_settings(network.settings, settings.model, CHANGEABLE_SETTINGS, start)
-    if (own.video_width, own.text_width) != widths:
+    merged = fine_tuning_settings(network.settings, settings.model, CHANGEABLE_SETTINGS, start)
+    if (merged.video_width, merged.text_width) != widths:
         raise ShapeError(
-            f"{start}: takes video and text features {own.video_width} and {own.text_width} wide, "
+            f"{start}: takes video and text features {merged.video_width} and {merged.text_width} wide, "
             f"not {widths[0]} and {widths[1]}; give the features that it was trained on"
         )
-    if own == network.settings:
+    if merged == network.settings:
         return network
     # Another dropout is another network with the same weights.
-    changed = Aligner(own)
+    changed = Aligner(merged)
     changed.load_state_dict(network.state_dict())
     return changed

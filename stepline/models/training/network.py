@@ -24,6 +24,7 @@ from stepline.files.atomic_files import atomic_path
 from stepline.limits import parse_json
 from stepline.models.training.settings import CHECKPOINT_FILE
 from stepline.networks.device import current_device
+from stepline.networks.state_dict import describe_wrong_weights
 from stepline.records import FeatureSequence
 from stepline.settings import Settings, without_constants
 
@@ -37,7 +38,6 @@ T = TypeVar("T", bound=Settings)
 Header: TypeAlias = dict[str, Any]
 Weights: TypeAlias = "Mapping[str, Tensor]"
 
-MAX_NAMED_FAULTS = 3  # wrong weights that an error names
 # backbones of features that do not say whose they are: their owner answers
 UNKNOWN_SOURCES = ("", "unknown", "precomputed")
 
@@ -128,7 +128,7 @@ class NetworkSpec(Generic[H, N]):
                 f"{path}: not {self.title} of Stepline ({first_line(error)}); {cure}"
             ) from error
         # Checked before the network takes memory.
-        check_weights(lambda: self.build(header), weights, path)
+        check_network_weights(lambda: self.build(header), weights, path)
         network = self.build(header)
         network.load_state_dict(weights)
         network.to(current_device().name).eval()
@@ -153,29 +153,16 @@ def read_tensors(file: Any) -> dict[str, Any]:
     return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
 
 
-def check_weights(build: "Callable[[], nn.Module]", weights: Weights, path: Path) -> None:
+def check_network_weights(build: "Callable[[], nn.Module]", weights: Weights, path: Path) -> None:
     """Raise ModelError unless weights have the names and shapes of the network that `build` makes,
     and finite numbers."""
     import torch
 
-    with torch.device("meta"):  # shapes alone: no memory is taken for a network that is refused
-        expected = {key: tuple(value.shape) for key, value in build().state_dict().items()}
-    faults = [f"{key} is missing" for key in expected.keys() - weights.keys()]
-    for key, weight in weights.items():
-        shape = tuple(weight.shape)
-        if key not in expected:
-            faults.append(f"{key} is unknown")
-        elif shape != expected[key]:
-            faults.append(f"{key} is {shape}, not {expected[key]}")
-        elif not bool(weight.isfinite().all()):
-            faults.append(f"{key} holds NaN or infinity")
-    if faults:
-        # An error names a few, and says how many more there are.
-        names = ", ".join(sorted(faults)[:MAX_NAMED_FAULTS])
-        unnamed = len(faults) - MAX_NAMED_FAULTS
-        if unnamed > 0:
-            names += f" and {unnamed} more"
-        raise ModelError(f"{path}: not these weights: {names}; give the right file")
+    with torch.device("meta"):  # shapes only: a network that is refused takes no memory
+        shapes = {key: tuple(value.shape) for key, value in build().state_dict().items()}
+    arrays = {key: weight.float().numpy() for key, weight in weights.items()}
+    if faults := describe_wrong_weights(arrays, shapes):
+        raise ModelError(f"{path}: not these weights: {faults}; give the right file")
 
 
 @dataclass(frozen=True)

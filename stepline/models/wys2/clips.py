@@ -74,12 +74,12 @@ def cut_into_clips(record: Record, settings: ClipSettings | None = None) -> list
     middles = np.array([sentence.span.center for sentence in sentences])
     clips = []
     for row, sentence in enumerate(sentences):
-        # the sentence in equal pieces of about `stride`
+        # the sentence in equal parts of about `stride`
         start = sentence.span.start
         length = min(sentence.span.end, duration) - start
-        pieces = max(1, round(length / settings.stride))
-        for piece in range(pieces):
-            middle = start + (piece + 0.5) * length / pieces
+        part_count = max(1, round(length / settings.stride))
+        for part in range(part_count):
+            middle = start + (part + 0.5) * length / part_count
             step = find_step_at(record.reference, middle)
             candidates = (row,)
             if settings.candidates > 1:
@@ -169,10 +169,14 @@ def split_videos(
     order = [ids[index] for index in rng.permutation(count)]
     # a fifth, rounded half up, for test, and a fifth of the rest for validation
     test_count = max(1, math.floor(WITHHELD_SHARE * count + 0.5))
-    rest_count = count - test_count
-    validation_count = max(1, math.floor(WITHHELD_SHARE * rest_count + 0.5))
-    test, rest = order[:test_count], order[test_count:]
-    return (frozenset(rest[validation_count:]), frozenset(rest[:validation_count]), frozenset(test))
+    remaining_count = count - test_count
+    validation_count = max(1, math.floor(WITHHELD_SHARE * remaining_count + 0.5))
+    test, remaining = order[:test_count], order[test_count:]
+    return (
+        frozenset(remaining[validation_count:]),
+        frozenset(remaining[:validation_count]),
+        frozenset(test),
+    )
 
 
 @dataclass(frozen=True)
@@ -206,17 +210,17 @@ class FrameClip:
         side = self.side
         times = [start + (number + 0.5) * length / self.frames for number in range(self.frames)]
         # After its end a video shows its last picture.
-        pictures = self._read_frames(times) or self._read_last_frame_before(start)
+        frames_by_time = self._read_frames(times) or self._read_last_frame_before(start)
         images = []
         # A time without a picture has the one before.
-        latest = pictures[min(pictures)]
+        latest = frames_by_time[min(frames_by_time)]
         for time in times:
-            latest = pictures.get(time, latest)
+            latest = frames_by_time.get(time, latest)
             # The middle square.
             height, width, _ = latest.shape
             top = (height - side) // 2
-            left_edge = (width - side) // 2
-            images.append(latest[top : top + side, left_edge : left_edge + side])
+            left = (width - side) // 2
+            images.append(latest[top : top + side, left : left + side])
         return np.stack(images)
 
     def _read_last_frame_before(self, start: float) -> dict[float, npt.NDArray[np.uint8]]:
@@ -225,9 +229,9 @@ class FrameClip:
         back = 1.0
         while True:
             times = np.arange(start - back, start, 0.5)
-            pictures = self._read_frames(times[times >= 0].tolist() or [0.0])
-            if pictures:
-                return dict([pictures.popitem()])
+            frames_by_time = self._read_frames(times[times >= 0].tolist() or [0.0])
+            if frames_by_time:
+                return dict([frames_by_time.popitem()])
             if back >= start:
                 fault = f"no picture up to {self.span.end:g} s can be seen"
                 raise MediaError(f"{self.path}: {fault}; leave the video out")
@@ -350,22 +354,12 @@ NO_FILE = "there is no video of it"
 NO_PICTURE = "its video has no picture"
 UNREADABLE_FILE = "its video cannot be read"
 
-SpannedTexts: TypeAlias = Sequence[tuple[Span, Matrix]]  # clips with the vectors of their texts
-
 
 @dataclass(frozen=True)
 class StoredClips:
     """Source of clips as rows of stored features."""
 
     store: FeatureStore
-
-    def pairs(self, video: str, clips: SpannedTexts) -> list[ClipTextPair]:
-        """Return clips of a video, whose features are read once."""
-        features = self.store.read(video)
-        return [
-            make_feature_pair(format_clip_id(video, span.start), features, span, texts)
-            for span, texts in clips
-        ]
 
     def pair(self, video: str, span: Span, texts: Matrix) -> ClipTextPair:
         """Return one clip. Only its own rows are read."""
@@ -403,7 +397,7 @@ class VideoFrames:
     side: int
 
     def reason_to_omit(self, video: str) -> OmitReason | None:
-        """Return why a video cannot be trained on, or None where its file has pictures."""
+        """Return why a video cannot be trained on, or None where its file has frames."""
         from stepline.media import probe
 
         if video not in self.paths:
@@ -413,10 +407,6 @@ class VideoFrames:
         except MediaError as error:
             return UNREADABLE_FILE, str(error)
         return None if media.has_picture else (NO_PICTURE, "")
-
-    def pairs(self, video: str, clips: SpannedTexts) -> list[ClipTextPair]:
-        """Return clips of a video, whose frames are read when they are asked for."""
-        return [self.pair(video, span, texts) for span, texts in clips]
 
     def pair(self, video: str, span: Span, texts: Matrix) -> ClipTextPair:
         """Return one clip, whose frames are read when they are asked for."""

@@ -103,10 +103,11 @@ def gather_clips(
     videos = iterate_narrated_videos(records, source, settings, dataset.omitted, excluded=excluded)
     for record, clips in videos:
         vectors = encode([sentence.text for sentence in record.sentences])
-        # The clip's own sentence, then those next to it.
-        texts = [(clip.span, vectors[list(clip.candidates)]) for clip in clips]
         dataset.clips += clips
-        dataset.pairs += source.pairs(record.video.id, texts)
+        for clip in clips:
+            # The clip's own sentence, then those next to it.
+            texts = vectors[list(clip.candidates)]
+            dataset.pairs.append(source.pair(record.video.id, clip.span, texts))
     return dataset
 
 
@@ -135,21 +136,21 @@ def iterate_narrated_videos(
     for record in records:
         video = record.video.id
         # Why the video cannot serve.
-        flaw = find_omission(video)
+        omit_reason = find_omission(video)
         if once and video in seen_ids:
-            flaw = (SEEN_TWICE, "")
+            omit_reason = (SEEN_TWICE, "")
         seen_ids.add(video)
-        if flaw is None:
+        if omit_reason is None:
             try:
                 clips = cut_into_clips(record, settings)
             except DatasetError as error:
                 # Without id and cure, so that equal flaws count together.
                 message = str(error).removeprefix(f"{record.id}: ")
-                flaw = (message.partition(";")[0], "")
-        if flaw is None:
+                omit_reason = (message.partition(";")[0], "")
+        if omit_reason is None:
             yield record, clips
         else:
-            omitted.append(Rejected("video", flaw[0], id=video, value=flaw[1]))
+            omitted.append(Rejected("video", omit_reason[0], id=video, value=omit_reason[1]))
 
 
 def infer_labels(dataset: ClipDataset, settings: LabelSettings) -> Mask:
@@ -227,14 +228,14 @@ def sentence_similarity_labels(similarity: Array, settings: LabelSettings) -> Ma
             f"none of {len(similarity)} clips has a key-step; SS labels need key-steps with times"
         )
     similarities = similarity[has_step]
-    least = settings.similarity
+    min_similarity = settings.similarity
     if settings.quantile is not None:
-        least = float(np.quantile(similarities, 1 - settings.quantile))
-    labels: Mask = has_step & (np.where(has_step, similarity, -1.0) >= least)
+        min_similarity = float(np.quantile(similarities, 1 - settings.quantile))
+    labels: Mask = has_step & (np.where(has_step, similarity, -1.0) >= min_similarity)
     if not labels.any():
         best = similarities.max()
         raise DatasetError(
-            f"no narration reaches similarity {least:g}, the most similar has {best:.2f}; lower it"
+            f"no narration reaches similarity {min_similarity:g}, the most similar has {best:.2f}; lower it"
         )
     return labels
 
@@ -346,8 +347,8 @@ def fit_softmax_regression(
         mean_loss = -(truth * logs).sum() / row_count
         penalty = ridge * (decayed**2).sum() / 2
         # The gradient of the mean loss and of the penalty.
-        slope = inputs.T @ (np.exp(logs) - truth) / row_count + ridge * decayed
-        return float(mean_loss + penalty), slope.ravel()
+        gradient = inputs.T @ (np.exp(logs) - truth) / row_count + ridge * decayed
+        return float(mean_loss + penalty), gradient.ravel()
 
     start = np.zeros(width * count)
     options = {"maxiter": MAX_FIT_ROUNDS}

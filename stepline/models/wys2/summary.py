@@ -16,7 +16,7 @@ MIN_GAP_SECONDS = 1.0  # between segments; closer ones become one
 MAX_MOVE_SECONDS = 6.0  # of an end, to leave a sentence whole; else it moves to a word's end
 MIN_ADDED_SECONDS = 0.1  # by which a value is divided
 ROUNDING_SECONDS = 1e-9
-TOUCHING_SECONDS = 1e-6  # between the start of speech and a second that is its start
+TOUCHING_SECONDS = 1e-6  # between the start of speech and a time that is its start
 MIN_SPAN_SECONDS = 0.5  # that a span keeps when its ends are moved
 SUMMARIZED_STATUSES = ("shown", "unclear")
 
@@ -153,10 +153,10 @@ class PauseFinder:
         self._settings = settings
 
     def move_out_of_speech(self, span: Span, at: float | None) -> Span:
-        """Return the span with its ends moved out of sentences, around its most likely second.
+        """Return the span with its ends moved out of sentences, around its most likely time.
 
         An end inside a sentence that no step rests on (a greeting) moves so that the sentence is
-        left out, if the most likely second stays in the span. An end inside any other sentence
+        left out, if the most likely time stays in the span. An end inside any other sentence
         moves so that the sentence is whole. An end that would move more than `MAX_MOVE_SECONDS`
         moves to the end of a word.
         """
@@ -169,7 +169,7 @@ class PauseFinder:
         return Span(round(start, 3), round(end, 3))
 
     def shorten(self, span: Span, at: float | None, seconds: float) -> Span:
-        """Return at most `seconds` of the span around its most likely second, with its ends moved
+        """Return at most `seconds` of the span around its most likely time, with its ends moved
         inwards out of words."""
         middle = _choose_middle(span, at)
         last_start = max(span.start, span.end - seconds)
@@ -185,53 +185,53 @@ class PauseFinder:
             return Span(start, end)
         return Span(inner_start, inner_end)
 
-    def _move_end(self, second: float, middle: float, *, starts: bool) -> float:
+    def _move_end(self, time: float, middle: float, *, starts: bool) -> float:
         """Return the start or end of a span moved out of its sentence, or else out of its word."""
         padded = self._pad_start if starts else self._pad_end
-        sentence = _find_span_around(self._sentence_spans, second)
+        sentence = _find_span_around(self._sentence_spans, time)
         if sentence is None:
-            return padded(second)
+            return padded(time)
         # the end of the sentence where it is whole, and the one where it is gone
         ends = (sentence.start, sentence.end)
         outer, inner = ends if starts else ends[::-1]
         keeps_middle = inner <= middle if starts else inner >= middle
-        is_near = abs(second - outer) <= MAX_MOVE_SECONDS
+        is_near = abs(time - outer) <= MAX_MOVE_SECONDS
         is_source = self._sentence_spans.index(sentence) in self._sources
         if is_near and (is_source or not keeps_middle):
             return padded(outer)
         if keeps_middle:
             return padded(inner)
         # too far: to the end of a word
-        word = _find_span_around(self._words, second)
+        word = _find_span_around(self._words, time)
         if word is None:
-            return second
+            return time
         return word.start if starts else word.end
 
-    def _pad_start(self, second: float) -> float:
+    def _pad_start(self, time: float) -> float:
         """Return a start with some of the pause before the speech that begins there."""
         spans = self._sentence_spans
         # Only where speech begins is there a pause before it.
-        if not any(abs(span.start - second) < TOUCHING_SECONDS for span in spans):
-            return second
-        earlier_ends = [span.end for span in spans if span.end <= second]
-        return max(0.0, *earlier_ends, second - self._settings.pad)
+        if not any(abs(span.start - time) < TOUCHING_SECONDS for span in spans):
+            return time
+        earlier_ends = [span.end for span in spans if span.end <= time]
+        return max(0.0, *earlier_ends, time - self._settings.pad)
 
-    def _pad_end(self, second: float) -> float:
+    def _pad_end(self, time: float) -> float:
         """Return an end with some of the pause after the speech that ends there."""
         spans = self._sentence_spans
-        later_starts = [span.start for span in spans if span.start >= second]
+        later_starts = [span.start for span in spans if span.start >= time]
         next_start = min(later_starts, default=self._end)
-        speech_ends = any(abs(span.end - second) < TOUCHING_SECONDS for span in spans)
-        padded = second + self._settings.pad if speech_ends else second
+        speech_ends = any(abs(span.end - time) < TOUCHING_SECONDS for span in spans)
+        padded = time + self._settings.pad if speech_ends else time
         # The end stays before what is said next.
         return padded if next_start is None else min(next_start, padded)
 
 
 def _choose_middle(span: Span, at: float | None) -> float:
-    """Return the step's best second where it is in the span, else the middle of the span."""
+    """Return the step's best time where it is in the span, else the middle of the span."""
     return span.center if at is None or at not in span else at
 
 
-def _find_span_around(spans: Sequence[Span], second: float) -> Span | None:
+def _find_span_around(spans: Sequence[Span], time: float) -> Span | None:
     """Return the first span that contains a time in its interior, or None."""
-    return next((span for span in spans if span.start < second < span.end), None)
+    return next((span for span in spans if span.start < time < span.end), None)

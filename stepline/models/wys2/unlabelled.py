@@ -111,8 +111,9 @@ class ClipStream:
             rows = [(number, clip.sentence, clip.span.start, clip.span.end) for clip in clips]
             references.append(np.array(rows, dtype=CLIP_COLUMNS))
             vectors = self._store().matrix(record.video.id)
-            texts = [(clip.span, vectors[clip.sentence : clip.sentence + 1]) for clip in clips]
-            pairs += self._source.pairs(record.video.id, texts)
+            for clip in clips:
+                text = vectors[clip.sentence : clip.sentence + 1]
+                pairs.append(self._source.pair(record.video.id, clip.span, text))
             if len(pairs) >= CLIPS_PER_BLOCK:
                 yield np.concatenate(references), pairs
                 references = []
