@@ -46,7 +46,8 @@ FOUR_BYTES_FORM: Final = 5
 
 
 class OnnxGraph:
-    """Builder of an ONNX graph. `input`, `constant` and `add` return the name of a value."""
+    """Builder of an ONNX graph. `input`, `constant` and `add` return names of values in the
+    graph."""
 
     def __init__(self) -> None:
         self._inputs: Message = []
@@ -59,12 +60,18 @@ class OnnxGraph:
         return f"v{self._count}"
 
     def input(self, name: str, shape: tuple[int | str, ...], dtype: str = "float32") -> str:
-        """Return the name of a new input. shape: a letter for a size known only at run time."""
+        """Add an input to the graph and return its name.
+
+        Args:
+            name: of the input.
+            shape: sizes. A letter stands for a size that is known at run time only.
+            dtype: numpy's name of the number type.
+        """
         self._inputs += _encode_field(11, _encode_value_info(name, dtype, shape))
         return name
 
     def constant(self, values: Array) -> str:
-        """Return the name of a constant tensor, whose type is a key of TENSOR_TYPES."""
+        """Add a constant tensor and return its name. Its number type is a key of TENSOR_TYPES."""
         name = self._next_name()
         flat = np.ascontiguousarray(values).reshape(-1)
         content = flat.view(np.uint8).data
@@ -83,7 +90,14 @@ class OnnxGraph:
         domain: str = "",
         **attributes: int | float | str | list[int],
     ) -> str:
-        """Return the name of an operator's only output. inputs: "" for an omitted optional one."""
+        """Add an operator and return the name of its output.
+
+        Args:
+            operator: its name in ONNX.
+            inputs: names of values. "": an optional input that is left out.
+            domain: of the operator. "": ONNX's own.
+            attributes: of the operator.
+        """
         output = self._next_name()
         # The numbers of the fields are those of NodeProto.
         node = _encode_fields(1, inputs)
@@ -96,7 +110,11 @@ class OnnxGraph:
         return output
 
     def compile(self, output: str) -> Callable[..., Array]:
-        """Return a function from named inputs to the output. The graph cannot be reused."""
+        """Return a function from named input arrays to the output array. The graph cannot be
+        reused.
+
+        output: name of a float32 value.
+        """
         # The fields of GraphProto, in the order of their numbers.
         graph = [
             *self._nodes,

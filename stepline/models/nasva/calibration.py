@@ -45,10 +45,12 @@ class Calibration:
 def calibration_features(fit: TextScores) -> Array:
     """Return the features of the regression for each text, (K, 6).
 
-    best: its highest cosine. rise: best minus the median of the row. spread: entropy of the softmax
-    over the row, scaled to 0 to 1. lead: best minus the best cosine more than `NEAR_ROWS` rows
-    away. uncontested: best minus the best cosine of another text in the same feature row.
-    alignable: logit of the network's alignability head, 0 without a head.
+    best: its highest cosine
+    rise: best minus the median of its row
+    spread: entropy of the softmax over its row, scaled to 0 to 1
+    lead: best minus the best cosine more than `NEAR_ROWS` rows away
+    uncontested: best minus the best cosine of another text in the same feature row
+    alignable: logit of the network's alignability head, 0 without a head
     """
     # How high the best row is, and how far above the median.
     scores = fit.scores.astype(np.float64)

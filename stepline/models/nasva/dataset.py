@@ -239,7 +239,7 @@ def gather_samples(
 
 
 def omitted_to_row(row: Rejected) -> dict[str, str]:
-    """Return an omitted item as a row of omitted.jsonl."""
+    """Return an item that was left out of training as a row of omitted.jsonl."""
     return {"video": row.id, "kind": row.what, "reason": row.reason, "value": row.value}
 
 

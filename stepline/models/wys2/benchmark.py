@@ -69,7 +69,7 @@ class LabelledClip(Protocol):
 
     @property
     def text(self) -> str:
-        """The words."""
+        """The words that are spoken in the clip."""
 
 
 @dataclass(frozen=True)

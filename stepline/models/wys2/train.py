@@ -328,8 +328,10 @@ def _train_on_clips(
 
 
 def _fit_settings(detector: DetectorSettings, pair: ClipTextPair) -> DetectorSettings:
-    """Return the settings with the widths of a pair, where the user set none. Raises SettingsError
-    for the other tower."""
+    """Return the settings with the tower and widths that fit a pair, where the user set none.
+
+    Raises SettingsError where the user set the tower for the other kind of clip.
+    """
     of_frames = isinstance(pair.video, FrameClip) or pair.video.ndim == 4
     tower = "s3d" if of_frames else "head"
     if "video" in detector.model_fields_set and detector.video != tower:
