@@ -220,14 +220,14 @@ def test_no_padding_needs_no_mask():
     layout = PackedRows.from_padding_mask(
         torch.zeros(2, 3, dtype=torch.bool), keep_fully_padded=True
     )
-    assert layout.even
+    assert layout.has_padding_rows
     assert layout.key_keep is None
 
 
 def test_little_padding_is_masked(monkeypatch):
     monkeypatch.setattr(rows, "PACKING_PAYS", 1)
     layout = PackedRows.from_padding_mask(PAD, keep_fully_padded=True)
-    assert layout.even
+    assert layout.has_padding_rows
     assert layout.key_keep[:, 0, 0].tolist() == [
         [True, True, False],
         [True, False, False],

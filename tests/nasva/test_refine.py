@@ -165,7 +165,7 @@ def test_evaluation_videos_are_in_no_round(dataset, tmp_path):
 def said_spans(record, seconds, settings=None):
     """Where each step of a record is said, in a video of so many seconds."""
     reader = _VideoReader(None, None, settings or RefineRunSettings())
-    return reader._said(record, seconds)
+    return reader._said_spans(record, seconds)
 
 
 def test_a_dataset_that_gives_only_spans_has_its_first_labels_there():

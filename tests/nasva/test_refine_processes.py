@@ -126,7 +126,7 @@ def test_the_shares_of_two_processes_are_the_same_bits_as_the_whole():
     )
     whole = dict(iterate_matrices([network], make_unlabelled_samples(videos)))
     shares = [
-        dict(iterate_matrices([network], make_unlabelled_samples(videos), rank=rank, of=2))
+        dict(iterate_matrices([network], make_unlabelled_samples(videos), rank=rank, world_size=2))
         for rank in range(2)
     ]
     assert not shares[0].keys() & shares[1].keys()

@@ -104,8 +104,7 @@ def cut_into_clips(record: Record, settings: ClipSettings | None = None) -> list
 def replace_pronouns(sentences: Sequence[str]) -> list[str]:
     """Return English sentences with "it" and "them" replaced by their likely antecedents.
 
-    For instance, after "Peel the banana.", "Cut it into slices." becomes "Cut the banana into
-    slices.".
+    For instance, "Peel the banana and cut it." becomes "Peel the banana and cut the banana."
     """
     namer = StepNamer(list(parse(sentences)), load_tagger().read_sentences(sentences))
     resolved = []
