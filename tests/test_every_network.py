@@ -84,7 +84,7 @@ def nasva(folder, **loss):
         model=tiny(alignability=True),
         loss=settings,
         settings=SHORT,
-        scorer=make_aligner_scorer(samples[3:], "recall", settings, lambda _: None),
+        scorer=make_aligner_scorer(samples[3:], lambda _: None),
     )
     features = FeatureSequence(
         RNG.__class__(np.random.PCG64(2)).normal(size=(30, WIDTH)).astype(np.float32), 1.0, "x"
