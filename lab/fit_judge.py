@@ -40,8 +40,8 @@ from stepline.files.atomic_files import write_atomic
 from stepline.grounding.ground import ground
 from stepline.models.wys2.judge import (
     PROBABILITY_MARGIN,
-    grounding_evidence,
-    regression_rows,
+    collect_grounding_evidence,
+    make_regression_rows,
     widen_span,
 )
 from stepline.numeric import fit_logistic_weights, logit
@@ -106,7 +106,9 @@ def _evidence(record: Record, visual: Seen, duration: float) -> dict[str, Array]
         step_vectors=embed([step.text for step in steps]),
         activity=visual.activity,
     )
-    describes, on_screen = grounding_evidence(transcript, grounding.steps, grounding.alignment)
+    describes, on_screen = collect_grounding_evidence(
+        transcript, grounding.steps, grounding.alignment
+    )
     # How a sentence's own clip is more like it than the rest of the video
     vectors = embed([sentence.text for sentence in transcript.sentences])
     cosines = vectors.astype(np.float64) @ visual.features.values.T  # (S, T)
@@ -192,12 +194,14 @@ def clip_sentences(clips: Path, record_folder: Path) -> ClipSentences:
         visual = pictures(clips / name, record_folder)
         steps = list(record.steps)
         grounding = ground_steps(steps, duration, transcript, visual, StepsSettings(), written=True)
-        describes, on_screen = grounding_evidence(transcript, grounding.steps, grounding.alignment)
+        describes, on_screen = collect_grounding_evidence(
+            transcript, grounding.steps, grounding.alignment
+        )
         vectors = embed([sentence.text for sentence in transcript.sentences])
         wording = logit(predict_visibility(vectors), PROBABILITY_MARGIN)
         ones = np.ones(len(describes))
         rows["words"].append(np.column_stack([wording, describes, ones]))
-        rows["grounding"].append(regression_rows(describes, on_screen))
+        rows["grounding"].append(make_regression_rows(describes, on_screen))
         for sentence in transcript.sentences:
             is_shown.append(_shown(sentence, truths[name]["steps"]))
         makers += [maker(name)] * len(describes)

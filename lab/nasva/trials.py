@@ -22,8 +22,8 @@ from stepline.models.nasva.model import Aligner
 from stepline.models.nasva.pseudo_labels import (
     StepSpans,
     StepVideo,
-    best_scores,
-    labelled_fraction,
+    compute_labelled_fraction,
+    find_best_scores,
     make_step_samples,
     make_unlabelled_samples,
 )
@@ -167,7 +167,7 @@ def score(network: Aligner, tests: Mapping[str, Sequence[Sample]]) -> dict[str, 
         # an AUC needs texts of both kinds
         if len(np.unique(is_shown)) < 2:
             continue
-        best = np.concatenate([best_scores(matrix) for matrix in matrices])
+        best = np.concatenate([find_best_scores(matrix) for matrix in matrices])
         scores[f"{kind} AUC cosine"] = 100 * roc_auc(is_shown, best)
     return scores
 
@@ -233,7 +233,7 @@ def label_scores(videos: Sequence[TrainingVideo], labels: Sequence[StepSpans]) -
     rates = [video.features.rate for video in videos]
     inside, estimate_shown_fraction = fraction_inside(labels, truths, rates)
     return {
-        "labels kept": 100 * labelled_fraction(labels),
+        "labels kept": 100 * compute_labelled_fraction(labels),
         "labels inside": 100 * inside,
         "labels shown": 100 * estimate_shown_fraction,
     }

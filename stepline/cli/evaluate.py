@@ -235,7 +235,7 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
 def _placed(benchmark: Any, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
     """Answer with a network that places texts. Return how many videos are in the file, and why
     others are not."""
-    from stepline.models.nasva.benchmarks import write_answers as answer
+    from stepline.models.nasva.benchmarks import write_alignments as answer
 
     settings = settings_from_options({**options, "model": None}).nasva.aligner
     questions, loaded, inputs = _inputs(benchmark, options)
@@ -277,9 +277,13 @@ def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, di
     """Answer with a detector of visual narrations. Return how many items are in the file, and why
     others are not."""
     from stepline.evaluate.htm_align import read_transcript, spoken_times
-    from stepline.models.nasva.benchmarks import benchmark_questions
+    from stepline.models.nasva.benchmarks import read_benchmark_questions
     from stepline.models.training.benchmark_answers import StoredFeatures
-    from stepline.models.wys2.benchmark import answer_clips, answer_sentences, load_for_benchmarks
+    from stepline.models.wys2.benchmark import (
+        load_for_benchmarks,
+        write_clip_scores,
+        write_sentence_scores,
+    )
     from stepline.pipeline.sources import find_videos, name_videos
     from stepline.review.clips import read_clips
 
@@ -292,11 +296,13 @@ def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, di
     else:
         source = StoredFeatures(options["features"]).read
     if benchmark == "vnd":
-        clips = answer_clips(read_clips(options["reference"]), loaded, source, out)
+        clips = write_clip_scores(read_clips(options["reference"]), loaded, source, out)
         return clips.count, clips.missing
 
     # the sentences of the benchmark, and when they are said
-    questions = benchmark_questions("htm-align", options["reference"], options["subset"]).questions
+    questions = read_benchmark_questions(
+        "htm-align", options["reference"], options["subset"]
+    ).questions
     transcript = read_transcript(options["reference"])
     texts = {}
     times = {}
@@ -305,7 +311,7 @@ def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, di
         sentence_times = spoken_times(transcript, question.id)
         if sentence_times is not None:
             times[question.id] = sentence_times
-    sentences = answer_sentences(texts, times, loaded, source, out)
+    sentences = write_sentence_scores(texts, times, loaded, source, out)
     return sentences.count, sentences.missing
 
 
@@ -359,7 +365,11 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
 def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
     """Return what is asked, the network, and what serves as the encoders. A wrong path is reported
     before any work."""
-    from stepline.models.nasva.benchmarks import BenchmarkInputs, TextVectors, benchmark_questions
+    from stepline.models.nasva.benchmarks import (
+        BenchmarkInputs,
+        TextVectors,
+        read_benchmark_questions,
+    )
     from stepline.models.nasva.checkpoint import load_aligner
     from stepline.models.training.benchmark_answers import StoredFeatures
 
@@ -368,7 +378,7 @@ def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
     features = StoredFeatures(options["features"])
     vectors = TextVectors(options["texts"], loaded)
     inputs = BenchmarkInputs(features, vectors)
-    questions = benchmark_questions(benchmark, options["reference"], options["subset"])
+    questions = read_benchmark_questions(benchmark, options["reference"], options["subset"])
     _tell_unasked(questions.count_reasons())
     return questions.questions, loaded, inputs
 

@@ -322,7 +322,7 @@ def train_wys2(
     )
 
     # the training, a round after the other
-    clips = sources.prepare(out, settings, _say_left_out)
+    clips = sources.prepare_clips(out, settings, _say_left_out)
     with training_bar() as bar:
         run = train_detector_run(clips, out, settings, report=bar)
 
@@ -333,7 +333,7 @@ def train_wys2(
         if row.of:
             clip_count += f", {row.pseudo_labelled} of {row.of} unlabelled ones"
         print_message(f"round {row.number}: {clip_count}; ROC-AUC on validation {row.auc:.3f}")
-        rounds.append({name: row.row()[name] for name in ("number", "pairs", "kept", "auc")})
+        rounds.append({name: row.as_row()[name] for name in ("number", "pairs", "kept", "auc")})
     print_message(run.calibration_report)
     path = str(out / NETWORK.file_names[-1])
     if as_json:

@@ -5,10 +5,10 @@ from aligner_samples import WIDTH, tiny
 
 from stepline.errors import ShapeError
 from stepline.models.nasva.align import (
-    alignment_windows,
     estimate_posterior,
     score_texts,
     separate_rivals,
+    split_into_windows,
     sum_windows,
     weigh_order,
 )
@@ -44,7 +44,7 @@ def test_a_short_video_is_aligned_in_one_piece():
 
 
 def test_windows_are_tans():
-    parts = alignment_windows(200, AlignerSettings(whole=100, window=64, stride=16))
+    parts = split_into_windows(200, AlignerSettings(whole=100, window=64, stride=16))
     assert [part.start for part in parts] == list(range(0, 168, 16))
     assert (parts[0].stop, parts[-1].stop) == (64, 200)
 
@@ -52,7 +52,7 @@ def test_windows_are_tans():
 @pytest.mark.parametrize("rows", [21, 24, 25, 31, 32, 33, 100])
 def test_every_row_is_in_a_window(rows):
     covered = np.zeros(rows, dtype=bool)
-    for part in alignment_windows(rows, SMALL):
+    for part in split_into_windows(rows, SMALL):
         assert part.stop - part.start <= SMALL.window
         covered[part] = True
     assert covered.all()

@@ -22,7 +22,7 @@ from stepline.models.nasva.checkpoint import (
     write_aligner,
 )
 from stepline.models.nasva.loss import grounding_loss
-from stepline.models.nasva.model import Aligner, dot_products
+from stepline.models.nasva.model import Aligner, compute_dot_products
 from stepline.models.nasva.settings import AlignerLossSettings
 from stepline.models.training.batches import Batch
 from stepline.models.training.network import FeatureSpace
@@ -119,7 +119,7 @@ def test_it_does_what_the_released_code_does(parity, monkeypatch, size, mode, pa
         compared = ~(data.text_pad[:, :, None] | data.video_pad[:, None]).numpy()
     with torch.no_grad():
         assert np.abs(aligned.scores.numpy() - arrays[f"{mode}_cosine"])[compared].max() < 2e-6
-        layers = dot_products(aligned.text, aligned.video).numpy() / 0.07
+        layers = compute_dot_products(aligned.text, aligned.video).numpy() / 0.07
         assert np.abs(layers - arrays[f"{mode}_layers_same_video"])[:, compared].max() < 2e-5
         best = aligned.scores.masked_fill(data.video_pad[:, None], -1).argmax(dim=2)
     assert (

@@ -9,7 +9,7 @@ from lab.simulate import SimulationSettings, simulate, write_dataset
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts, import_features
 from stepline.models.nasva import dataset as reasons
-from stepline.models.nasva.dataset import gather_samples, label_matrix, make_labelled_sample
+from stepline.models.nasva.dataset import gather_samples, make_label_matrix, make_labelled_sample
 from stepline.models.nasva.settings import AlignerDataSettings
 from stepline.models.training import sources as gather_reasons
 from stepline.models.training.sources import (
@@ -62,7 +62,7 @@ def test_a_sample_is_the_video_its_vectors_and_its_labels(tmp_path):
     assert [np.flatnonzero(row).tolist() for row in sample.positive] == [[1, 2, 3], [], [5]]
     assert sample.ordered
     assert (made.lengths, made.texts, made.labelled, made.omitted) == ([8], 3, 2, ())
-    assert made.widths() == (WIDTH, WIDTH)
+    assert made.get_widths() == (WIDTH, WIDTH)
 
 
 def test_texts_without_a_label_can_be_left_out(tmp_path):
@@ -152,7 +152,7 @@ def test_nothing_left_is_an_error_that_says_why(tmp_path):
     with pytest.raises(
         ShapeError, match="no sample is left of 1: 1 x there are no features of its video"
     ):
-        made.widths()
+        made.get_widths()
 
 
 def test_a_video_is_held_out_with_all_its_texts(tmp_path):
@@ -291,7 +291,7 @@ def features(seconds=10, rate=1.0):
 
 
 def rows(span, rule, **shape):
-    return np.flatnonzero(label_matrix([[Span(*span)]], features(**shape), rule)[0]).tolist()
+    return np.flatnonzero(make_label_matrix([[Span(*span)]], features(**shape), rule)[0]).tolist()
 
 
 @pytest.mark.parametrize(
@@ -316,7 +316,7 @@ def test_rows_follow_the_rate_of_the_features():
 
 
 def test_a_text_shown_twice_has_both_and_one_shown_nowhere_has_none():
-    labels = label_matrix([[Span(0.0, 1.0), Span(4.0, 5.0)], []], features(6))
+    labels = make_label_matrix([[Span(0.0, 1.0), Span(4.0, 5.0)], []], features(6))
     assert labels.astype(int).tolist() == [[1, 0, 0, 0, 1, 0], [0] * 6]
 
 

@@ -4,10 +4,10 @@ import pytest
 from lab.nasva.matrices import relabel
 from stepline.errors import ShapeError
 from stepline.models.nasva.pseudo_labels import (
-    best_scores,
+    compute_labelled_fraction,
     compute_threshold,
     find_agreement,
-    labelled_fraction,
+    find_best_scores,
     measure_label_shift,
     place_label,
 )
@@ -54,7 +54,7 @@ def test_a_cosine_drops_texts_below_it_and_a_quantile_drops_a_share():
     assert [span is not None for span in cosine[0]] == [False, False, True, True]
     share = relabel([[matrix]], [1.0], RefineSettings(threshold=0.25))
     assert [span is not None for span in share[0]] == [False, True, True, True]
-    assert compute_threshold([best_scores(matrix)], RefineSettings(threshold=0.0)) == -np.inf
+    assert compute_threshold([find_best_scores(matrix)], RefineSettings(threshold=0.0)) == -np.inf
 
 
 def test_teachers_are_averaged_and_may_have_to_agree():
@@ -104,8 +104,8 @@ AFTER = ((Span(2.0, 6.0), Span(0.0, 1.0), Span(10.0, 14.0)),)
 
 
 def test_kept_is_the_share_of_texts_with_a_label():
-    assert labelled_fraction(BEFORE) == pytest.approx(2 / 3)
-    assert labelled_fraction(()) == 0.0
+    assert compute_labelled_fraction(BEFORE) == pytest.approx(2 / 3)
+    assert compute_labelled_fraction(()) == 0.0
 
 
 def test_moved_is_reported_for_texts_with_both_labels():

@@ -105,7 +105,7 @@ def test_labels_are_made_with_one_batch_of_matrices_in_memory(tmp_path, monkeypa
             videos, tmp_path / str(count), model=model, training=TRAINING, settings=settings
         )
         tracemalloc.start()
-        run._round_labels(0 if first else 1)
+        run._get_round_labels(0 if first else 1)
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most

@@ -13,7 +13,7 @@ from stepline.models.nasva.benchmarks import (
     AlignmentQuestion,
     BenchmarkInputs,
     TextVectors,
-    write_answers,
+    write_alignments,
 )
 from stepline.models.nasva.checkpoint import load_aligner, write_aligner
 from stepline.models.nasva.model import Aligner
@@ -35,7 +35,7 @@ from stepline.models.training.benchmark_answers import (
     answer_questions,
 )
 from stepline.models.training.network import FeatureSpace
-from stepline.models.wys2.benchmark import DetectorForBenchmarks, answer_sentences
+from stepline.models.wys2.benchmark import DetectorForBenchmarks, write_sentence_scores
 from stepline.models.wys2.detector import Detector
 from stepline.models.wys2.settings import DetectorSettings
 from stepline.records import Step
@@ -69,7 +69,7 @@ def nasva(ids, store, folder):
     questions = [AlignmentQuestion(id, id, steps, None) for id in ids]
     inputs = BenchmarkInputs(store, TextVectors(folder / "texts", loaded))
     out = folder / "out.json"
-    return write_answers("crosstask", questions, loaded, inputs, out, AlignerSettings())
+    return write_alignments("crosstask", questions, loaded, inputs, out, AlignerSettings())
 
 
 def procx(ids, store, folder):
@@ -101,7 +101,7 @@ def wys2(ids, store, folder):
         folder / "detector.safetensors", "", FeatureSpace("drawn"), WIDTH, True, network, encode
     )
     texts = dict.fromkeys(ids, TEXTS)
-    return answer_sentences(texts, {}, loaded, store.read, folder / "out.json")
+    return write_sentence_scores(texts, {}, loaded, store.read, folder / "out.json")
 
 
 # how each network answers, and what its error counts

@@ -77,7 +77,7 @@ def test_a_clips_own_score_is_the_diagonal_of_all_scores(form):
     batch = collate_pairs(known)
     with torch.no_grad():
         torch.testing.assert_close(
-            detector.matched_pair_scores(batch), detector(batch)[:, :, 0].diagonal()
+            detector.score_matched_pairs(batch), detector(batch)[:, :, 0].diagonal()
         )
 
 

@@ -151,9 +151,9 @@ def test_an_invalid_length_is_refused(text):
 def test_a_length_is_read_as_a_clock_or_a_percentage():
     from stepline.cli.one_video import read_length
 
-    assert read_length("1:30").target(500.0) == 90.0
-    assert read_length("25%").target(500.0) == 125.0
-    assert read_length(None).target(500.0) is None
+    assert read_length("1:30").compute_target(500.0) == 90.0
+    assert read_length("25%").compute_target(500.0) == 125.0
+    assert read_length(None).compute_target(500.0) is None
 
 
 def test_the_command_writes_a_film_and_replaces_no_other(

@@ -67,17 +67,17 @@ def equal(one, other):
 def test_a_stream_gives_the_clips_that_a_list_holds(world, store, stream):
     listed = {
         pair.id: pair
-        for pair in gather_clips(world.records, store, words, PLAIN).pairs_with_own_text()
+        for pair in gather_clips(world.records, store, words, PLAIN).get_pairs_with_own_text()
     }
     assert len(stream) == len(listed) > 100
     for _ in range(2):
-        blocks = list(stream.blocks())
+        blocks = list(stream.iterate_blocks())
         streamed = [pair for _, pairs in blocks for pair in pairs]
         assert len(streamed) == len(listed)
         for pair in streamed:
             equal(pair, listed[pair.id])
     references = np.concatenate([found for found, _ in blocks])
-    again = stream.pairs(references[::7])
+    again = stream.get_pairs(references[::7])
     for one, other in zip(again, streamed[::7], strict=True):
         equal(one, other)
     assert again.lengths == [len(pair.video) for pair in streamed[::7]]
@@ -85,22 +85,24 @@ def test_a_stream_gives_the_clips_that_a_list_holds(world, store, stream):
 
 
 def test_small_blocks_still_give_every_clip_once(stream, monkeypatch):
-    every = sorted(pair.id for _, pairs in stream.blocks() for pair in pairs)
+    every = sorted(pair.id for _, pairs in stream.iterate_blocks() for pair in pairs)
     monkeypatch.setattr(unlabelled, "CLIPS_PER_BLOCK", 7)
-    assert sorted(pair.id for _, pairs in stream.blocks() for pair in pairs) == every
+    assert sorted(pair.id for _, pairs in stream.iterate_blocks() for pair in pairs) == every
 
 
 def test_a_video_that_comes_twice_counts_once(world, store, tmp_path):
     stream = ClipStream([*world.records, world.records[3]], store, kept_in(tmp_path), PLAIN)
     assert count_reasons(stream.omitted) == {SEEN_TWICE: 1}
-    assert len({pair.id for _, pairs in stream.blocks() for pair in pairs}) == len(stream)
+    assert len({pair.id for _, pairs in stream.iterate_blocks() for pair in pairs}) == len(stream)
 
 
 def test_narration_of_another_source_is_joined(world, store, tmp_path):
     mute = [record.model_copy(update={"transcript": None}) for record in world.records]
     said = {record.video.id: record.transcript for record in world.records[:2]}
     stream = ClipStream(list(fill_in_transcripts(mute, said)), store, kept_in(tmp_path), PLAIN)
-    assert {pair.id.split()[0] for _, pairs in stream.blocks() for pair in pairs} == set(said)
+    assert {pair.id.split()[0] for _, pairs in stream.iterate_blocks() for pair in pairs} == set(
+        said
+    )
     assert sum(count_reasons(stream.omitted).values()) == 10
 
 
@@ -109,31 +111,31 @@ def test_records_that_change_between_passes_are_reported(world, store, tmp_path)
     stream = ClipStream(given, store, kept_in(tmp_path), PLAIN)
     del given[4]
     with pytest.raises(DatasetError, match="have changed during the run"):
-        list(stream.blocks())
+        list(stream.iterate_blocks())
     said = world.records[0].transcript.sentences
     other = Transcript(sentences=(said[0].model_copy(update={"text": "another"}), *said[1:]))
     again = [world.records[0].model_copy(update={"transcript": other})]
     # finds the vectors of what was said before
     changed = ClipStream(again, store, kept_in(tmp_path), PLAIN)
     with pytest.raises(DatasetError, match=r"are of other sentences; give another --out"):
-        list(changed.blocks())
+        list(changed.iterate_blocks())
 
 
 def test_without_a_narrated_video_there_is_no_clip(world, store, tmp_path):
     mute = [record.model_copy(update={"transcript": None}) for record in world.records]
     stream = ClipStream(mute, store, kept_in(tmp_path / "vectors"), PLAIN)
     assert len(stream) == 0
-    assert list(stream.blocks()) == []
+    assert list(stream.iterate_blocks()) == []
 
 
 def test_a_detector_learns_from_streamed_clips_what_it_learns_from_listed_ones(stream, tmp_path):
     references, pairs = (
-        np.concatenate([b[0] for b in stream.blocks()]),
-        [p for _, b in stream.blocks() for p in b],
+        np.concatenate([b[0] for b in stream.iterate_blocks()]),
+        [p for _, b in stream.iterate_blocks() for p in b],
     )
     settings = TrainSettings(epochs=1, batch=32, learning_rate=1e-3)
     sizes = DetectorSettings(video_width=pairs[0].video.shape[1], text_width=16, hidden=8, width=4)
-    for name, given in (("listed", pairs), ("streamed", stream.pairs(references))):
+    for name, given in (("listed", pairs), ("streamed", stream.get_pairs(references))):
         train_detector(given, tmp_path / name, detector=sizes, settings=settings)
     listed, streamed = (
         (tmp_path / name / "log.jsonl").read_text().splitlines() for name in ("listed", "streamed")
@@ -148,7 +150,7 @@ class FirstNumber(Detector):
     def __init__(self):
         super().__init__(DetectorSettings(video_width=1, text_width=1))
 
-    def matched_pair_scores(self, batch):
+    def score_matched_pairs(self, batch):
         return batch.video[:, 0, 0]
 
 

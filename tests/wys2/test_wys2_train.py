@@ -285,7 +285,7 @@ class FirstNumber(Detector):
     def __init__(self):
         super().__init__(DetectorSettings(video_width=6, text_width=6))
 
-    def matched_pair_scores(self, batch):
+    def score_matched_pairs(self, batch):
         return batch.video[:, 0, 0]
 
 

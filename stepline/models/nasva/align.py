@@ -92,7 +92,7 @@ def score_texts(
     count = np.zeros(rows, dtype=np.uint16)
     has_head = aligner.alignable is not None
     alignable = np.full(texts, -np.inf, dtype=np.float32) if has_head else None
-    windows = alignment_windows(rows, settings)
+    windows = split_into_windows(rows, settings)
     was_training = aligner.training
     aligner.eval()
     try:
@@ -123,7 +123,7 @@ def score_texts(
     return TextScores(np.clip(total, -1.0, 1.0), alignable, features.rate)
 
 
-def alignment_windows(rows: int, settings: AlignerSettings) -> list[slice]:
+def split_into_windows(rows: int, settings: AlignerSettings) -> list[slice]:
     """Return the rows of each window of a video. Every row is in at least one window."""
     if rows <= settings.whole:
         return [slice(0, rows)]

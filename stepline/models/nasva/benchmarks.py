@@ -57,20 +57,20 @@ class TextVectors:
         elif not path.is_file():
             self._store = open_store_if_any(path)
 
-    def encoder(self, video: str) -> str:
+    def get_encoder_name(self, video: str) -> str:
         """Return the name of the encoder of a video's text vectors, "" where it is not known."""
         if self._store is None or video not in self._store:
             return ""
         return self._store[video].backbone
 
-    def read(self, video: str, texts: Sequence[str]) -> Matrix:
+    def read_vectors(self, video: str, texts: Sequence[str]) -> Matrix:
         """Return the vectors (K, C) of the texts of a video. Raises StoreError where a text has
         none."""
         if self._path is None:
             from stepline.text import embed
 
             return embed(texts, model=self._encoder)
-        stored = self._stored(self._path, video)
+        stored = self._read_stored(self._path, video)
         stored_texts = [text.strip() for text in stored.texts]
         asked_texts = [text.strip() for text in texts]
         if stored_texts == asked_texts:  # also where two texts are worded alike
@@ -86,12 +86,12 @@ class TextVectors:
         return np.ascontiguousarray(stored.values[rows])
 
     @cached_property
-    def _whole(self) -> TextFeatures:
+    def _file_features(self) -> TextFeatures:
         return read_text_features(Path(str(self._path)))
 
-    def _stored(self, path: Path, video: str) -> TextFeatures:
+    def _read_stored(self, path: Path, video: str) -> TextFeatures:
         if path.is_file():
-            return self._whole
+            return self._file_features
         if self._store is None:
             return read_text_features(find_feature_file(path, video))
         lines = self._store.texts(video)
@@ -142,7 +142,7 @@ class BenchmarkInputs:
     vectors: TextVectors
 
 
-def benchmark_questions(
+def read_benchmark_questions(
     name: BenchmarkName, reference: Path, subset: str | None = None
 ) -> BenchmarkQuestions[AlignmentQuestion]:
     """Return what a benchmark asks, in the order of its files. Raises DatasetError where they
@@ -150,9 +150,9 @@ def benchmark_questions(
     # Splits whose truth is hidden are asked by a file of the server.
     queries = find_queries(reference, subset) if name == "ht-step" else None
     if queries is not None:
-        questions, unasked = _server_questions(queries, subset)
+        questions, unasked = _read_server_questions(queries, subset)
     else:
-        questions, unasked = _annotated_questions(name, reference, subset)
+        questions, unasked = _read_annotated_questions(name, reference, subset)
     # A video without a text asks nothing.
     with_texts = [question for question in questions if question.steps]
     unasked |= {question.id: NO_TEXT for question in questions if not question.steps}
@@ -164,7 +164,7 @@ def benchmark_questions(
     return BenchmarkQuestions(tuple(with_texts), unasked)
 
 
-def _annotated_questions(
+def _read_annotated_questions(
     name: BenchmarkName, reference: Path, subset: str | None
 ) -> tuple[list[AlignmentQuestion], dict[str, str]]:
     """Return the questions of annotated videos, and by id why other videos have none."""
@@ -176,7 +176,7 @@ def _annotated_questions(
         id = record.id
         # its evaluators count every sentence, also one that is shown for a moment (start = end)
         if id in rows:
-            texts = _plain_steps([row.text for row in rows[id]])
+            texts = _make_plain_steps([row.text for row in rows[id]])
             if texts:
                 alignable = tuple(row.alignable for row in rows[id])
                 questions.append(AlignmentQuestion(id, id, texts, alignable))
@@ -192,7 +192,7 @@ def _annotated_questions(
     return questions, unasked
 
 
-def _server_questions(
+def _read_server_questions(
     file: Path, subset: str | None
 ) -> tuple[list[AlignmentQuestion], dict[str, str]]:
     """Return the questions of HT-Step's evaluation server, in its order, and by id why other videos
@@ -200,7 +200,7 @@ def _server_questions(
     questions = []
     unasked = {}
     for id, headlines in read_queries(file, subset).items():
-        steps = _plain_steps(headlines)
+        steps = _make_plain_steps(headlines)
         if steps:
             questions.append(AlignmentQuestion(id, id, steps, None))
         elif headlines:
@@ -210,7 +210,7 @@ def _server_questions(
     return questions, unasked
 
 
-def _plain_steps(texts: Sequence[str]) -> tuple[Step, ...]:
+def _make_plain_steps(texts: Sequence[str]) -> tuple[Step, ...]:
     """Return a step per text, with its row as id. Empty where a text is empty or cannot be
     stored."""
     stripped = [text.strip() for text in texts]
@@ -229,14 +229,14 @@ def score_questions(
 
     def score(question: AlignmentQuestion) -> TextScores:
         features = inputs.features.read(question.video)
-        loaded.check_features(features, inputs.vectors.encoder(question.video))
-        vectors = inputs.vectors.read(question.video, question.texts)
+        loaded.check_features(features, inputs.vectors.get_encoder_name(question.video))
+        vectors = inputs.vectors.read_vectors(question.video, question.texts)
         return score_texts(loaded.aligner, features, vectors, settings=settings)
 
     return answer_questions({question.id: question for question in questions}, score)
 
 
-def write_answers(
+def write_alignments(
     name: BenchmarkName,
     questions: Sequence[AlignmentQuestion],
     loaded: LoadedAligner,
@@ -274,7 +274,7 @@ def write_answers(
         # of the best row of each text, as the released code counts
         seconds = [float(row / fit.rate) for row in placement.posterior.best_rows]
         if name == "ht-step":
-            records.append(_placed_record(question, placement, seconds))
+            records.append(_make_record(question, placement, seconds))
         elif name == "htm-align":
             tree[question.id] = {
                 "seconds": seconds,
@@ -293,7 +293,7 @@ def write_answers(
     return answers
 
 
-def _placed_record(
+def _make_record(
     question: AlignmentQuestion, placement: StepPlacement, seconds: Sequence[float]
 ) -> Record:
     """Return a record in which every step has a span, because HT-Step takes no abstention."""

@@ -2,7 +2,7 @@
 scores.
 
 The best cosine alone says little, because its level differs between texts and between trainings. It
-says more how far the best row stands out, which is measured in six ways (`calibration_features`).
+says more how far the best row stands out, which is measured in six ways (`compute_calibration_features`).
 One regression per mode is fitted on held-out videos whose truth is known (`fit_calibration`) and
 stored next to the network's file. Letters: K texts, T feature rows.
 """
@@ -42,7 +42,7 @@ class Calibration:
     modes: Mapping[Mode, Logistic]
 
 
-def calibration_features(fit: TextScores) -> Array:
+def compute_calibration_features(fit: TextScores) -> Array:
     """Return the features of the regression for each text, (K, 6).
 
     best: its highest cosine
@@ -78,7 +78,7 @@ def calibration_features(fit: TextScores) -> Array:
     return np.stack([best, rise, spread, lead, uncontested, alignable], axis=1)
 
 
-def uncalibrated_probability(fit: TextScores) -> Array:
+def estimate_uncalibrated(fit: TextScores) -> Array:
     """Return a stand-in for P(shown) without a calibration, (K,): the probability of the
     alignability head, else the best cosine, at least 0."""
     if fit.alignable is not None:

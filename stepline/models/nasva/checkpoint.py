@@ -44,11 +44,11 @@ def _parse(header: Header) -> tuple[AlignerNetworkSettings, FeatureSpace]:
     settings = parse_settings(AlignerNetworkSettings, header["settings"])
     if "space" not in header:
         return settings, NO_SPACE
-    from stepline.models.training.sources import text_space_name
+    from stepline.models.training.sources import get_text_space_name
 
     space = FeatureSpace(**header["space"])
     # Earlier runs wrote the option ("conse"), not the space that it stands for.
-    return settings, replace(space, text=text_space_name(space.text))
+    return settings, replace(space, text=get_text_space_name(space.text))
 
 
 def _build(header: tuple[AlignerNetworkSettings, FeatureSpace]) -> "Aligner":
@@ -197,7 +197,7 @@ def read_released_weights(path: Path) -> "tuple[AlignerNetworkSettings, dict[str
     """
     import torch
 
-    from stepline.models.nasva.model import Aligner, sine_positions
+    from stepline.models.nasva.model import Aligner, make_sine_positions
 
     try:
         check_zip(path)
@@ -235,7 +235,7 @@ def read_released_weights(path: Path) -> "tuple[AlignerNetworkSettings, dict[str
     if POSITIONS_KEY in stored:
         theirs = stored[POSITIONS_KEY].float()
         count = theirs.shape[1] if theirs.ndim == 3 else 1
-        ours = sine_positions(count, settings.width, theirs.device)[None]  # (1, N, D)
+        ours = make_sine_positions(count, settings.width, theirs.device)[None]  # (1, N, D)
         same_shape = theirs.shape == ours.shape
         if not same_shape or float((theirs - ours).abs().max()) > MAX_POSITION_ERROR:
             raise ModelError(

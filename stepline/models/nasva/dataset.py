@@ -2,7 +2,7 @@
 read from disk when asked for.
 
 A label is the span of a text in seconds. It becomes the feature rows that count as showing the
-text: Y of NaSVA, section 3.2 (`label_matrix`). What does not fit is left out with its reason and
+text: Y of NaSVA, section 3.2 (`make_label_matrix`). What does not fit is left out with its reason and
 never replaced. Letters: K texts, T feature rows, C width of a row.
 """
 
@@ -57,10 +57,10 @@ def make_labelled_sample(
         raise ShapeError(
             f"{name}: {len(vectors)} text vectors need as many lists of spans, not {len(spans)}"
         )
-    return Sample(name, features.values, vectors, label_matrix(spans, features, rule), ordered)
+    return Sample(name, features.values, vectors, make_label_matrix(spans, features, rule), ordered)
 
 
-def label_matrix(
+def make_label_matrix(
     spans: Sequence[Sequence[Span]], features: FeatureSequence, rule: LabelRule = "covering"
 ) -> Mask:
     """Return the label matrix Y (K, T): in which feature rows each text is shown.
@@ -77,11 +77,13 @@ def label_matrix(
     labels = np.zeros((len(spans), len(features.values)), dtype=np.bool_)
     for row, places in zip(labels, spans, strict=True):
         for span in places:
-            row[rows_of_span(span, features, rule)] = True
+            row[find_labelled_rows(span, features, rule)] = True
     return labels
 
 
-def rows_of_span(span: Span, features: FeatureSequence, rule: LabelRule = "covering") -> slice:
+def find_labelled_rows(
+    span: Span, features: FeatureSequence, rule: LabelRule = "covering"
+) -> slice:
     """Return the rows that a span labels. The slice is empty, or past the last row, where it labels
     none."""
     if rule == "inclusive":
@@ -144,7 +146,7 @@ class AlignerSamples(GatheredSamples[_PendingSample, Sample]):
         none. Otherwise all are in order."""
         shards = [features[part.video].shard for part in parts]
         lengths = [part.length for part in parts]
-        super().__init__(self._read, lengths, shards, parts, omitted)
+        super().__init__(self._read_sample, lengths, shards, parts, omitted)
         self._features = features
         self._vectors = vectors
         self._settings = settings
@@ -153,7 +155,7 @@ class AlignerSamples(GatheredSamples[_PendingSample, Sample]):
         self.labelled = sum(len(np.unique(part.labels[:, 0])) for part in parts)
         self.kinds = frozenset(part.kind for part in parts)
 
-    def _read(self, index: int) -> Sample:
+    def _read_sample(self, index: int) -> Sample:
         part = self.parts[index]
         video = self._features.matrix(part.video, slice(part.length))  # (T, C)
         vectors = self._vectors[part.kind].matrix(part.video)[part.rows]  # (K, C)
@@ -164,18 +166,18 @@ class AlignerSamples(GatheredSamples[_PendingSample, Sample]):
         ordered = part.kind == "narration" or not self._as_asked
         return Sample(f"{part.video} ({part.kind})", video, vectors, positive, ordered)
 
-    def widths(self) -> tuple[int, int]:
+    def get_widths(self) -> tuple[int, int]:
         """Return the widths of video feature rows and of text vectors. Raises ShapeError without
         any sample."""
-        video, text = self._first_stored()
+        video, text = self._get_first_stored()
         return video.width, text.width
 
-    def space(self) -> FeatureSpace:
+    def get_space(self) -> FeatureSpace:
         """Return the feature space of the samples. Raises ShapeError without any sample."""
-        video, text = self._first_stored()
+        video, text = self._get_first_stored()
         return FeatureSpace(video.backbone, text.backbone, video.rate)
 
-    def _first_stored(self) -> tuple[FeatureLocation, FeatureLocation]:
+    def _get_first_stored(self) -> tuple[FeatureLocation, FeatureLocation]:
         if not self.parts:
             reasons = format_reasons(self.omitted)
             raise ShapeError(
@@ -254,7 +256,7 @@ def _prepare_sample(
     # Which vectors are those of the texts.
     rows = match_vector_rows(labelled, vectors)
     if rows is None:
-        return other_texts_reason(labelled, vectors)
+        return explain_other_texts(labelled, vectors)
     length = min(stored.rows, settings.longest)
     # which rows each span labels follows from the rate and their count alone
     blank = np.zeros((length, 1), dtype=np.float32)
@@ -262,7 +264,7 @@ def _prepare_sample(
     label_rows = []
     for text, spans in enumerate(labelled.spans):
         for span in spans:
-            part = rows_of_span(span, seen_rows, settings.label_rule)
+            part = find_labelled_rows(span, seen_rows, settings.label_rule)
             if part.start < min(part.stop, length):
                 label_rows.append((text, part.start, part.stop))
     # No row would learn anything.
@@ -285,7 +287,7 @@ def _shrink_indices(indices: RowIndices) -> SmallIndices:
     return indices if indices.max() > np.iinfo(np.int16).max else indices.astype(np.int16)
 
 
-def other_texts_reason(labelled: LabelledTexts, vectors: FeatureStore) -> OmitReason:
+def explain_other_texts(labelled: LabelledTexts, vectors: FeatureStore) -> OmitReason:
     """Return the reason that the stored vectors are of other texts than a video's."""
     return OTHER_TEXTS, f"{len(labelled.texts)} texts, {vectors[labelled.video].rows} vectors"
 

@@ -43,10 +43,10 @@ from stepline.models.nasva.benchmarks import (
 )
 from stepline.models.nasva.calibration import (
     Calibration,
-    calibration_features,
     calibration_path,
+    compute_calibration_features,
     estimate_shown_fraction,
-    uncalibrated_probability,
+    estimate_uncalibrated,
     write_calibration,
 )
 from stepline.models.nasva.checkpoint import LoadedAligner
@@ -144,7 +144,7 @@ def cross_validate(scored_videos: Sequence[tuple[TextScores, Flags]]) -> Calibra
         rows, flags = _stack_features(judged)
         after.append(logistic(rows))
         judged_truth.append(flags)
-    before = np.concatenate([uncalibrated_probability(fit) for fit, _ in scored_videos])
+    before = np.concatenate([estimate_uncalibrated(fit) for fit, _ in scored_videos])
     truth = np.concatenate([flags for _, flags in scored_videos])
     p = np.concatenate(after)
     # Both in the order of the halves, unlike `before` and `truth`.
@@ -162,7 +162,7 @@ def cross_validate(scored_videos: Sequence[tuple[TextScores, Flags]]) -> Calibra
 
 def _stack_features(scored_videos: Sequence[tuple[TextScores, Flags]]) -> tuple[Array, Flags]:
     """Return the calibration features (N, E) of all texts, and whether each text is shown (N,)."""
-    rows = np.concatenate([calibration_features(fit) for fit, _ in scored_videos])
+    rows = np.concatenate([compute_calibration_features(fit) for fit, _ in scored_videos])
     flags = np.concatenate([flags for _, flags in scored_videos])
     return rows, flags
 
@@ -195,9 +195,9 @@ def calibrate_on_foreign_texts(
     foreign = []
     for fit, fit_of_both in fits:
         # Foreign texts come after the video's own.
-        rows = calibration_features(fit_of_both)
+        rows = compute_calibration_features(fit_of_both)
         count = len(fit.scores)
-        alone.append(calibration_features(fit))
+        alone.append(compute_calibration_features(fit))
         own.append(rows[:count])
         foreign.append(rows[count:])
     logistic, share = fit_on_foreign_texts(
@@ -230,14 +230,14 @@ def fit_on_foreign_texts(
         raise DatasetError(f"{reason}, so P(shown) is unknown; give the rate, or train longer")
 
     # a regression on drawn verdicts
-    p = shown_probability(p_own, len(own) / len(foreign), share)
+    p = compute_shown_probability(p_own, len(own) / len(foreign), share)
     rng = np.random.default_rng(2008)
     verdicts = rng.random((VERDICT_DRAWS, len(p))) < p
     evidence = np.tile(alone, (VERDICT_DRAWS, 1))
     return fit_logistic(evidence, verdicts.ravel()), share
 
 
-def shown_probability(own: Array, odds: float, rate: float) -> Array:
+def compute_shown_probability(own: Array, odds: float, rate: float) -> Array:
     """Return P(shown) (N,) of own texts, whose mean is near `rate`.
 
     Args:
@@ -300,8 +300,8 @@ def choose_other_videos(
     # for those that have none, the one with the nearest texts
     alone = [index for index in range(count) if index not in others]
     if alone:
-        means = [_mean_direction(vectors_of(index)) for index in range(count)]
-        others |= _nearest_videos(alone, np.stack(means))
+        means = [_compute_mean_direction(vectors_of(index)) for index in range(count)]
+        others |= _find_nearest_videos(alone, np.stack(means))
     return [others[index] for index in range(count)]
 
 
@@ -315,7 +315,7 @@ def find_least_similar(own: Matrix, other: Matrix) -> RowIndices:
     return np.sort(order[: (len(other) + 1) // 2])
 
 
-def _nearest_videos(videos: Sequence[int], means: Matrix) -> dict[int, int]:
+def _find_nearest_videos(videos: Sequence[int], means: Matrix) -> dict[int, int]:
     """Return the video whose mean text vector is most similar to that of each given video. means:
     (V, D)."""
     rng = np.random.default_rng(0)
@@ -331,7 +331,7 @@ def _nearest_videos(videos: Sequence[int], means: Matrix) -> dict[int, int]:
     return nearest
 
 
-def _mean_direction(vectors: Matrix) -> Matrix:
+def _compute_mean_direction(vectors: Matrix) -> Matrix:
     """Return the unit vector (D,) in the direction of the mean of unit vectors, or 0 without
     vectors."""
     if not len(vectors):

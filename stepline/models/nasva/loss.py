@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stepline.errors import ShapeError
-from stepline.models.nasva.model import AlignerOutput, dot_products
+from stepline.models.nasva.model import AlignerOutput, compute_dot_products
 from stepline.models.nasva.settings import AlignerLossSettings
 from stepline.models.training.batches import Batch
 from stepline.models.training.layers import log_sum_exp_of_products, use_cpu_kernels
@@ -52,7 +52,7 @@ def grounding_loss(
     positive = batch.positive_without_padding()  # (B, K, T)
     labelled = positive.any(dim=2)  # (B, K)
     text = text / settings.temperature
-    logits = dot_products(text, aligned.video)  # (L, B, K, T)
+    logits = compute_dot_products(text, aligned.video)  # (L, B, K, T)
     if release:
         denominators = _log_sum_exp_over_batch(text, aligned.video, batch.video_pad)  # (L, B, K)
     else:

@@ -49,10 +49,10 @@ class AlignerOutput:
     def scores(self) -> Tensor:
         """Alignment matrix A of the last decoder layer: cosines (B, K, T). Values on padding are
         meaningless."""
-        return dot_products(self.text[-1:], self.video)[0]  # (B, K, T)
+        return compute_dot_products(self.text[-1:], self.video)[0]  # (B, K, T)
 
 
-def dot_products(text: Tensor, video: Tensor) -> Tensor:
+def compute_dot_products(text: Tensor, video: Tensor) -> Tensor:
     """Return the dot products (L, B, K, T) of texts (L, B, K, d) and seconds (B, T, d), in float32
     even under autocast."""
     with torch.autocast(video.device.type, enabled=False):
@@ -92,16 +92,16 @@ class PackedRows:
         full = (longest,) * batch
         if pad.device.type != "cpu":
             # To ask a GPU how much is padding would wait for all that it still has to do.
-            return cls(batch, longest, full, None, visible_keys(pad))
+            return cls(batch, longest, full, None, make_key_mask(pad))
         # On a CPU padding costs as much as real rows.
         keep = ~pad  # (B, N)
         if keep_fully_padded:
-            keep = visible_keys(pad)[:, 0, 0]
+            keep = make_key_mask(pad)[:, 0, 0]
         padding = pad.numel() - int(keep.sum())
         if padding == 0:
             return cls(batch, longest, full, None, None)
         if padding < PACKING_PAYS * pad.numel():
-            return cls(batch, longest, full, None, visible_keys(pad))
+            return cls(batch, longest, full, None, make_key_mask(pad))
         # Only the real rows, in the order of the videos.
         index = keep.flatten().nonzero().squeeze(1)  # (R,)
         return cls(batch, longest, tuple(keep.sum(dim=1).tolist()), index, None)
@@ -126,7 +126,7 @@ class PackedRows:
         return rows.unflatten(-2, (self.batch, self.longest))
 
 
-def visible_keys(pad: Tensor) -> Tensor:
+def make_key_mask(pad: Tensor) -> Tensor:
     """Return a mask (B, 1, 1, N) of the keys that attention may see. All keys of a video of padding
     only are visible, to avoid NaN."""
     return (~pad | pad.all(dim=1, keepdim=True))[:, None, None, :]
@@ -202,7 +202,7 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
             query = query.unflatten(0, shape)  # (B, N, D)
             key = key.unflatten(0, shape)  # (B, M, D)
             value = value.unflatten(0, shape)
-            mixed = self._attention(query, key, value, memory.key_keep)
+            mixed = self._compute_attention(query, key, value, memory.key_keep)
             return self.out(mixed.flatten(0, 1))
 
         # video by video
@@ -216,12 +216,12 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
         for rows, own_keys, own_values, keep in zip(queries, keys, values, keeps, strict=True):
             # A video without texts has nothing to mix.
             if len(rows):
-                mixed = self._attention(rows[None], own_keys[None], own_values[None], keep)
+                mixed = self._compute_attention(rows[None], own_keys[None], own_values[None], keep)
                 rows = mixed[0]
             by_video.append(rows)  # (N, D)
         return self.out(torch.cat(by_video))  # (R, D)
 
-    def _attention(
+    def _compute_attention(
         self, query: Tensor, key: Tensor, value: Tensor, key_keep: Tensor | None
     ) -> Tensor:
         """Return softmax(Q K^T / sqrt(D / H)) V, (B, N, D), of query (B, N, D), key and value (B,
@@ -235,7 +235,7 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
         return mixed.transpose(1, 2).flatten(2)  # (B, N, D)
 
 
-def _attention_layer(settings: AlignerNetworkSettings) -> AlignerAttention:
+def _make_attention(settings: AlignerNetworkSettings) -> AlignerAttention:
     return AlignerAttention(settings.width, settings.heads, settings.attention_dropout)
 
 
@@ -245,7 +245,7 @@ class AlignerEncoderLayer(nn.Module):  # type: ignore[misc]
 
     def __init__(self, settings: AlignerNetworkSettings) -> None:
         super().__init__()
-        self.attention = _attention_layer(settings)
+        self.attention = _make_attention(settings)
         self.feed = FeedForward(settings.width, settings.feed_forward, settings.dropout)
         self.attention_norm = nn.LayerNorm(settings.width)
         self.feed_norm = nn.LayerNorm(settings.width)
@@ -266,8 +266,8 @@ class AlignerDecoderLayer(nn.Module):  # type: ignore[misc]
 
     def __init__(self, settings: AlignerNetworkSettings) -> None:
         super().__init__()
-        self.self_attention = _attention_layer(settings)
-        self.cross_attention = _attention_layer(settings)
+        self.self_attention = _make_attention(settings)
+        self.cross_attention = _make_attention(settings)
         self.feed = FeedForward(settings.width, settings.feed_forward, settings.dropout)
         self.self_norm = nn.LayerNorm(settings.width)
         self.cross_norm = nn.LayerNorm(settings.width)
@@ -293,8 +293,8 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         super().__init__()
         self.settings = settings
         width = settings.width
-        self.video_in = _projection(settings.video_width, settings)
-        self.text_in = _projection(settings.text_width, settings)
+        self.video_in = _make_projection(settings.video_width, settings)
+        self.text_in = _make_projection(settings.text_width, settings)
         # `text_place` is the name in files: their learned positions.
         self.text_place = nn.Embedding(settings.text_positions, width)
         self.encoder = nn.ModuleList(
@@ -318,7 +318,7 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         layout = PackedRows.from_padding_mask(batch.video_pad, keep_fully_padded=True)
         video = self.video_in(self._scale_rows(layout.pack(batch.video)))  # (R, D)
         batch_size, count, _ = batch.video.shape
-        positions = sine_positions(count, self.settings.width, batch.video.device)  # (T, D)
+        positions = make_sine_positions(count, self.settings.width, batch.video.device)  # (T, D)
         positions = positions.expand(batch_size, -1, -1)  # (B, T, D)
         seconds = self._add_positions(video, positions, layout)
         for layer in self.encoder:
@@ -327,14 +327,14 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         # the texts see each other and the seconds
         layout = PackedRows.from_padding_mask(batch.text_pad, keep_fully_padded=False)
         text = self.text_in(self._scale_rows(layout.pack(batch.text)))  # (R, D)
-        texts = self._add_positions(text, self._text_positions(batch), layout)
+        texts = self._add_positions(text, self._select_text_positions(batch), layout)
         outputs = []
         for layer in self.decoder:
             texts = layer(texts, seconds)
             outputs.append(self.decoder_norm(texts.values))
-        return self._compare(torch.stack(outputs), texts.layout, seconds)
+        return self._make_output(torch.stack(outputs), texts.layout, seconds)
 
-    def _compare(
+    def _make_output(
         self, text: Tensor, layout: PackedRows, seconds: RowsWithPositions
     ) -> AlignerOutput:
         """Return unit vectors in float32, even under autocast: a bf16 cosine near 1 errs by 0.06
@@ -345,8 +345,8 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
             # The head reads the last layer alone.
             if self.alignable is not None:
                 alignable = layout.unpack(self.alignable(text[-1])).squeeze(-1)  # (B, K)
-            text_vectors = _unit_vectors(self.text_out(text))
-            video_vectors = _unit_vectors(self.video_out(seconds.values.float()))
+            text_vectors = _normalize(self.text_out(text))
+            video_vectors = _normalize(self.video_out(seconds.values.float()))
             return AlignerOutput(
                 layout.unpack(text_vectors), seconds.layout.unpack(video_vectors), alignable
             )
@@ -361,7 +361,7 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
             return RowsWithPositions(rows + packed, None, layout)
         return RowsWithPositions(rows, packed, layout)
 
-    def _text_positions(self, batch: Batch) -> Tensor:
+    def _select_text_positions(self, batch: Batch) -> Tensor:
         """Return the learned positions of the texts (B, K, D), zero for texts in no order."""
         count = batch.text.shape[1]
         # (K, D) or fewer: `_check` lets it be unordered only
@@ -398,7 +398,7 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
             )
 
 
-def sine_positions(count: int, width: int, device: torch.device) -> Tensor:
+def make_sine_positions(count: int, width: int, device: torch.device) -> Tensor:
     """Return fixed positions (count, width): sines in even columns, cosines in odd ones, base
     10000."""
     steps = torch.arange(0, width, 2, device=device, dtype=torch.float32)
@@ -407,7 +407,7 @@ def sine_positions(count: int, width: int, device: torch.device) -> Tensor:
     return torch.stack((angles.sin(), angles.cos()), dim=2).flatten(1)  # (count, width)
 
 
-def _projection(width: int, settings: AlignerNetworkSettings) -> nn.Module:
+def _make_projection(width: int, settings: AlignerNetworkSettings) -> nn.Module:
     layers: list[nn.Module] = [Linear(width, settings.width)]
     if settings.form == "released":
         layers.append(nn.LayerNorm(settings.width))
@@ -426,7 +426,7 @@ def _init_weights(module: nn.Module) -> None:
         nn.init.zeros_(module.bias)
 
 
-def _unit_vectors(rows: Tensor) -> Tensor:
+def _normalize(rows: Tensor) -> Tensor:
     """Return the rows at length 1. A row of zeros stays 0 and has no gradient, instead of a huge
     one."""
     square = rows.square().sum(dim=-1, keepdim=True)

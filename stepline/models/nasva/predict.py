@@ -20,8 +20,8 @@ from stepline.models.nasva.align import (
 )
 from stepline.models.nasva.calibration import (
     Calibration,
-    calibration_features,
-    uncalibrated_probability,
+    compute_calibration_features,
+    estimate_uncalibrated,
 )
 from stepline.models.nasva.checkpoint import LoadedAligner
 from stepline.models.nasva.settings import AlignerSettings
@@ -118,21 +118,21 @@ def place_steps(
 
     # whether each step is shown, by itself
     logistic = None if calibration is None else calibration.modes.get(settings.mode)
-    p_shown = uncalibrated_probability(fit)
+    p_shown = estimate_uncalibrated(fit)
     min_probability = 0.0
     if logistic is not None:
-        p_shown = logistic(calibration_features(fit))
+        p_shown = logistic(compute_calibration_features(fit))
         min_probability = settings.shown_threshold
 
     # where and whether, with regard to the other steps
-    prior = _speech_prior(steps, fit)
+    prior = _compute_speech_prior(steps, fit)
     posterior = estimate_posterior(fit.scores, p_shown, settings, prior=prior, before=before)
     if duration is None:
         duration = fit.scores.shape[1] / fit.rate
     spans = extract_spans(posterior.row_probabilities, fit.rate, settings, end=duration)
     seconds = find_best_seconds(posterior.row_probabilities, spans, fit.rate, end=duration)
     rows = zip(steps, spans, seconds, posterior.p_shown.tolist(), strict=True)
-    placed_steps = [_with_verdict(*row, min_probability) for row in rows]
+    placed_steps = [_add_verdict(*row, min_probability) for row in rows]
 
     # A step is shown at a second only if it is shown at all.
     alignment_scores = np.minimum(posterior.row_probabilities * posterior.p_shown[:, None], 1.0)
@@ -185,7 +185,7 @@ def ground_by_aligner(
     return AlignerGrounding(placed_steps, placement.alignment, report)
 
 
-def _with_verdict(step: Step, span: Span, at: float, p: float, min_probability: float) -> Step:
+def _add_verdict(step: Step, span: Span, at: float, p: float, min_probability: float) -> Step:
     """Return the step with span and score. Below `min_probability` it counts as not shown and has
     no span."""
     if p >= min_probability:
@@ -194,7 +194,7 @@ def _with_verdict(step: Step, span: Span, at: float, p: float, min_probability: 
     return step.model_copy(update={"spans": (), "at": None, "score": p, "status": status})
 
 
-def _speech_prior(steps: Sequence[Step], fit: TextScores) -> Array | None:
+def _compute_speech_prior(steps: Sequence[Step], fit: TextScores) -> Array | None:
     """Return (K, T) P(step k is shown in row t | when it is said), or None where no step is
     said."""
     if all(step.said is None for step in steps):

@@ -94,7 +94,7 @@ def find_label_candidates(
     # A label for every text, since which are kept depends on all videos.
     spans = [place_label(row, rate, settings) for row in mean]
     ends = np.array([(span.start, span.end) for span in spans], dtype=np.float64)
-    return LabelCandidates(ends.reshape(-1, 2), best_scores(mean), agreed)
+    return LabelCandidates(ends.reshape(-1, 2), find_best_scores(mean), agreed)
 
 
 def choose_labels(
@@ -115,7 +115,7 @@ def choose_labels(
 
     # whether enough are left to train on
     flags = [span is not None for spans in labels for span in spans]
-    share = labelled_fraction(labels)
+    share = compute_labelled_fraction(labels)
     if not any(flags) or share < LEAST_KEPT_SHARE:
         counts = f"{sum(flags)} of {len(flags)} texts keep a label"
         limits = f"fewer than {LEAST_KEPT_SHARE:.0%} (eps2 {threshold:.2f})"
@@ -160,7 +160,7 @@ def compute_threshold(best: Sequence[Matrix], settings: RefineSettings) -> float
     return float(np.quantile(scores, settings.threshold))
 
 
-def best_scores(matrix: Matrix) -> Matrix:
+def find_best_scores(matrix: Matrix) -> Matrix:
     """Return the maximum of each row of a matrix (K, T), or 0 where T is 0."""
     if not matrix.size:
         return np.zeros(len(matrix), dtype=np.float32)
@@ -207,7 +207,7 @@ def make_step_samples(
         if any(keep_all or span is not None for span in spans):
             labelled.append((video, spans))
 
-    def make(index: int) -> Sample:
+    def make_sample(index: int) -> Sample:
         video, spans = labelled[index]
         # A text without a label is still one of the video's, shown nowhere.
         rows = [(k, span) for k, span in enumerate(spans) if keep_all or span is not None]
@@ -218,7 +218,7 @@ def make_step_samples(
 
     lengths = [video.rows for video, _ in labelled]
     shards = [video.shard for video, _ in labelled]
-    return LazySamples(make, lengths, shards)
+    return LazySamples(make_sample, lengths, shards)
 
 
 def make_unlabelled_samples(videos: Sequence[StepVideo]) -> LazySamples[Sample]:
@@ -321,7 +321,7 @@ class RoundReport:
     cpu_seconds: float = 0.0
 
 
-def labelled_fraction(labels: Sequence[StepSpans]) -> float:
+def compute_labelled_fraction(labels: Sequence[StepSpans]) -> float:
     """Return the fraction of texts that have a label, or 0 without texts."""
     flags = [span is not None for spans_of_text in labels for span in spans_of_text]
     return sum(flags) / max(1, len(flags))

@@ -20,10 +20,10 @@ from stepline.grounding.speech import place_steps
 from stepline.models.nasva.dataset import (
     NO_TEXT,
     AlignerSamples,
+    explain_other_texts,
     gather_samples,
     match_vector_rows,
     omitted_to_row,
-    other_texts_reason,
 )
 from stepline.models.nasva.pseudo_labels import StepSpans, StepVideo
 from stepline.models.nasva.self_training import SelfTraining, SelfTrainingResult
@@ -81,7 +81,7 @@ class RefineSources:
     narration_vectors: str | None = None
     excluded: tuple[Path, ...] = ()
 
-    def vectors_of_narrations(self) -> str:
+    def get_narration_vectors(self) -> str:
         """Return the store or encoder of the narrations' vectors. They must be of the same encoder
         as the steps'."""
         if self.narration_vectors:
@@ -132,7 +132,7 @@ def refine_dataset(
     start_processes(settings.train.device)
     features = open_video_store(sources.features)
     excluded = read_excluded(sources.excluded)
-    vectors = first_then_all(partial(_step_vectors, sources, folder))
+    vectors = first_then_all(partial(_open_step_vectors, sources, folder))
     reader = _VideoReader(features, vectors, settings, excluded)
     # The videos whose steps can be placed.
     read = map(reader.read, read_records(sources.dataset))
@@ -167,13 +167,13 @@ def refine_dataset(
     ).run()
     labels = dict(zip((video.id for video in videos), trained.labels, strict=True))
     if is_first():
-        records = refined_records(read_records(sources.dataset), labels)
+        records = make_refined_records(read_records(sources.dataset), labels)
         write_parquet(records, folder / REFINED_FILE)
     wait_for_all()
     return RefineResult(trained, len(labels), omitted)
 
 
-def _step_vectors(sources: RefineSources, folder: Path) -> FeatureStore:
+def _open_step_vectors(sources: RefineSources, folder: Path) -> FeatureStore:
     texts = iterate_labelled_texts(read_records(sources.dataset), "step")
     return open_or_store_text_vectors(sources.step_vectors, texts, folder / "vectors" / "step")
 
@@ -189,7 +189,7 @@ def _gather_narrations(
     if sources.narrations is None:
         return None
     texts = partial(read_labelled_texts, sources.narrations, "narration")
-    encoder = sources.vectors_of_narrations()
+    encoder = sources.get_narration_vectors()
     vectors_folder = folder / "vectors" / "narration"
     vectors = first_then_all(lambda: open_or_store_text_vectors(encoder, texts(), vectors_folder))
     stores: dict[TextKind, FeatureStore] = {"narration": vectors}
@@ -197,8 +197,8 @@ def _gather_narrations(
 
 
 def _check_same_encoder(narrations: AlignerSamples, steps: FeatureLocation) -> None:
-    encoder = narrations.space().text
-    width = narrations.widths()[1]
+    encoder = narrations.get_space().text
+    width = narrations.get_widths()[1]
     if (encoder, width) != (steps.backbone, steps.width):
         ours = f"of {encoder!r}, {width} wide"
         theirs = f"the steps' of {steps.backbone!r}, {steps.width} wide"
@@ -206,7 +206,9 @@ def _check_same_encoder(narrations: AlignerSamples, steps: FeatureLocation) -> N
         raise ShapeError(f"the narrations' vectors are {ours}, {theirs}; {cure}")
 
 
-def refined_records(records: Iterator[Record], labels: Mapping[str, StepSpans]) -> Iterator[Record]:
+def make_refined_records(
+    records: Iterator[Record], labels: Mapping[str, StepSpans]
+) -> Iterator[Record]:
     """Yield the records of videos that have labels, with their labels as spans. Steps that lost
     their label are moved to `dropped`."""
     remaining = dict(labels)
@@ -252,7 +254,7 @@ class _VideoReader:
         texts = next(iterate_labelled_texts([record], "step"))
         rows = match_vector_rows(texts, self._vectors) if flaw is None else None
         if rows is None:
-            self._join.omit("step", id, flaw or other_texts_reason(texts, self._vectors))
+            self._join.omit("step", id, flaw or explain_other_texts(texts, self._vectors))
             return None
         max_rows = self._settings.data.longest
 
@@ -262,10 +264,10 @@ class _VideoReader:
         # Rows that training does not see do not count here either.
         stored = self._features[id]
         length = min(stored.rows, max_rows)
-        said_spans = self._said_spans(record, length / stored.rate)
+        said_spans = self._get_said_spans(record, length / stored.rate)
         return StepVideo(id, said_spans, length, stored.rate, read_inputs, shard=stored.shard)
 
-    def _said_spans(self, record: Record, seconds: float) -> StepSpans:
+    def _get_said_spans(self, record: Record, seconds: float) -> StepSpans:
         """Return where each step is said: as the record has it, else by similarity to the narration
         (section 3.1).
 

@@ -37,9 +37,9 @@ from stepline.models.nasva.pseudo_labels import (
     StepSpans,
     StepVideo,
     choose_labels,
+    compute_labelled_fraction,
     find_label_candidates,
     iterate_matrices,
-    labelled_fraction,
     make_step_samples,
     make_unlabelled_samples,
     measure_label_shift,
@@ -128,7 +128,7 @@ class SelfTraining:
         run = TrainingRun[SelfTrainingResult](
             self.folder,
             NETWORK,
-            self._identity(),
+            self._describe_run(),
             lambda result, path: self._write(result.network, path),
             facts={"versions": package_versions()},
         )
@@ -143,7 +143,7 @@ class SelfTraining:
                 tree = [asdict(report) for report in reports]
                 write_atomic(self.folder / REPORT_FILE, json.dumps(tree, indent=1) + "\n")
                 log.info("%s", reports[-1])
-        labels = self._round_labels(len(reports) - 1)
+        labels = self._get_round_labels(len(reports) - 1)
         # what lost its label is a target too
         steps = make_step_samples(self.videos, labels, keep_all=self.model.alignability)
         samples = join_samples(steps, self.others, lambda sample: len(sample.video))
@@ -152,42 +152,42 @@ class SelfTraining:
 
     def _report_round(self, number: int) -> RoundReport:
         began = time.process_time()
-        labels = self._round_labels(number)
+        labels = self._get_round_labels(number)
         texts = sum(len(spans) for spans in labels)
-        report = RoundReport(number, texts, labelled_fraction(labels))
+        report = RoundReport(number, texts, compute_labelled_fraction(labels))
         # Against the round before.
         if number:
-            moved, iou = measure_label_shift(self._round_labels(number - 1), labels)
+            moved, iou = measure_label_shift(self._get_round_labels(number - 1), labels)
             report = replace(report, moved=moved, iou=iou)
         return replace(report, cpu_seconds=time.process_time() - began)
 
     # ------------------------------------------------------------ what a round makes
 
-    def _round_labels(self, number: int) -> tuple[StepSpans, ...]:
+    def _get_round_labels(self, number: int) -> tuple[StepSpans, ...]:
         """Return the labels of a round. They are read where they are on disk."""
         path = self.folder / f"round-{number}" / "labels.json"
         if first_says(path.exists()):
             counts = [(video.id, len(video.said_spans)) for video in self.videos]
             return read_labels(path, counts)
-        labels = self._label_again(number) if number else self._first_labels()
+        labels = self._make_new_labels(number) if number else self._make_first_labels()
         if is_first():
             write_labels(path, [video.id for video in self.videos], labels)
         wait_for_all()
         return labels
 
-    def _label_again(self, number: int) -> tuple[StepSpans, ...]:
+    def _make_new_labels(self, number: int) -> tuple[StepSpans, ...]:
         """Return the labels of a round by the teachers of the round before."""
-        refine = self.settings.refinement(number)
+        refine = self.settings.get_round_settings(number)
         teachers = self._train_teachers(number - 1)
         candidates: dict[int, LabelCandidates] = {}
-        for index, matrices in self._matrices(teachers, self.videos):
+        for index, matrices in self._iterate_matrices(teachers, self.videos):
             candidates[index] = find_label_candidates(matrices, self.videos[index].rate, refine)
         # Each process has seen its share of the videos.
         candidates = gather_from_all(candidates)
         in_order = [candidates[index] for index in range(len(candidates))]
         return choose_labels(in_order, refine)
 
-    def _first_labels(self) -> tuple[StepSpans, ...]:
+    def _make_first_labels(self) -> tuple[StepSpans, ...]:
         """Return where the steps are said, or the seconds whose pictures are most similar to
         them."""
         if self.settings.first == "asr":
@@ -211,7 +211,7 @@ class SelfTraining:
     def _train_teachers(self, number: int) -> list[Aligner]:
         """Return the networks that learn the labels of a round. They are read where they are on
         disk."""
-        samples = make_step_samples(self.videos, self._round_labels(number))
+        samples = make_step_samples(self.videos, self._get_round_labels(number))
         # The same samples for all, with other seeds.
         teachers = []
         for teacher in range(self.settings.teachers):
@@ -244,7 +244,7 @@ class SelfTraining:
             report = partial(self.progress, name)
         return train_aligner(
             samples,
-            _training_folder(path),
+            _get_training_folder(path),
             model=self.model,
             loss=self.loss,
             settings=settings,
@@ -255,11 +255,11 @@ class SelfTraining:
         """Write a network that was trained now, and remove its checkpoint and log."""
         if not path.exists():
             write_aligner(network, path, self.space)
-            shutil.rmtree(_training_folder(path))
+            shutil.rmtree(_get_training_folder(path))
 
     # ------------------------------------------------------------ what the run is
 
-    def _identity(self) -> dict[str, Any]:
+    def _describe_run(self) -> dict[str, Any]:
         """Return plain values that tell this run from others."""
         # Video by video, since the dataset may be large.
         digest = hashlib.sha256(b"[")
@@ -300,7 +300,7 @@ class SelfTraining:
                 f"{path}: no report of rounds ({error}); remove the folder to start again"
             ) from error
 
-    def _matrices(
+    def _iterate_matrices(
         self, networks: Sequence[Aligner], videos: Sequence[StepVideo]
     ) -> Iterator[tuple[int, list[Matrix]]]:
         """Yield this process's share of the videos, each by its place, and every network's matrix
@@ -311,6 +311,6 @@ class SelfTraining:
         )
 
 
-def _training_folder(network: Path) -> Path:
+def _get_training_folder(network: Path) -> Path:
     """Return the folder of checkpoint and log of a network in training."""
     return network.with_suffix(".training")

@@ -69,7 +69,7 @@ class AlignerNetworkSettings(Settings):
     )
 
     @model_validator(mode="after")
-    def _fits(self) -> "AlignerNetworkSettings":
+    def _check_sizes(self) -> "AlignerNetworkSettings":
         if self.width % self.heads or self.width % 2:
             raise ValueError(
                 f"width {self.width} must be even and a multiple of heads {self.heads}"
@@ -105,7 +105,7 @@ class AlignerDataSettings(Settings):
     label_rule: LabelRule = Field(
         "covering",
         description='rows that a span labels. "inclusive" is the released code\'s. See '
-        "`dataset.rows_of_span`",
+        "`dataset.find_labelled_rows`",
     )
     step_place: StepLabelSource = Field(
         "shown_or_said",
@@ -195,7 +195,7 @@ class AlignerSettings(Settings):
     )
 
     @model_validator(mode="after")
-    def _fits(self) -> "AlignerSettings":
+    def _check_windows(self) -> "AlignerSettings":
         if 2 * self.stride > self.window:
             raise ValueError(f"stride {self.stride} must be at most half of window {self.window}")
         if self.smooth % 2 == 0:
@@ -237,7 +237,7 @@ class RefineSettings(Settings):
     )
 
     @model_validator(mode="after")
-    def _drops_less_than_all(self) -> "RefineSettings":
+    def _check_quantile(self) -> "RefineSettings":
         if self.threshold_kind == "quantile" and self.threshold >= 1.0:
             raise ValueError("a quantile of 1 drops every text; give less than 1")
         return self
@@ -274,7 +274,7 @@ class SelfTrainSettings(Settings):
         "by_round.2.position=center",
     )
 
-    def refinement(self, number: int) -> RefineSettings:
+    def get_round_settings(self, number: int) -> RefineSettings:
         """Return how a round makes its labels: `refine`, with the values of `by_round` for this
         round."""
         own = self.by_round.get(number, RefineSettings())
@@ -282,7 +282,7 @@ class SelfTrainSettings(Settings):
         return self.refine.model_copy(update=changes)
 
     @field_serializer("by_round")
-    def _own_values(self, rounds: dict[int, RefineSettings]) -> dict[str, JsonValue]:
+    def _serialize_round_values(self, rounds: dict[int, RefineSettings]) -> dict[str, JsonValue]:
         """Leave out what a round takes from `refine`, so that it is not read back as the round's
         own."""
         return {
@@ -291,12 +291,12 @@ class SelfTrainSettings(Settings):
         }
 
     @model_validator(mode="after")
-    def _rounds_fit(self) -> "SelfTrainSettings":
+    def _check_rounds(self) -> "SelfTrainSettings":
         for number in self.by_round:
             if number > self.rounds:
                 cure = f"give rounds.rounds={number}, or take it out"
                 raise ValueError(f"by_round.{number} has no round; {cure}")
-            RefineSettings.model_validate(self.refinement(number).model_dump())
+            RefineSettings.model_validate(self.get_round_settings(number).model_dump())
         return self
 
 

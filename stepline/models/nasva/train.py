@@ -132,13 +132,13 @@ def make_aligner_scorer(
     """Return the scorer of held-out samples: R@1, the share of labelled texts whose best row is one
     of their labelled rows."""
 
-    def measure(network: nn.Module, batch_samples: Sequence[Sample]) -> tuple[float, float]:
+    def score_batch(network: nn.Module, batch_samples: Sequence[Sample]) -> tuple[float, float]:
         batch = collate(batch_samples).to(device_of(network))
         alignment = network(batch)
         hits, labelled = count_recall(alignment, batch)
         return float(hits), float(labelled)
 
-    return HeldOutScorer(samples, HELD_OUT_SAMPLES, measure, keep)
+    return HeldOutScorer(samples, HELD_OUT_SAMPLES, score_batch, keep)
 
 
 def count_recall(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -171,15 +171,15 @@ class AlignerSources:
     step_vectors: str | None = None
     excluded: tuple[Path, ...] = ()
 
-    def texts(self, kind: TextKind) -> str | None:
+    def get_text_source(self, kind: TextKind) -> str | None:
         """Return the source of the texts of a kind."""
         return self.narrations if kind == "narration" else self.steps
 
-    def vectors(self, kind: TextKind) -> str:
+    def get_vector_source(self, kind: TextKind) -> str:
         """Return the source of the vectors of a kind: the option, else the store of the texts, else
         MiniLM."""
         option = self.narration_vectors if kind == "narration" else self.step_vectors
-        source = self.texts(kind) or ""
+        source = self.get_text_source(kind) or ""
         return option or (source if is_feature_store(source) else "minilm")
 
 
@@ -228,7 +228,7 @@ def train_aligner_run(
     held_out = prepared.held_out
 
     def write(network: Aligner, path: Path) -> None:
-        write_aligner(network, path, samples.space())
+        write_aligner(network, path, samples.get_space())
 
     def train(keep_best: KeepBest) -> Aligner:
         if on_prepared is not None:
@@ -266,30 +266,32 @@ def prepare_aligner_run(
     sources: AlignerSources, folder: Path, settings: AlignerRunSettings, start: Path | None = None
 ) -> PreparedAligner:
     """Read the sources of a run, and return its samples and its network."""
-    kinds = [kind for kind in TEXT_KINDS if sources.texts(kind) is not None]
+    kinds = [kind for kind in TEXT_KINDS if sources.get_text_source(kind) is not None]
     if not kinds:
         raise DatasetError("no texts to train on; give --narrations, --steps or both")
     features = open_video_store(sources.features)
 
-    def read(kind: TextKind) -> Iterator[LabelledTexts]:
-        return read_labelled_texts(sources.texts(kind) or "", kind, settings.data.step_place)
+    def read_texts(kind: TextKind) -> Iterator[LabelledTexts]:
+        return read_labelled_texts(
+            sources.get_text_source(kind) or "", kind, settings.data.step_place
+        )
 
-    def vectors_of(kind: TextKind) -> FeatureStore:
+    def open_vectors(kind: TextKind) -> FeatureStore:
         return open_or_store_text_vectors(
-            sources.vectors(kind), read(kind), folder / "vectors" / kind
+            sources.get_vector_source(kind), read_texts(kind), folder / "vectors" / kind
         )
 
     # One process makes the vectors, the others find them on disk.
-    vectors = {kind: first_then_all(partial(vectors_of, kind)) for kind in kinds}
-    texts = chain.from_iterable(map(read, kinds))
+    vectors = {kind: first_then_all(partial(open_vectors, kind)) for kind in kinds}
+    texts = chain.from_iterable(map(read_texts, kinds))
     excluded = read_excluded(sources.excluded)
     samples = gather_samples(texts, features, vectors, settings.data, excluded=excluded)
     # Each source that is named must teach something.
     for kind in kinds:
         if len(samples) and kind not in samples.kinds:
             omitted = [row for row in samples.omitted if row.what == kind]
-            raise ShapeError(f"{sources.texts(kind)}: {explain_empty_source(omitted)}")
-    network = make_starting_network(settings, samples.widths(), start)
+            raise ShapeError(f"{sources.get_text_source(kind)}: {explain_empty_source(omitted)}")
+    network = make_starting_network(settings, samples.get_widths(), start)
     return PreparedAligner(*samples.split(settings.data.held_out), network)
 
 

@@ -218,7 +218,7 @@ def fit(
             f"train.patience={settings.patience}: nothing is held out to score; "
             "set data.held_out, or leave the setting out"
         )
-    optimizer = _optimizer(model, settings)
+    optimizer = _make_optimizer(model, settings)
     start = state = _resume(model, optimizer, settings, folder, count)
     if start.step == steps or start.is_at_plateau(settings.patience):
         return model.eval()
@@ -226,7 +226,7 @@ def fit(
     waited = 0.0
     model.train()
     batches = prefetch(
-        _planned_steps(task, settings, start.step),
+        _plan_steps(task, settings, start.step),
         partial(_read_batch, task, settings),
         settings.readers,
     )
@@ -242,7 +242,7 @@ def fit(
             score = None
             is_due = number % (settings.score_every * steps_per_epoch) == 0 or number == steps
             if scorer is not None and is_due:
-                score = _held_out_score(model, scorer, state.best)
+                score = _score_held_out(model, scorer, state.best)
                 state = state.with_score(score)
             is_last = number == steps or state.is_at_plateau(settings.patience)
             progress = Progress(
@@ -285,7 +285,7 @@ def _resume(
     return start
 
 
-def _planned_steps(
+def _plan_steps(
     task: TrainingTask[SampleT], settings: TrainSettings, first: int
 ) -> Iterator[PlannedStep]:
     """Yield the steps from number `first` on."""
@@ -324,7 +324,7 @@ def _take_step(
     # Random numbers and learning rate depend on the step only, so that a resumed run has the same.
     rank, size = rank_and_world_size()
     torch.manual_seed(batch.seed + rank)
-    factor = _learning_rate_factor(batch.step, steps, settings.warmup)
+    factor = _compute_learning_rate_factor(batch.step, steps, settings.warmup)
     for group in optimizer.param_groups:
         group["lr"] = settings.learning_rate * factor
 
@@ -353,7 +353,7 @@ def _take_step(
     return value
 
 
-def _learning_rate_factor(step: int, steps: int, warmup: float) -> float:
+def _compute_learning_rate_factor(step: int, steps: int, warmup: float) -> float:
     """Return the fraction of the learning rate at a step: linear warm-up, then a cosine to 0."""
     rising = round(warmup * steps)
     if step < rising:
@@ -362,7 +362,7 @@ def _learning_rate_factor(step: int, steps: int, warmup: float) -> float:
     return (1 + math.cos(angle)) / 2
 
 
-def _optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
+def _make_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
     """Return AdamW whose weight decay applies to matrices only, not to biases and norms."""
     weights = list(model.parameters())
     matrices = [weight for weight in weights if weight.ndim > 1]
@@ -374,7 +374,7 @@ def _optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
 
 
-def _held_out_score(model: nn.Module, scorer: HeldOutScorer[SampleT], best: float | None) -> float:
+def _score_held_out(model: nn.Module, scorer: HeldOutScorer[SampleT], best: float | None) -> float:
     """Return the held-out score of a network, and keep the network where it is the best so far."""
     rank, size = rank_and_world_size()
     indices = range(rank, len(scorer.samples), size)  # of the samples of this process

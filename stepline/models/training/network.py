@@ -120,7 +120,7 @@ class NetworkSpec(Generic[H, N]):
         evaluation mode. Raises ModelError, naming what does not fit."""
         try:
             with safe_open(path, framework="pt") as file:
-                header = self._header(file)
+                header = self._parse_header(file)
                 weights = read_tensors(file)
         except (OSError, SafetensorError, ValueError, TypeError, KeyError) as error:
             cure = f"give one that {self.command} wrote"
@@ -134,7 +134,7 @@ class NetworkSpec(Generic[H, N]):
         network.to(current_device().name).eval()
         return header, network
 
-    def _header(self, file: Any) -> H:
+    def _parse_header(self, file: Any) -> H:
         header: Header = parse_json((file.metadata() or {}).get("stepline", "{}"))
         if not isinstance(header, dict):
             raise ValueError("its header is not an object")

@@ -199,7 +199,7 @@ class TrainingState:
         return 0 < patience <= self.scores_since_best
 
 
-def _checkpoint_settings(settings: TrainSettings) -> dict[str, Any]:
+def _dump_checkpoint_settings(settings: TrainSettings) -> dict[str, Any]:
     return settings.model_dump(mode="json", exclude=set(NO_EFFECT_ON_RESULT))
 
 
@@ -227,7 +227,7 @@ def save_checkpoint(
         "best": state.best,
         "scores_since_best": state.scores_since_best,
         "samples": samples,
-        "settings": _checkpoint_settings(settings),
+        "settings": _dump_checkpoint_settings(settings),
     }
     with atomic_path(path) as partial:
         save_file(tensors, partial, metadata={"stepline": json.dumps(header, sort_keys=True)})
@@ -258,7 +258,7 @@ def resume_checkpoint(
             f"{path}: not a checkpoint that can be read ({error}); remove it to start again"
         ) from error
     # With other settings or samples the steps that are left would be those of another run.
-    if (header["settings"], header["samples"]) != (_checkpoint_settings(settings), samples):
+    if (header["settings"], header["samples"]) != (_dump_checkpoint_settings(settings), samples):
         raise SettingsError(
             f"{path}: another run, with other settings or samples; give another --out, or remove it"
         )

@@ -117,10 +117,10 @@ class NarratedRecords:
     narrations: Sequence[str] = ()
 
     def __iter__(self) -> Iterator[Record]:
-        return fill_in_transcripts(self.read(), self._transcripts)
+        return fill_in_transcripts(self.read(), self._read_missing_transcripts)
 
     @cached_property
-    def _transcripts(self) -> dict[str, Transcript]:
+    def _read_missing_transcripts(self) -> dict[str, Transcript]:
         if not self.narrations:
             return {}
         silent = {record.video.id for record in self.read() if record.transcript is None}
@@ -215,12 +215,12 @@ def iterate_labelled_texts(
             spans = [step.spans for step in record.reference]
         else:
             texts = [step.text for step in record.steps]
-            spans = [_label_span(step, label) for step in record.steps]
+            spans = [_choose_label(step, label) for step in record.steps]
         video = record.video
         yield LabelledTexts(video.id, kind, tuple(texts), tuple(spans), video.duration)
 
 
-def _label_span(step: Step, source: StepLabelSource) -> tuple[Span, ...]:
+def _choose_label(step: Step, source: StepLabelSource) -> tuple[Span, ...]:
     """Return the span that labels a step: the best one in which it is shown, else the one in which
     it is said."""
     if step.spans and source != "said":
@@ -268,7 +268,7 @@ def load_text_encoder(name: str) -> TextEncoder:
     return lambda texts: embed(texts, model=name)
 
 
-def text_space_name(source: str) -> str:
+def get_text_space_name(source: str) -> str:
     """Return the vector space of `load_text_encoder(source)`, named as `VisionSettings.text_space`
     names it: "minilm" for conse, which uses MiniLM."""
     backbone, _, _ = source.partition(":")
@@ -287,7 +287,7 @@ def open_or_store_text_vectors(
     if is_feature_store(source):
         return open_store(source)
     return store_text_vectors(
-        texts, load_text_encoder(source), folder, name=text_space_name(source)
+        texts, load_text_encoder(source), folder, name=get_text_space_name(source)
     )
 
 
@@ -429,14 +429,14 @@ class FeatureJoin:
         if duration is not None and abs(duration - rows / spec.rate) > self._slack:
             return OTHER_LENGTH, f"{duration:g} s and {rows / spec.rate:g} s"
         # What a network could not distinguish from the first video's.
-        flaw = self._mismatch("video", spec)
-        if flaw is None and vectors is not None:
-            flaw = self._mismatch("text", read_feature_spec(vectors, video)[0])
-        return flaw
+        omit_reason = self._mismatch("video", spec)
+        if omit_reason is None and vectors is not None:
+            omit_reason = self._mismatch("text", read_feature_spec(vectors, video)[0])
+        return omit_reason
 
-    def omit(self, what: RejectedKind, video: str, flaw: OmitReason, text: str = "") -> None:
+    def omit(self, what: RejectedKind, video: str, omit_reason: OmitReason, text: str = "") -> None:
         """Note that something is left out, and why. text: of the step, where a step is left out."""
-        reason, value = flaw
+        reason, value = omit_reason
         self.omitted.append(Rejected(what, reason, text=text, id=video, value=value))
 
     def _mismatch(self, name: str, spec: FeatureSpec) -> OmitReason | None:

@@ -84,7 +84,7 @@ class DetectorForBenchmarks(LoadedNetwork):
         """Whether the detector takes videos, not features."""
         return self.network.settings.video == "s3d"
 
-    def read(self, video: str, read_video: VideoReader) -> FeaturesOrFile:
+    def read_video_input(self, video: str, read_video: VideoReader) -> FeaturesOrFile:
         """Return the features or the file of a video. Raises ModelError for features of another
         kind than the detector was trained on."""
         features = read_video(video)
@@ -92,7 +92,9 @@ class DetectorForBenchmarks(LoadedNetwork):
             self.check_features(features)
         return features
 
-    def score(self, features: FeaturesOrFile, spans: Sequence[Span], vectors: Matrix) -> Matrix:
+    def score_spans(
+        self, features: FeaturesOrFile, spans: Sequence[Span], vectors: Matrix
+    ) -> Matrix:
         """Return (K,): the score of each span of a video with its text. vectors: (K, D)."""
         pairs = [
             make_clip_pair(self.network, "", features, span, vectors[k : k + 1])
@@ -114,7 +116,7 @@ def load_for_benchmarks(path: Path) -> DetectorForBenchmarks:
     return DetectorForBenchmarks(file, sha256(file), space, width, True, network, encode)
 
 
-def answer_clips(
+def write_clip_scores(
     clips: Sequence[LabelledClip], loaded: DetectorForBenchmarks, read_video: VideoReader, out: Path
 ) -> BenchmarkAnswers[float]:
     """Write {clip: score} for a set of clips, and return the scores. Raises DatasetError when no
@@ -125,10 +127,10 @@ def answer_clips(
         clips_of_videos.setdefault(Path(clip.video).stem, []).append(clip)
 
     def score(video: str) -> list[float]:
-        features = loaded.read(video, read_video)
+        features = loaded.read_video_input(video, read_video)
         vectors = loaded.encode([clip.text for clip in clips_of_videos[video]])
         spans = [clip.span for clip in clips_of_videos[video]]
-        scores: list[float] = loaded.score(features, spans, vectors).tolist()
+        scores: list[float] = loaded.score_spans(features, spans, vectors).tolist()
         return scores
 
     videos = answer_questions({video: video for video in clips_of_videos}, score)
@@ -140,11 +142,11 @@ def answer_clips(
             answers.missing.update(dict.fromkeys(ids, videos.missing[video]))
         else:
             answers.by_id.update(zip(ids, videos.by_id[video], strict=True))
-    _write(answers, out)
+    _write_answers(answers, out)
     return answers
 
 
-def answer_sentences(
+def write_sentence_scores(
     texts: Mapping[str, Sequence[str]],
     spoken: Mapping[str, npt.NDArray[np.float64]],
     loaded: DetectorForBenchmarks,
@@ -164,7 +166,7 @@ def answer_sentences(
     """
 
     def answer(video: str) -> dict[str, list[float]]:
-        features = loaded.read(video, read_video)
+        features = loaded.read_video_input(video, read_video)
         vectors = loaded.encode(texts[video])
         scores = score_rows(loaded.network, features, vectors)  # (K, T)
         rate = FRAME_CLIPS_PER_SECOND if isinstance(features, Path) else features.rate
@@ -172,11 +174,11 @@ def answer_sentences(
         # Where a sentence is spoken, its own clip is judged too.
         if video in spoken:
             spans = [widen_span(Span(start, end)) for start, end in spoken[video].tolist()]
-            columns["shown"] = loaded.score(features, spans, vectors)
+            columns["shown"] = loaded.score_spans(features, spans, vectors)
         return {name: column.astype(np.float64).tolist() for name, column in columns.items()}
 
     answers = answer_questions({video: video for video in texts}, answer)
-    _write(answers, out)
+    _write_answers(answers, out)
     return answers
 
 
@@ -211,6 +213,6 @@ def score_rows(network: Detector, features: FeaturesOrFile, vectors: Matrix) -> 
     return scores
 
 
-def _write(answers: BenchmarkAnswers[A], out: Path) -> None:
+def _write_answers(answers: BenchmarkAnswers[A], out: Path) -> None:
     answers.require_any()
     write_atomic(out, json.dumps(answers.by_id, allow_nan=False) + "\n")

@@ -67,7 +67,7 @@ def cut_into_clips(record: Record, settings: ClipSettings | None = None) -> list
     if settings is None:
         settings = ClipSettings()
     sentences = record.sentences
-    duration = _checked_duration(record)
+    duration = _check_duration(record)
     texts = [sentence.text for sentence in sentences]
     if settings.resolve:
         texts = replace_pronouns(texts)
@@ -90,7 +90,7 @@ def cut_into_clips(record: Record, settings: ClipSettings | None = None) -> list
             clips.append(
                 NarratedClip(
                     video=record.id,
-                    span=_clip_span(middle, duration, settings.seconds),
+                    span=_make_clip_span(middle, duration, settings.seconds),
                     sentence=row,
                     text=texts[row],
                     task=record.video.task,
@@ -119,7 +119,7 @@ def replace_pronouns(sentences: Sequence[str]) -> list[str]:
     return resolved
 
 
-def _checked_duration(record: Record) -> float:
+def _check_duration(record: Record) -> float:
     """Return the seconds of a record's video, or of its narration where they are unknown. Raises
     DatasetError for a record that cannot be cut."""
     sentences = record.sentences
@@ -144,7 +144,7 @@ def find_step_at(steps: Sequence[Step], second: float) -> Step | None:
     return max(starts, key=lambda pair: pair[0])[1] if starts else None
 
 
-def _clip_span(middle: float, duration: float, seconds: float) -> Span:
+def _make_clip_span(middle: float, duration: float, seconds: float) -> Span:
     """Return a clip of `seconds` around a time, moved into the video. A shorter video gives a
     shorter clip."""
     start = min(max(0.0, middle - seconds / 2), max(0.0, duration - seconds))
@@ -197,7 +197,7 @@ class FrameClip:
     def __len__(self) -> int:
         return self.frames
 
-    def read(self) -> npt.NDArray[np.uint8]:
+    def read_frames(self) -> npt.NDArray[np.uint8]:
         """Return the frames (T, side, side, 3). Past the end of the video the last frame is
         repeated.
 
@@ -258,14 +258,14 @@ class ClipTextPair:
     video: Matrix | npt.NDArray[np.uint8] | FrameClip
     text: Matrix
 
-    def array(self) -> Matrix | npt.NDArray[np.uint8]:
+    def read_array(self) -> Matrix | npt.NDArray[np.uint8]:
         """Return the feature rows or frames. Raises MediaError where frames cannot be read from
         their file."""
-        return self.video.read() if isinstance(self.video, FrameClip) else self.video
+        return self.video.read_frames() if isinstance(self.video, FrameClip) else self.video
 
-    def read(self) -> "ClipTextPair":
+    def load_frames(self) -> "ClipTextPair":
         """Return the pair with its frames in memory."""
-        return replace(self, video=self.array())
+        return replace(self, video=self.read_array())
 
     def __post_init__(self) -> None:
         video = self.video
@@ -316,7 +316,7 @@ def collate_pairs(pairs: Sequence[ClipTextPair]) -> ClipTextBatch:
     if not pairs:
         raise ShapeError("a batch needs at least one clip, not 0")
     text, text_pad = pad_rows([pair.text for pair in pairs])
-    videos = [pair.array() for pair in pairs]
+    videos = [pair.read_array() for pair in pairs]
     # Rows differ in number, so they are padded.
     if videos[0].dtype == np.float32:
         rows, row_pad = pad_rows([video.astype(np.float32, copy=False) for video in videos])
@@ -360,21 +360,21 @@ class StoredClips:
 
     store: FeatureStore
 
-    def pair(self, video: str, span: Span, texts: Matrix) -> ClipTextPair:
+    def make_pair(self, video: str, span: Span, texts: Matrix) -> ClipTextPair:
         """Return one clip. Only its own rows are read."""
-        features = self.store.read(video, self._rows(video, span))
+        features = self.store.read(video, self._find_rows(video, span))
         return ClipTextPair(format_clip_id(video, span.start), features.values, texts)
 
-    def length(self, video: str, span: Span) -> int:
+    def count_rows(self, video: str, span: Span) -> int:
         """Return the number of feature rows of a clip."""
-        rows = self._rows(video, span)
+        rows = self._find_rows(video, span)
         return int(rows.stop - rows.start)
 
-    def shard(self, video: str) -> int:
+    def find_shard(self, video: str) -> int:
         """Return the number of the shard that holds the features of a video."""
         return self.store[video].shard
 
-    def _rows(self, video: str, span: Span) -> slice:
+    def _find_rows(self, video: str, span: Span) -> slice:
         stored = self.store[video]
         # the count of rows alone matters
         values = np.zeros((stored.rows, 1), np.float32)
@@ -407,16 +407,16 @@ class VideoFrames:
             return UNREADABLE_FILE, str(error)
         return None if media.has_picture else (NO_PICTURE, "")
 
-    def pair(self, video: str, span: Span, texts: Matrix) -> ClipTextPair:
+    def make_pair(self, video: str, span: Span, texts: Matrix) -> ClipTextPair:
         """Return one clip, whose frames are read when they are asked for."""
         clip = FrameClip(self.paths[video], span, self.frames, self.side)
         return ClipTextPair(format_clip_id(video, span.start), clip, texts)
 
-    def length(self, video: str, span: Span) -> int:  # noqa: ARG002 (as of stored features)
+    def count_rows(self, video: str, span: Span) -> int:  # noqa: ARG002 (as of stored features)
         """Return the number of frames of a clip."""
         return self.frames
 
-    def shard(self, video: str) -> int:  # noqa: ARG002 (as of stored features)
+    def find_shard(self, video: str) -> int:  # noqa: ARG002 (as of stored features)
         """Return 0: files are in no shard."""
         return 0
 

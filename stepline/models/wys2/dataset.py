@@ -72,11 +72,11 @@ class ClipDataset:
                 part.pairs.append(pair)
         return part
 
-    def pairs_with_own_text(self) -> list[ClipTextPair]:
+    def get_pairs_with_own_text(self) -> list[ClipTextPair]:
         """Return the pairs, each with its own text only."""
         return [ClipTextPair(pair.id, pair.video, pair.text[:1]) for pair in self.pairs]
 
-    def positive_pairs(self, labels: Mask) -> list[ClipTextPair]:
+    def select_positive_pairs(self, labels: Mask) -> list[ClipTextPair]:
         """Return the pairs that labels (N,) call positive."""
         return list(compress(self.pairs, labels.tolist()))
 
@@ -107,7 +107,7 @@ def gather_clips(
         for clip in clips:
             # The clip's own sentence, then those next to it.
             texts = vectors[list(clip.candidates)]
-            dataset.pairs.append(source.pair(record.video.id, clip.span, texts))
+            dataset.pairs.append(source.make_pair(record.video.id, clip.span, texts))
     return dataset
 
 
@@ -161,9 +161,9 @@ def infer_labels(dataset: ClipDataset, settings: LabelSettings) -> Mask:
     """
     clips = dataset.clips
     if settings.kind == "ss":
-        return sentence_similarity_labels(key_step_similarity(clips), settings)
+        return label_by_sentence_similarity(compute_key_step_similarity(clips), settings)
     if settings.kind == "vr":
-        return visual_relevance_labels(clips)
+        return label_by_visual_relevance(clips)
     # MC: the task of each clip, and what the classifiers take it for
     tasks = _number_tasks(clips)
     pictures = []
@@ -176,9 +176,9 @@ def infer_labels(dataset: ClipDataset, settings: LabelSettings) -> Mask:
         pictures.append(pair.video.mean(axis=0, dtype=np.float32))
         words.append(pair.text[0])
     videos = [clip.video for clip in clips]
-    by_picture = task_log_probabilities(np.stack(pictures), tasks, videos)
-    by_words = task_log_probabilities(np.stack(words), tasks, videos)
-    return modality_consensus_labels(tasks, by_picture, by_words, settings)
+    by_picture = predict_task_log_probabilities(np.stack(pictures), tasks, videos)
+    by_words = predict_task_log_probabilities(np.stack(words), tasks, videos)
+    return label_by_modality_consensus(tasks, by_picture, by_words, settings)
 
 
 def _number_tasks(clips: Sequence[NarratedClip]) -> Tasks:
@@ -192,7 +192,9 @@ def _number_tasks(clips: Sequence[NarratedClip]) -> Tasks:
     return np.unique(names, return_inverse=True)[1].astype(np.int64)
 
 
-def key_step_similarity(clips: Sequence[NarratedClip], encode: TextEncoder | None = None) -> Array:
+def compute_key_step_similarity(
+    clips: Sequence[NarratedClip], encode: TextEncoder | None = None
+) -> Array:
     """Return the similarity of narration and key-step of each clip, (N,) in [0, 1]. It is NaN
     without a key-step.
 
@@ -216,7 +218,7 @@ def key_step_similarity(clips: Sequence[NarratedClip], encode: TextEncoder | Non
     return similarity
 
 
-def sentence_similarity_labels(similarity: Array, settings: LabelSettings) -> Mask:
+def label_by_sentence_similarity(similarity: Array, settings: LabelSettings) -> Mask:
     """Return SS labels: clips whose narration says what their key-step says.
 
     similarity: (N,), NaN without a key-step. Raises DatasetError when no clip has a key-step, or
@@ -240,7 +242,7 @@ def sentence_similarity_labels(similarity: Array, settings: LabelSettings) -> Ma
     return labels
 
 
-def visual_relevance_labels(clips: Sequence[NarratedClip]) -> Mask:
+def label_by_visual_relevance(clips: Sequence[NarratedClip]) -> Mask:
     """Return VR labels: clips with any key-step. Raises DatasetError when no clip has one."""
     return require_key_steps(np.array([clip.key_step is not None for clip in clips], np.bool_))
 
@@ -255,7 +257,7 @@ def require_key_steps(has_step: Mask) -> Mask:
     return has_step
 
 
-def modality_consensus_labels(
+def label_by_modality_consensus(
     tasks: Tasks, video: Array, text: Array, settings: LabelSettings
 ) -> Mask:
     """Return MC labels: clips among the best fraction of their task by picture and by words.
@@ -293,7 +295,7 @@ def _is_among_best(tasks: Tasks, scores: Array, fraction: float) -> Mask:
     return high
 
 
-def task_log_probabilities(features: Matrix, tasks: Tasks, videos: Sequence[str]) -> Array:
+def predict_task_log_probabilities(features: Matrix, tasks: Tasks, videos: Sequence[str]) -> Array:
     """Return log P(task) of every row of features, (N, O), by cross-validation over videos.
 
     Args:

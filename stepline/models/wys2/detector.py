@@ -60,7 +60,7 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         scores = self.compare(clips, texts).view(b, b, p)
         return scores.masked_fill(batch.text_pad[None], -torch.inf)
 
-    def matched_pair_scores(self, batch: ClipTextBatch) -> Tensor:
+    def score_matched_pairs(self, batch: ClipTextBatch) -> Tensor:
         """Return (B,): the score of every clip with its own text, the first candidate."""
         clips = self.encode_clips(batch)  # (B, D)
         texts = self.encode_texts(batch.text[:, 0])  # (B, D)
@@ -248,7 +248,7 @@ def score_pairs(
     with torch.inference_mode(), current_device().autocast():
         for first in range(0, len(pairs), at_once):
             batch = collate_pairs(pairs[first : first + at_once]).to(device)
-            scores.append(network.matched_pair_scores(batch).float().cpu().numpy())
+            scores.append(network.score_matched_pairs(batch).float().cpu().numpy())
     return np.concatenate(scores)
 
 

@@ -46,7 +46,7 @@ def judge_by_words(wording: Matrix, cited: Sequence[bool]) -> tuple[float, ...]:
         raise ShapeError(f"{len(wording)} sentence vectors need as many flags, not {count}")
     evidence = logit(predict_visibility(wording), PROBABILITY_MARGIN)
     rows = np.column_stack([evidence, np.asarray(cited, dtype=np.float64), np.ones(count)])
-    return _probabilities(rows, regression_weights("words"))
+    return _predict_probabilities(rows, load_regression_weights("words"))
 
 
 def judge_by_grounding(
@@ -67,11 +67,13 @@ def judge_by_grounding(
 
     Raises ShapeError when steps and alignment differ in number.
     """
-    rows = regression_rows(*grounding_evidence(transcript, steps, alignment, seconds=seconds))
-    return _probabilities(rows, regression_weights("grounding"))
+    rows = make_regression_rows(
+        *collect_grounding_evidence(transcript, steps, alignment, seconds=seconds)
+    )
+    return _predict_probabilities(rows, load_regression_weights("grounding"))
 
 
-def regression_rows(cited: Array, on_screen: Array) -> Array:
+def make_regression_rows(cited: Array, on_screen: Array) -> Array:
     """Return the inputs of the regression, (S, 3): log odds of being on screen for cited sentences,
     cited, and 1.
 
@@ -83,7 +85,7 @@ def regression_rows(cited: Array, on_screen: Array) -> Array:
     return np.column_stack([cited * log_odds, cited, np.ones(len(cited))])
 
 
-def grounding_evidence(
+def collect_grounding_evidence(
     transcript: Transcript,
     steps: Sequence[Step],
     alignment: Alignment,
@@ -124,12 +126,12 @@ def widen_span(span: Span, seconds: float = MIN_CLIP_SECONDS) -> Span:
     return Span(start, max(span.end, start + seconds))
 
 
-def _probabilities(rows: Array, weights: Array) -> tuple[float, ...]:
+def _predict_probabilities(rows: Array, weights: Array) -> tuple[float, ...]:
     return tuple(sigmoid(rows @ weights).tolist())
 
 
 @functools.cache
-def regression_weights(kind: str) -> Array:
+def load_regression_weights(kind: str) -> Array:
     """Return fitted weights, (3,): of the evidence, of being cited, and the intercept. kind:
     "words" or "grounding"."""
     file = resources.files("stepline.models.wys2").joinpath("judge.json")

@@ -49,7 +49,7 @@ class ValidationClips:
     pairs: Sequence[ClipTextPair]
     positive: Mask
 
-    def auc(self, network: Detector) -> float:
+    def compute_auc(self, network: Detector) -> float:
         """Return the ROC-AUC of a network's scores on the labels."""
         return roc_auc(self.positive.astype(np.float64), score_pairs(network, self.pairs))
 
@@ -76,7 +76,7 @@ class TrainingRound:
     auc: float
     precision: float | None = None
 
-    def row(self) -> dict[str, float | None]:
+    def as_row(self) -> dict[str, float | None]:
         """Return the round as run.json has it."""
         return {
             "number": self.number,
@@ -130,7 +130,7 @@ def train_with_pseudo_labels(
         )
     # Round 0: the labelled clips alone.
     network = train(labelled, 0)
-    rounds = [TrainingRound(0, len(labelled), 0, count, None, validation.auc(network))]
+    rounds = [TrainingRound(0, len(labelled), 0, count, None, validation.compute_auc(network))]
     if unlabelled is None:
         return TrainedDetector(network, tuple(rounds))
     # The last network labels clips, and a new one is trained on all.
@@ -140,10 +140,10 @@ def train_with_pseudo_labels(
             cure = "take pseudo.threshold=share"
             raise DatasetError(f"none of {count} unlabelled clips reaches {threshold:.3g}; {cure}")
         log.info("round %d: %d of %d unlabelled clips kept", number, len(positive), count)
-        pairs = join_samples(labelled, unlabelled.pairs(positive), count_clip_rows)
+        pairs = join_samples(labelled, unlabelled.get_pairs(positive), count_clip_rows)
         network = train(pairs, number)
         precision = None if truth is None else float(truth[positive].mean())
-        auc = validation.auc(network)
+        auc = validation.compute_auc(network)
         rounds.append(
             TrainingRound(number, len(pairs), len(positive), count, threshold, auc, precision)
         )
@@ -163,7 +163,7 @@ def choose_clips(
         threshold = choose_threshold(scores, validation_scores, validation.positive, settings)
     # One pass over the unlabelled clips.
     parts = []
-    for block, pairs in clips.blocks():
+    for block, pairs in clips.iterate_blocks():
         block_scores = score_pairs(network, pairs)
         high = block_scores >= threshold
         parts.append((block_scores[high], block[high]))

@@ -140,7 +140,7 @@ class SummarySettings(Settings):
     )
     pad: NonNegative = Field(0.15, description="s of the pause kept before and after speech")
 
-    def target(self, duration: float) -> float | None:
+    def compute_target(self, duration: float) -> float | None:
         """Return the maximum seconds of a summary for a video of `duration` seconds. None: no
         limit."""
         limits = [self.seconds, None if self.share is None else self.share * duration]

@@ -59,8 +59,8 @@ def summarize(
         raise MediaError(f"{record.id}: {fault}; see its page for why")
     # all of them where they fit into the target, else the most valuable
     merged = _merge_close(candidates, MIN_GAP_SECONDS)
-    total = _total_seconds(merged)
-    target = settings.target(record.video.duration or total)
+    total = _sum_seconds(merged)
+    target = settings.compute_target(record.video.duration or total)
     if target is None or total <= target:
         return merged
     selected = _select_segments(candidates, target, pauses, MIN_GAP_SECONDS)
@@ -81,12 +81,12 @@ def _select_segments(
     length = 0.0
     while remaining:
         # a segment near a selected one also adds the gap that is closed between them
-        current = _merged_seconds(selected, gap)
+        current = _count_merged_seconds(selected, gap)
         best = None
         best_seconds = 0.0
         best_rate = -1.0
         for segment in remaining:
-            seconds = _merged_seconds([*selected, segment], gap) - current
+            seconds = _count_merged_seconds([*selected, segment], gap) - current
             rate = segment.value / max(seconds, MIN_ADDED_SECONDS)
             if length + seconds <= target and rate > best_rate:
                 best = segment
@@ -99,7 +99,7 @@ def _select_segments(
         length += best_seconds
     # parts of the others
     for segment in sorted(remaining, key=lambda segment: -segment.value):
-        room = target - _merged_seconds(selected, gap)
+        room = target - _count_merged_seconds(selected, gap)
         if selected and room < MIN_PART_SECONDS:
             break
         span = pauses.shorten(segment.span, segment.steps[0].at, room)
@@ -107,17 +107,17 @@ def _select_segments(
             continue
         part = replace(segment, span=span)
         # near a selected segment the gap between them counts, too
-        if _merged_seconds([*selected, part], gap) <= target + ROUNDING_SECONDS:
+        if _count_merged_seconds([*selected, part], gap) <= target + ROUNDING_SECONDS:
             selected.append(part)
     return selected
 
 
-def _merged_seconds(segments: Sequence[SummarySegment], gap: float) -> float:
+def _count_merged_seconds(segments: Sequence[SummarySegment], gap: float) -> float:
     """Return the seconds of segments, including gaps below `gap` seconds between them."""
-    return _total_seconds(_merge_close(segments, gap))
+    return _sum_seconds(_merge_close(segments, gap))
 
 
-def _total_seconds(segments: Iterable[SummarySegment]) -> float:
+def _sum_seconds(segments: Iterable[SummarySegment]) -> float:
     return sum(segment.span.duration for segment in segments)
 
 

@@ -151,7 +151,7 @@ class DetectorSources:
     s3d: Path | None = None
     excluded: tuple[Path, ...] = ()
 
-    def prepare(
+    def prepare_clips(
         self, folder: Path, settings: Wys2Settings, on_omitted: Callable[[Mapping[str, int]], None]
     ) -> DetectorClips:
         """Return the clips of a run.
@@ -168,7 +168,7 @@ class DetectorSources:
         encode = load_text_encoder(self.vectors)
         excluded = read_excluded(self.excluded)
         labelled = gather_clips(
-            self._records(self.key_steps), features, encode, settings.clips, excluded=excluded
+            self._read_records(self.key_steps), features, encode, settings.clips, excluded=excluded
         )
         on_omitted(count_reasons(labelled.omitted))
         self._require_each_source(labelled)
@@ -180,7 +180,7 @@ class DetectorSources:
 
         def gather_unlabelled() -> ClipStream:
             clips = ClipStream(
-                self._records(self.unlabelled),
+                self._read_records(self.unlabelled),
                 features,
                 store_vectors,
                 settings.clips,
@@ -219,7 +219,7 @@ class DetectorSources:
             raise SettingsError("--weights is S3D's, which is trained on --videos; leave it out")
         return open_video_store(str(self.features))
 
-    def _records(self, sources: Sequence[str]) -> NarratedRecords:
+    def _read_records(self, sources: Sequence[str]) -> NarratedRecords:
         return NarratedRecords(partial(read_records, *sources), self.narrations)
 
 
@@ -265,7 +265,7 @@ def train_detector_run(
             "labelled": count_reasons(labelled.omitted),
             "unlabelled": count_reasons(result.unlabelled_omitted),
         },
-        "rounds": [training_round.row() for training_round in result.rounds],
+        "rounds": [training_round.as_row() for training_round in result.rounds],
         "calibration": result.calibration_report,
     }
     claim_run_folder(folder, identity, facts)
@@ -290,7 +290,7 @@ def _train_on_clips(
     held_out = labelled.select_videos(splits[1])
     is_positive = infer_labels(training, settings.labels)
     validation = ValidationClips(
-        held_out.pairs_with_own_text(), infer_labels(held_out, settings.labels)
+        held_out.get_pairs_with_own_text(), infer_labels(held_out, settings.labels)
     )
     detector = _fit_settings(settings.detector, training.pairs[0])
 
@@ -310,7 +310,11 @@ def _train_on_clips(
 
     unlabelled = clips.gather_unlabelled() if clips.gather_unlabelled is not None else None
     trained = train_with_pseudo_labels(
-        training.positive_pairs(is_positive), unlabelled, validation, train_round, settings.pseudo
+        training.select_positive_pairs(is_positive),
+        unlabelled,
+        validation,
+        train_round,
+        settings.pseudo,
     )
     positive = validation.positive
     return DetectorRun(
@@ -414,6 +418,6 @@ def make_detector_task(
 
     def augment(batch: Sequence[ClipTextPair], rng: np.random.Generator) -> list[ClipTextPair]:
         # frames are read ahead of the step
-        return [batch[index].read() for index in rng.permutation(len(batch))]
+        return [batch[index].load_frames() for index in rng.permutation(len(batch))]
 
     return TrainingTask(pairs, count_clip_rows, augment, losses)

@@ -34,11 +34,11 @@ class UnlabelledClips(Protocol):
     """Clips that can be read in order, and some of them again by their references."""
 
     def __len__(self) -> int: ...
-    def blocks(self) -> Iterator[Block]:
+    def iterate_blocks(self) -> Iterator[Block]:
         """Yield all clips in blocks, in the same order each time."""
         ...
 
-    def pairs(self, references: References) -> Sequence[ClipTextPair]:
+    def get_pairs(self, references: References) -> Sequence[ClipTextPair]:
         """Return the clips of references. They may be read when they are asked for."""
         ...
 
@@ -79,7 +79,7 @@ class ClipStream:
         self._videos: list[str] = []
         self._count = 0
         self._vectors: FeatureStore | None = None
-        narrations = self._narrations()
+        narrations = self._iterate_narrations()
         first = next(narrations, None)
         if first is not None:
             self._vectors = store(chain([first], narrations))
@@ -87,33 +87,33 @@ class ClipStream:
     def __len__(self) -> int:
         return self._count
 
-    def _clips(self, omitted: list[Rejected]) -> Iterator[NarratedVideo]:
+    def _iterate_videos(self, omitted: list[Rejected]) -> Iterator[NarratedVideo]:
         return iterate_narrated_videos(
             self._records, self._source, self._settings, omitted, excluded=self._excluded, once=True
         )
 
-    def _narrations(self) -> Iterator[LabelledTexts]:
+    def _iterate_narrations(self) -> Iterator[LabelledTexts]:
         """Yield the sentences of each video, and count its clips."""
-        for record, clips in self._clips(self.omitted):
+        for record, clips in self._iterate_videos(self.omitted):
             self._videos.append(record.video.id)
             self._count += len(clips)
-            yield LabelledTexts(record.video.id, "narration", _read_sentence_texts(record), ())
+            yield LabelledTexts(record.video.id, "narration", _get_sentence_texts(record), ())
 
-    def blocks(self) -> Iterator[Block]:
+    def iterate_blocks(self) -> Iterator[Block]:
         """Yield all clips, the features of each video read once.
 
         Raises DatasetError where the records have changed since the stream was made.
         """
         references: list[References] = []
         pairs: list[ClipTextPair] = []
-        for number, (record, clips) in enumerate(self._clips([])):
-            self._check(number, record)
+        for number, (record, clips) in enumerate(self._iterate_videos([])):
+            self._check_unchanged(number, record)
             rows = [(number, clip.sentence, clip.span.start, clip.span.end) for clip in clips]
             references.append(np.array(rows, dtype=CLIP_COLUMNS))
-            vectors = self._store().matrix(record.video.id)
+            vectors = self._require_vectors().matrix(record.video.id)
             for clip in clips:
                 text = vectors[clip.sentence : clip.sentence + 1]
-                pairs.append(self._source.pair(record.video.id, clip.span, text))
+                pairs.append(self._source.make_pair(record.video.id, clip.span, text))
             if len(pairs) >= CLIPS_PER_BLOCK:
                 yield np.concatenate(references), pairs
                 references = []
@@ -121,7 +121,7 @@ class ClipStream:
         if pairs:
             yield np.concatenate(references), pairs
 
-    def _check(self, number: int, record: Record) -> None:
+    def _check_unchanged(self, number: int, record: Record) -> None:
         video = record.video.id
         if self._videos[number : number + 1] != [video]:
             raise DatasetError(
@@ -130,33 +130,33 @@ class ClipStream:
             )
         # The stored vectors are of these very sentences.
         lines = None if self._vectors is None else self._vectors.texts(video)
-        if lines is None or lines.texts != _read_sentence_texts(record):
+        if lines is None or lines.texts != _get_sentence_texts(record):
             raise DatasetError(
                 f"{record.id}: its stored vectors are of other sentences; give another --out"
             )
 
-    def _store(self) -> FeatureStore:
+    def _require_vectors(self) -> FeatureStore:
         if self._vectors is None:
             raise DatasetError(f"no unlabelled clip; left out: {format_reasons(self.omitted)}")
         return self._vectors
 
-    def pairs(self, references: References) -> LazySamples[ClipTextPair]:
+    def get_pairs(self, references: References) -> LazySamples[ClipTextPair]:
         """Return the clips of references. Each is read when it is asked for."""
         lengths = []
         shards = []
         for number, _, start, end in references.tolist():
             video = self._videos[number]
-            lengths.append(self._source.length(video, Span(start, end)))
-            shards.append(self._source.shard(video))
+            lengths.append(self._source.count_rows(video, Span(start, end)))
+            shards.append(self._source.find_shard(video))
 
         def read(index: int) -> ClipTextPair:
             number, row, start, end = references[index].tolist()
             video = self._videos[number]
-            text = self._store().matrix(video, slice(row, row + 1))
-            return self._source.pair(video, Span(start, end), text)
+            text = self._require_vectors().matrix(video, slice(row, row + 1))
+            return self._source.make_pair(video, Span(start, end), text)
 
         return LazySamples(read, lengths, shards)
 
 
-def _read_sentence_texts(record: Record) -> tuple[str, ...]:
+def _get_sentence_texts(record: Record) -> tuple[str, ...]:
     return tuple(sentence.text for sentence in record.sentences)
