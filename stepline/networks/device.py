@@ -94,7 +94,7 @@ class Device:
         dtype = torch.float16 if self.compute == "float16" else torch.bfloat16
         return cast("AbstractContextManager[None]", torch.autocast(self.kind, dtype))
 
-    def batch(self, cpu_size: int) -> int:
+    def scale_batch_size(self, cpu_size: int) -> int:
         """Return the batch size of a network whose batch size on a CPU is `cpu_size`."""
         return cpu_size if self.kind == "cpu" else cpu_size * GPU_BATCH
 

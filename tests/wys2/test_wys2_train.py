@@ -27,6 +27,7 @@ from stepline.models.wys2.clips import ClipTextPair
 from stepline.models.wys2.dataset import gather_clips, infer_labels
 from stepline.models.wys2.detector import Detector, read_detector, score_pairs
 from stepline.models.wys2.pseudo_labels import (
+    ClipStream,
     ValidationClips,
     choose_threshold,
     train_with_pseudo_labels,
@@ -39,7 +40,6 @@ from stepline.models.wys2.settings import (
     Wys2Settings,
 )
 from stepline.models.wys2.train import DetectorClips, train_detector_run
-from stepline.models.wys2.unlabelled import ClipStream
 from stepline.records import Transcript, count_reasons
 from stepline.storage import write_parquet
 

@@ -53,7 +53,7 @@ class TextVectors:
         self._path = path
         self._store: FeatureStore | None = None
         if path is None:
-            self._encoder = loaded.text_encoder_name("--texts")
+            self._encoder = loaded.get_text_encoder_name("--texts")
         elif not path.is_file():
             self._store = open_store_if_any(path)
 

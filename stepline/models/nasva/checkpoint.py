@@ -80,7 +80,7 @@ class LoadedAligner(LoadedNetwork):
     aligner: "Aligner"
     calibration: Calibration | None
 
-    def text_encoder_name(self, option: str) -> str:
+    def get_text_encoder_name(self, option: str) -> str:
         """Return the encoder of the network's texts, as `text.embed` takes it.
 
         option: the command's option that takes text vectors instead, for messages. Raises

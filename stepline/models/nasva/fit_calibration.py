@@ -259,7 +259,7 @@ RowIndices: TypeAlias = npt.NDArray[np.int64]
 
 
 def choose_foreign_texts(
-    tasks: Sequence[str | None], vectors_of: Callable[[int], Matrix]
+    tasks: Sequence[str | None], read_vectors: Callable[[int], Matrix]
 ) -> Iterator[tuple[int, RowIndices]]:
     """Yield for each of V videos the index of another video, and the rows of its texts that the
     video surely does not show.
@@ -270,17 +270,17 @@ def choose_foreign_texts(
     Args:
         tasks: of each video. A video without a known task, or alone in its task, is paired with the
             video of the most similar texts.
-        vectors_of: returns the text vectors (K, D) of a video.
+        read_vectors: returns the text vectors (K, D) of a video.
     """
-    for index, other in enumerate(choose_other_videos(tasks, vectors_of)):
+    for index, other in enumerate(choose_other_videos(tasks, read_vectors)):
         if other == index:
             yield other, np.zeros(0, np.int64)
         else:
-            yield other, find_least_similar(vectors_of(index), vectors_of(other))
+            yield other, find_least_similar(read_vectors(index), read_vectors(other))
 
 
 def choose_other_videos(
-    tasks: Sequence[str | None], vectors_of: Callable[[int], Matrix]
+    tasks: Sequence[str | None], read_vectors: Callable[[int], Matrix]
 ) -> list[int]:
     """Return for each of V videos the index of the video whose texts are taken, its own where there
     is no other."""
@@ -300,7 +300,7 @@ def choose_other_videos(
     # for those that have none, the one with the nearest texts
     alone = [index for index in range(count) if index not in others]
     if alone:
-        means = [_compute_mean_direction(vectors_of(index)) for index in range(count)]
+        means = [_compute_mean_direction(read_vectors(index)) for index in range(count)]
         others |= _find_nearest_videos(alone, np.stack(means))
     return [others[index] for index in range(count)]
 

@@ -54,7 +54,7 @@ from stepline.models.nasva.settings import (
 from stepline.models.nasva.train import FINAL_FILE, train_aligner
 from stepline.models.training.batches import Sample, join_samples
 from stepline.models.training.distributed import (
-    first_says,
+    broadcast_from_first,
     gather_from_all,
     is_first,
     rank_and_world_size,
@@ -166,7 +166,7 @@ class SelfTraining:
     def _get_round_labels(self, number: int) -> tuple[StepSpans, ...]:
         """Return the labels of a round. They are read where they are on disk."""
         path = self.folder / f"round-{number}" / "labels.json"
-        if first_says(path.exists()):
+        if broadcast_from_first(path.exists()):
             counts = [(video.id, len(video.said_spans)) for video in self.videos]
             return read_labels(path, counts)
         labels = self._make_new_labels(number) if number else self._make_first_labels()
@@ -230,7 +230,7 @@ class SelfTraining:
         self, path: Path, samples: Sequence[Sample], settings: TrainSettings
     ) -> Aligner:
         """Return the network in a file. Without the file, train one on the samples."""
-        if first_says(path.exists()):
+        if broadcast_from_first(path.exists()):
             network = read_aligner(path)
             network.to(start_processes(self.training.device))
             return network

@@ -103,7 +103,7 @@ def first_then_all(make: Callable[[], ResultT]) -> ResultT:
     return make()
 
 
-def first_says(value: ResultT) -> ResultT:
+def broadcast_from_first(value: ResultT) -> ResultT:
     """Return the value that the first process has, on every process.
 
     Processes may see different values while files appear.

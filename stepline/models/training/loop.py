@@ -31,7 +31,7 @@ from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.files.atomic_files import remove_partial_files
 from stepline.models.training.batches import get_lengths_and_shards, plan_batches
 from stepline.models.training.distributed import (
-    first_says,
+    broadcast_from_first,
     is_first,
     rank_and_world_size,
     start_processes,
@@ -279,7 +279,7 @@ def _resume(
         folder.mkdir(parents=True, exist_ok=True)
         remove_partial_files(folder)
     start = resume_checkpoint(model, optimizer, settings, folder / CHECKPOINT_FILE, samples)
-    if start.step != first_says(start.step):
+    if start.step != broadcast_from_first(start.step):
         cure = "put it on a disk that all nodes share"
         raise ModelError(f"{folder}: the processes find unlike checkpoints in it; {cure}")
     return start

@@ -429,9 +429,9 @@ class FeatureJoin:
         if duration is not None and abs(duration - rows / spec.rate) > self._slack:
             return OTHER_LENGTH, f"{duration:g} s and {rows / spec.rate:g} s"
         # What a network could not distinguish from the first video's.
-        omit_reason = self._mismatch("video", spec)
+        omit_reason = self._find_mismatch("video", spec)
         if omit_reason is None and vectors is not None:
-            omit_reason = self._mismatch("text", read_feature_spec(vectors, video)[0])
+            omit_reason = self._find_mismatch("text", read_feature_spec(vectors, video)[0])
         return omit_reason
 
     def omit(self, what: RejectedKind, video: str, omit_reason: OmitReason, text: str = "") -> None:
@@ -439,7 +439,7 @@ class FeatureJoin:
         reason, value = omit_reason
         self.omitted.append(Rejected(what, reason, text=text, id=video, value=value))
 
-    def _mismatch(self, name: str, spec: FeatureSpec) -> OmitReason | None:
+    def _find_mismatch(self, name: str, spec: FeatureSpec) -> OmitReason | None:
         """Return how a spec differs from the first one of its kind, or None."""
         first = self.specs.setdefault(name, spec)
         if spec.width != first.width:

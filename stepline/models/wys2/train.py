@@ -63,6 +63,7 @@ from stepline.models.wys2.predict import (
     write_calibration,
 )
 from stepline.models.wys2.pseudo_labels import (
+    ClipStream,
     TrainedDetector,
     ValidationClips,
     train_with_pseudo_labels,
@@ -73,7 +74,6 @@ from stepline.models.wys2.settings import (
     DetectorSettings,
     Wys2Settings,
 )
-from stepline.models.wys2.unlabelled import ClipStream
 from stepline.networks.device import device_of
 from stepline.records import Rejected, count_reasons
 
