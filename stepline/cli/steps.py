@@ -39,7 +39,7 @@ from stepline.errors import SettingsError
 from stepline.plugins import BUILT_IN_NAMES, DEFAULT_OUTPUTS
 
 if TYPE_CHECKING:
-    from stepline.grounding.task_graph import TaskGraph
+    from stepline.grounding.speech import TaskGraph
     from stepline.pipeline.batch import VideoOutcome, VideoPool, VideoResult, VideoWorkerSetup
     from stepline.pipeline.networks import Networks
     from stepline.pipeline.output_files import OutputOptions

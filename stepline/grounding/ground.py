@@ -347,9 +347,7 @@ def speech_prior(inputs: GroundingInputs, settings: GroundSettings) -> SpeechPri
     """Return prior(t | said_k) and pi of each step."""
     return SpeechPrior(
         prior=shown_time_prior(inputs.weighted_passages, USUAL_LAG_SECONDS, inputs.seconds),
-        shown_prior=shown_before_evidence(
-            inputs.said, SHOWN_RATE, inputs.visible, settings, inputs.shown_log_odds
-        ),
+        shown_prior=shown_before_evidence(inputs.said, SHOWN_RATE, inputs.visible, settings),
         is_said=inputs.said,
         past_seconds=inputs.past_seconds,
     )
@@ -366,28 +364,16 @@ def shown_time_prior(passages: Sequence[WeightedPassages], lag: float, seconds: 
 
 
 def shown_before_evidence(
-    is_said: Flags,
-    rate: float,
-    visible: Array | Sequence[float] | None,
-    settings: GroundSettings,
-    unsaid_log_odds: Array | None = None,
+    is_said: Flags, rate: float, visible: Array | Sequence[float] | None, settings: GroundSettings
 ) -> Array:
-    """Return pi, P(shown) before any evidence, (K,).
-
-    rate: of the steps that are said. unsaid_log_odds: (K,) nats, added for those that are not.
-    """
+    """Return pi, P(shown) before any evidence, (K,). rate: of the steps that are said."""
     # Said: the rate, moved by how visible the step's wording is.
     rate_log_odds = logit(np.asarray(rate, dtype=np.float64))
     log_odds = np.full(len(is_said), rate_log_odds)
     if visible is not None:
         wording = logit(np.asarray(visible, dtype=np.float64), VISIBLE_MARGIN)
         log_odds = log_odds + settings.wording * (wording - MEAN_WORDING_LOG_ODDS)
-    # Not said: another rate, moved by how many videos of the task do the step.
-    unsaid: float | Array = UNSAID_SHOWN_RATE
-    if unsaid_log_odds is not None:
-        unsaid_rate = np.asarray(UNSAID_SHOWN_RATE)
-        unsaid = sigmoid(logit(unsaid_rate, VISIBLE_MARGIN) + unsaid_log_odds)
-    return np.where(is_said, sigmoid(log_odds), unsaid)
+    return np.where(is_said, sigmoid(log_odds), UNSAID_SHOWN_RATE)
 
 
 def similarity_evidence(inputs: GroundingInputs) -> Array:
@@ -447,9 +433,7 @@ def place_by_shots(
         functools.partial(shown_time_prior, inputs.weighted_passages, seconds=inputs.seconds),
         steps,
         SHOT_SIMILARITY_WEIGHT * evidence,
-        shown_before_evidence(
-            speech.is_said, TALKING_HEAD_SHOWN_RATE, visible, settings, inputs.shown_log_odds
-        ),
+        shown_before_evidence(speech.is_said, TALKING_HEAD_SHOWN_RATE, visible, settings),
         units,
         settings,
     )

@@ -169,7 +169,6 @@ class GroundingInputs:
     that say a step describe it, all alike.
     instruction: log Bayes factor that a written transcript instructs, by a scorer of its sentences.
     None: by the number of sentences that the steps rest on.
-    shown_log_odds: (K,) nats added to the log odds that a step is shown which no one says.
     ahead: seconds yet to come after `duration`, of a video that still runs. A step may be shown
     there too.
     Raises ShapeError when arrays do not fit together.
@@ -187,7 +186,6 @@ class GroundingInputs:
     written: bool = True
     sentence_probabilities: Array | None = None
     instruction: float | None = None
-    shown_log_odds: Array | None = None
     ahead: int = 0
 
     def __post_init__(self) -> None:
@@ -289,9 +287,6 @@ class GroundingInputs:
         visible = self.visible
         if visible is not None:
             visible = [visible[row] for row in rows]
-        shown_log_odds = self.shown_log_odds
-        if shown_log_odds is not None:
-            shown_log_odds = shown_log_odds[rows]
         sentence_probabilities = self.sentence_probabilities
         if sentence_probabilities is not None and self.transcript is not None:
             sentences = self.transcript.sentences
@@ -308,7 +303,6 @@ class GroundingInputs:
             activity=cut_activity(self.activity, window),
             visible=visible,
             sentence_probabilities=sentence_probabilities,
-            shown_log_odds=shown_log_odds,
         )
 
 

@@ -238,31 +238,6 @@ class LineWeights:
 
 
 @dataclass(frozen=True)
-class LineWording:
-    """The lines in other words. A line without others is in its own. vectors: (K, D)."""
-
-    lines: Sequence[str]
-    vectors: Matrix
-
-
-@dataclass(frozen=True)
-class LinePrior:
-    """Prior of the lines from other videos of the task, None where unknown.
-
-    order: (K + 1, K + 1) nats, added to the prices of going from position 0 to K to each line. The
-    last column is added to those of ending there.
-    said_log_odds: (K,) nats, added to those of P(said).
-    wordings: the one that fits a sentence best counts, by wording_weight. 0: the lines' own words
-    alone count.
-    """
-
-    order: Array | None = None
-    said_log_odds: Array | None = None
-    wordings: Sequence[LineWording] = ()
-    wording_weight: float = 0.0
-
-
-@dataclass(frozen=True)
 class LinePosterior:
     """Which sentences say each line.
 
@@ -315,14 +290,12 @@ def match_lines(
     step_probabilities: Array | None = None,
     so_far: bool = False,
     weights: LineWeights | None = None,
-    prior: LinePrior | None = None,
 ) -> LinePosterior:
     """Return where and whether the narration says each line.
 
     line_vectors: (K, D), sentence_vectors: (S, D), of MiniLM.
     step_probabilities: (S,) P(the sentence describes a step), where known.
     so_far: the narration goes on, so that lines not reached yet cost nothing.
-    prior: what other videos of the task say of the lines.
     """
     line_weights = weights or load_line_weights()
     shape = (len(lines), len(sentences))
@@ -332,21 +305,12 @@ def match_lines(
         return LinePosterior(
             posterior=no_prior, said_probabilities=np.zeros(len(lines)), evidence=no_prior
         )
-    # How well each line fits each sentence, in the wording that fits best.
     features = line_features(lines, sentences, line_vectors, sentence_vectors, step_probabilities)
-    if prior is not None and prior.wordings:
-        best = features
-        for wording in prior.wordings:
-            of_wording = line_features(
-                wording.lines, sentences, wording.vectors, sentence_vectors, step_probabilities
-            )
-            best = np.maximum(best, of_wording)
-        features = features + prior.wording_weight * (best - features)
     if so_far:
         # where a line is in the list says nothing of where in an unfinished narration it is
         features[..., FEATURE_NAMES.index("position")] = 0.0
     parts = sentence_parts(sentences)
-    return match_features(features, line_weights, parts=parts, so_far=so_far, prior=prior)
+    return match_features(features, line_weights, parts=parts, so_far=so_far)
 
 
 def sentence_parts(sentences: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -365,7 +329,6 @@ def match_features(
     *,
     parts: npt.NDArray[np.int64] | None = None,
     so_far: bool = False,
-    prior: LinePrior | None = None,
 ) -> LinePosterior:
     """Return where and whether each line is said, from features (K, S, F).
 
@@ -375,8 +338,7 @@ def match_features(
     if parts is None:
         parts = np.ones(features.shape[1], np.int64)
     features_of_parts = np.repeat(features, parts, axis=1)
-    prior = prior or LinePrior()
-    chain = LineChain(features_of_parts, weights, so_far=so_far, order=prior.order)
+    chain = LineChain(features_of_parts, weights, so_far=so_far)
     posterior, total = chain.posterior()
     # Back to sentences: each has the best of its parts.
     firsts = np.cumsum(parts) - parts
@@ -384,7 +346,7 @@ def match_features(
     # Whether each line is said at all.
     never = chain.log_never(total)
     rows = said_features(features, never)
-    probabilities = said_probability(rows, weights, so_far=so_far, prior=prior.said_log_odds)
+    probabilities = said_probability(rows, weights, so_far=so_far)
     if so_far:
         # asked after every sentence, the regression alone has many chances to err
         probabilities = np.minimum(probabilities, 1 - np.exp(never))
@@ -403,19 +365,9 @@ class ForwardSums:
 
 
 class LineChain:
-    """The sums over all paths of one list through one narration.
+    """The sums over all paths of one list through one narration."""
 
-    order: (K + 1, K + 1) nats, added to the prices of jumps and of the end.
-    """
-
-    def __init__(
-        self,
-        features: Features,
-        weights: LineWeights,
-        *,
-        so_far: bool = False,
-        order: Array | None = None,
-    ) -> None:
+    def __init__(self, features: Features, weights: LineWeights, *, so_far: bool = False) -> None:
         # The evidence of each line in each sentence.
         lines = features.shape[0]
         exponents = features @ np.array(weights.evidence)
@@ -423,8 +375,6 @@ class LineChain:
         self._evidence = np.exp(exponents).T  # (S, K)
         # The prices of jumps, out of a pause and out of a line.
         prices = jump_prices(lines, weights)  # (K + 1, K)
-        if order is not None:
-            prices = prices + order[:, :lines]
         jumps = np.exp(prices)
         self._from_pause = jumps * np.exp(weights.enter)
         self._from_line = jumps[1:] * np.exp(weights.direct)  # (K, K)
@@ -432,8 +382,6 @@ class LineChain:
         # The prices of ending, by the lines that are left.
         lines_left = np.arange(lines, -1, -1, dtype=np.float64)  # from pause 0 on
         end_prices = weights.end * lines_left
-        if order is not None:
-            end_prices = end_prices + order[:, lines]
         self._ending = np.exp(end_prices)
         # A narration that goes on may be anywhere in the list.
         if so_far:
@@ -552,19 +500,14 @@ def said_features(features: Features, log_never: Array) -> Array:
     return np.stack(columns, axis=1)
 
 
-def said_probability(
-    rows: Array, weights: LineWeights, *, so_far: bool = False, prior: Array | None = None
-) -> Array:
-    """Return P(said) of each line, (K,). rows: (K, 8) of `said_features`. prior: (K,) nats, added
-    to the log odds."""
+def said_probability(rows: Array, weights: LineWeights, *, so_far: bool = False) -> Array:
+    """Return P(said) of each line, (K,). rows: (K, 8) of `said_features`."""
     numbers = weights.said_weights
     bias = weights.said_bias
     if so_far:
         numbers = weights.said_so_far
         bias = weights.said_so_far_bias
     log_odds = rows @ np.array(numbers) + bias
-    if prior is not None:
-        log_odds = log_odds + prior
     return np.asarray(sigmoid(log_odds), np.float64)
 
 

@@ -75,21 +75,15 @@ class OnlineGrounder:
     """
 
     def __init__(
-        self,
-        settings: GroundSettings | None = None,
-        *,
-        lag: float = 0.0,
-        written: bool = True,
-        shown_log_odds: Array | None = None,
+        self, settings: GroundSettings | None = None, *, lag: float = 0.0, written: bool = True
     ) -> None:
         """lag: seconds by which `smoothed` looks back.
 
         written: as `ground` has it.
-        shown_log_odds: (K,) as `GroundingInputs` has it, of the lines of a recipe.
         """
         self.lag = lag
         self._settings = settings or GroundSettings()
-        self._inputs = GroundingInputs((), 0.0, written=written, shown_log_odds=shown_log_odds)
+        self._inputs = GroundingInputs((), 0.0, written=written)
         self._until = 0.0
         self._rows: dict[str, _StepEstimate] = {}  # by the step's id
         self._fresh = True

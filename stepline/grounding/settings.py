@@ -31,21 +31,6 @@ class CoarseSettings(Settings):
     floor: Fraction = Field(
         0.20, description="eps1, a step whose best score stays below is dropped, NaSVA section 4.2"
     )
-    graph_wordings: Fraction = Field(
-        0.0,
-        description="lines of a comparison: how far the words in which other videos do a step "
-        "count for its line. 0: the line's own words alone. See docs/results/compare.md",
-    )
-    graph_order: NonNegative = Field(
-        0.0,
-        description="how far the order in which other videos do the lines counts, 0: the order of "
-        "the lines alone",
-    )
-    graph_share: NonNegative = Field(
-        0.0,
-        description="how far a line that fewer videos do is less likely said, or shown where no "
-        "one says it",
-    )
 
 
 class GroundSettings(Settings):

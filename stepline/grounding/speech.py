@@ -20,11 +20,19 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ShapeError
-from stepline.grounding.line_model import LineWording, match_lines
+from stepline.grounding.line_model import match_lines
 from stepline.grounding.settings import CoarseSettings, LabelRule
-from stepline.grounding.task_graph import GraphPrior, TaskGraph
 from stepline.numeric import cosine_matrix, softmax
-from stepline.records import Alignment, Matrix, Rejected, Sentence, Span, Step, Transcript
+from stepline.records import (
+    FrozenModel,
+    Matrix,
+    Rejected,
+    Sentence,
+    Span,
+    Step,
+    StepKind,
+    Transcript,
+)
 from stepline.writing.types import instruction_kind
 
 MIN_SAID_PROBABILITY = 0.5  # from which a user's own line counts as said
@@ -91,40 +99,27 @@ def coarse_spans(
     Source: NaSVA, section 3.1.
     """
     settings = settings or CoarseSettings()
-    _check_similarity(similarity, (len(steps), len(sentences)))
+    shape = (len(steps), len(sentences))
+    if similarity.shape != shape:
+        raise ShapeError(f"similarity must be {shape}, steps by sentences, not {similarity.shape}")
     weights = softmax(similarity / settings.temperature)
     return _spans_by_weights(steps, sentences, weights, duration=duration, settings=settings)
 
 
-def coarse_scores(
-    steps: Sequence[Step],
-    sentences: Sequence[Sentence],
-    similarity: Matrix,
-    *,
-    duration: float,
-    settings: CoarseSettings | None = None,
-) -> Alignment:
-    """Return Y_SV as probabilities (K, T), one column per second. Raises ShapeError if similarity
-    is not (K, S)."""
-    settings = settings or CoarseSettings()
-    _check_similarity(similarity, (len(steps), len(sentences)))
-    weights = softmax(similarity / settings.temperature)
-    values = _chain_to_seconds(weights, sentences, duration)
-    return Alignment(tuple(step.text for step in steps), values, 1.0, "probability")
+def coarse_scores(weights: Matrix, sentences: Sequence[Sentence], duration: float) -> Matrix:
+    """Return Y_SV = T_SN Y_NV: how well each step matches what is said in each second, (K, T).
 
+    Args:
+        weights: T_SN, (K, S), how much each of S sentences counts for each of K steps. Rows sum to 1.
+        sentences: S sentences with their times.
+        duration: of the video, in seconds. T is this number rounded up.
 
-def _check_similarity(similarity: Matrix, shape: tuple[int, int]) -> None:
-    if similarity.shape != shape:
-        raise ShapeError(f"similarity must be {shape}, steps by sentences, not {similarity.shape}")
-
-
-def _chain_to_seconds(weights: Matrix, sentences: Sequence[Sentence], duration: float) -> Matrix:
-    """Return Y_SV (K, T) of T_SN (K, S)."""
+    Source: NaSVA, equation 3.
+    """
     spans = [sentence.span for sentence in sentences]
     labels = narration_labels(spans, math.ceil(duration), "covering")
-    chained = weights @ labels  # (K, S) @ (S, T) -> (K, T)
     # rounded, so that true ties tie
-    values: Matrix = np.minimum(chained.round(6), 1.0).astype(np.float32)
+    values: Matrix = np.minimum((weights @ labels).round(6), 1.0).astype(np.float32)
     return values
 
 
@@ -137,7 +132,7 @@ def _spans_by_weights(
     settings: CoarseSettings,
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
     """Return the steps with `said` where Y_SV is high, and those dropped. weights: T_SN (K, S)."""
-    scores = _chain_to_seconds(weights, sentences, duration)
+    scores = coarse_scores(weights, sentences, duration)
     placed: list[Step] = []
     dropped: list[Rejected] = []
     for step, row, weight in zip(steps, scores, weights, strict=True):
@@ -205,6 +200,22 @@ class TextPlacement:
     sentence_probabilities: npt.NDArray[np.float64]
 
 
+class TaskGraph(FrozenModel):
+    """The common steps of a task as lines, in the order of most videos (`stepline compare`).
+
+    Attributes:
+        lines: texts of K steps.
+        kinds: kind of each of the K steps.
+        videos: number of videos that were compared.
+        before: (K, K) P(line i comes before line j) in a video that shows both.
+    """
+
+    lines: tuple[str, ...]
+    kinds: tuple[StepKind, ...]
+    videos: int
+    before: tuple[tuple[float, ...], ...]
+
+
 def steps_from_texts(
     texts: Sequence[str],
     transcript: Transcript,
@@ -213,52 +224,24 @@ def steps_from_texts(
     *,
     so_far: bool = False,
     step_probabilities: npt.NDArray[np.float64] | None = None,
-    settings: CoarseSettings | None = None,
-    prior: GraphPrior | None = None,
-) -> tuple[Step, ...]:
-    """Return one step per text, in the order given, with `said` and `sources` where the narration
-    speaks of it.
-
-    sentence_vectors: (S, D), text_vectors: (K, D), of MiniLM. A text keeps said=None whose P(said)
-    by `line_model` is too low (MIN_SAID_PROBABILITY). So does one that no sentence resembles
-    (cosine below `likeness`), and every text when no one speaks.
-    so_far: the narration goes on.
-    step_probabilities: (S,) P(the sentence describes a step), if known.
-    prior: of the graph whose lines the texts are.
-    Raises ShapeError when the vectors or the graph do not fit.
-    """
-    return place_texts(
-        texts,
-        transcript,
-        sentence_vectors,
-        text_vectors,
-        so_far=so_far,
-        step_probabilities=step_probabilities,
-        settings=settings,
-        prior=prior,
-    ).steps
-
-
-def place_texts(
-    texts: Sequence[str],
-    transcript: Transcript,
-    sentence_vectors: Matrix,
-    text_vectors: Matrix,
-    *,
-    so_far: bool = False,
-    step_probabilities: npt.NDArray[np.float64] | None = None,
-    settings: CoarseSettings | None = None,
-    prior: GraphPrior | None = None,
+    graph: TaskGraph | None = None,
 ) -> TextPlacement:
-    """Return the steps of `steps_from_texts`, and how likely each sentence describes each."""
-    settings = settings or CoarseSettings()
-    graph = None
-    line_prior = None
-    wordings: Sequence[LineWording] = ()
-    if prior is not None:
-        graph = prior.graph
-        line_prior = prior.of_lines
-        wordings = prior.wordings
+    """Find where the narration speaks of each of a user's own lines.
+
+    A line keeps said=None if its P(said) by `line_model` is below MIN_SAID_PROBABILITY, or if no
+    sentence has a cosine of MIN_LINE_COSINE or more with it.
+
+    Args:
+        texts: K lines in the user's order. They become steps in this order.
+        transcript: the S sentences that are spoken.
+        sentence_vectors: (S, D) MiniLM vectors of the sentences.
+        text_vectors: (K, D) MiniLM vectors of the lines.
+        so_far: whether the narration continues, so that lines not reached yet cost nothing.
+        step_probabilities: (S,) P(the sentence describes a step), None if unknown.
+        graph: the comparison that the lines come from. It gives their kinds.
+
+    Raises ShapeError when the vectors do not fit.
+    """
     steps = line_steps(texts, graph)
     sentences = transcript.sentences
     if not steps or not sentences:
@@ -271,13 +254,10 @@ def place_texts(
         sentence_vectors,
         step_probabilities=step_probabilities,
         so_far=so_far,
-        prior=line_prior,
     )
 
     # which lines are said at all
     cosines = cosine_matrix(text_vectors, sentence_vectors)  # (K, S)
-    for wording in wordings:
-        cosines = np.maximum(cosines, cosine_matrix(wording.vectors, sentence_vectors))
     best_cosines = cosines.max(axis=1)  # (K,)
     is_likely = match.said_probabilities >= MIN_SAID_PROBABILITY
     is_said = is_likely & (best_cosines >= MIN_LINE_COSINE)
@@ -301,19 +281,11 @@ def place_texts(
 
 
 def line_steps(texts: Sequence[str], graph: TaskGraph | None = None) -> tuple[Step, ...]:
-    """Return a user's lines as steps that are not placed yet, numbered from 1.
+    """Return a user's lines as steps without times, numbered from 1.
 
-    graph: says the kinds of its lines. Without one their wording does. Raises ShapeError where the
-    texts are not the lines of the graph.
+    graph: gives the kinds of its lines. Without one their wording decides.
     """
-    if graph is None:
-        kinds = tuple(map(instruction_kind, texts))
-    else:
-        if graph.lines != tuple(texts):
-            raise ShapeError(
-                f"{len(texts)} texts are not the {len(graph.lines)} lines of the graph"
-            )
-        kinds = graph.kinds
+    kinds = map(instruction_kind, texts) if graph is None else graph.kinds
     steps = []
     for number, (text, kind) in enumerate(zip(texts, kinds, strict=True), start=1):
         steps.append(Step(id=str(number), text=text, kind=kind))

@@ -33,7 +33,7 @@ from stepline.records import (
 )
 
 if TYPE_CHECKING:
-    from stepline.grounding.task_graph import TaskGraph
+    from stepline.grounding.speech import TaskGraph
 
 Kind: TypeAlias = Literal[
     "started",

@@ -9,7 +9,6 @@ import numpy as np
 
 from stepline.grounding.inputs import GroundingWindow, cut_steps, to_video_time
 from stepline.grounding.online import OnlineGrounder
-from stepline.grounding.task_graph import GraphPrior
 from stepline.limits import MAX_SECOND
 from stepline.live.events import EmitEvent, LiveOptions, RunFiles
 from stepline.live.pictures import LivePicture, LiveVision
@@ -50,15 +49,8 @@ class ShownSteps:
         self._options = options
         self._backbone = backbone
         self.vision = LiveVision(backbone, settings.vision) if backbone is not None else None
-        # Other videos of the task say how often each line is shown.
-        shown_log_odds = None
-        if options.graph is not None:
-            shown_log_odds = GraphPrior(options.graph, settings.nasva.coarse).shown_log_odds
         self._grounder = OnlineGrounder(
-            settings.nasva.ground,
-            lag=options.lag,
-            written=not options.texts,
-            shown_log_odds=shown_log_odds,
+            settings.nasva.ground, lag=options.lag, written=not options.texts
         )
         # as the grounder knows them, but in the source's seconds
         self.grounded: tuple[Step, ...] = ()

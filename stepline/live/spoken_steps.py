@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepline.grounding.speech import line_steps, steps_from_texts
-from stepline.grounding.task_graph import TaskGraph, graph_prior
+from stepline.grounding.speech import TaskGraph, line_steps, steps_from_texts
 from stepline.live.events import EmitEvent, LiveLog, LiveStep
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Step, Transcript
@@ -123,9 +122,6 @@ class SpokenSteps:
     def find_lines(self, language: str | None = None) -> None:
         """Find where the narration speaks of a recipe's lines. language: of the speech, if
         known."""
-        prior = None
-        if self._graph is not None:
-            prior = graph_prior(self._graph, self._settings.nasva.coarse, self._embed)
         # All sentences count again, since a later one may say a line better.
         transcript = self._log.transcript
         sentence_vectors = self._embed([sentence.text for sentence in transcript.sentences])
@@ -136,9 +132,8 @@ class SpokenSteps:
             self._embed(self._texts),
             so_far=True,
             step_probabilities=self._read_step_probabilities(transcript, language),
-            settings=self._settings.nasva.coarse,
-            prior=prior,
-        )
+            graph=self._graph,
+        ).steps
         # Lines that are now said for the first time.
         for line in self._lines:
             if line.said is not None and self._log.steps[line.id].step.said is None:

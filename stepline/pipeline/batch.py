@@ -67,7 +67,7 @@ from stepline.version import __version__
 from stepline.workers import Reply, Send, WorkerDeath, WorkerPool, WorkerProcess
 
 if TYPE_CHECKING:
-    from stepline.grounding.task_graph import TaskGraph
+    from stepline.grounding.speech import TaskGraph
 
 log = logging.getLogger(__name__)
 
@@ -189,7 +189,7 @@ def _source_options(
     title: str | None = None,
 ) -> SourceOptions:
     """Return the request options. A single text is split into its lines that are not empty."""
-    from stepline.grounding.task_graph import TaskGraph
+    from stepline.grounding.speech import TaskGraph
 
     options: SourceOptions = {"part": part, "title": title}
     if captions is not None:

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from stepline.grounding.ground import Grounding
     from stepline.grounding.said_to_shown import Array
-    from stepline.grounding.task_graph import TaskGraph
     from stepline.grounding.vision_language import VisualAnswers
     from stepline.llm.pictures import PictureReader
     from stepline.media import MediaInfo
@@ -112,7 +111,6 @@ def place_steps(
             sentence_probabilities=_probabilities_within_video(
                 sentence_probabilities, spoken, transcript
             ),
-            graph=request.graph,
         )
         if settings.vision.vlm.named:
             answers = ask_vlm(request, grounding, visual, settings, duration)
@@ -163,14 +161,12 @@ def ground_steps(
     *,
     written: bool = True,
     sentence_probabilities: "Array | None" = None,
-    graph: "TaskGraph | None" = None,
 ) -> "Grounding | AlignerGrounding":
     """Return the steps with the seconds in which they are shown, their scores and the alignment.
 
     aligner: a trained network that does it. Without one the default grounder does, which needs
     none.
     written: whether the steps are what a writer found in the transcript, not the user's own lines.
-    graph: what other videos of the task do, whose lines the steps are.
     """
     # by a trained network
     backbone = visual.backbone
@@ -205,25 +201,8 @@ def ground_steps(
         written=written,
         sentence_probabilities=sentence_probabilities,
         instruction=_instruction(transcript, settings) if written else None,
-        shown_log_odds=_shown_log_odds(steps, graph, settings),
     )
     return ground_inputs(inputs, settings.nasva.ground)
-
-
-def _shown_log_odds(
-    steps: Sequence[Step], graph: "TaskGraph | None", settings: StepsSettings
-) -> "Array | None":
-    """Return how much less likely than others the lines of a graph are shown, (K,) nats."""
-    from stepline.grounding.task_graph import GraphPrior
-
-    if graph is None:
-        return None
-    log_odds = GraphPrior(graph, settings.nasva.coarse).shown_log_odds
-    if log_odds is None:
-        return None
-    # steps without a place in the video are not grounded
-    rows = [int(step.id) - 1 for step in steps]
-    return log_odds[rows]
 
 
 def _instruction(transcript: Transcript, settings: StepsSettings) -> float | None:

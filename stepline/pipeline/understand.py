@@ -74,7 +74,7 @@ from stepline.version import __version__
 from stepline.writing import WrittenSteps, check_writer, write_steps
 
 if TYPE_CHECKING:
-    from stepline.grounding.task_graph import TaskGraph
+    from stepline.grounding.speech import TaskGraph
     from stepline.media import MediaInfo, Thumbnails
     from stepline.writing.extractive.reading import NarrationReading
 
@@ -479,26 +479,20 @@ def place_user_lines(
 ) -> UserLines:
     """Return the lines as steps, in the order given, with `said` where the narration says them.
 
-    graph: what other videos of the task do, whose lines these are.
+    graph: the comparison that the lines come from. It gives their kinds.
     """
-    from stepline.grounding.speech import place_texts
-    from stepline.grounding.task_graph import graph_prior
+    from stepline.grounding.speech import steps_from_texts
     from stepline.text import embed
     from stepline.writing.extractive.writer import transcript_step_probabilities
 
-    # A graph of the task says in which order lines are likely.
-    prior = None
-    if graph is not None:
-        prior = graph_prior(graph, settings.nasva.coarse, embed)
     sentences = [sentence.text for sentence in transcript.sentences]
-    placed = place_texts(
+    placed = steps_from_texts(
         lines,
         transcript,
         embed(sentences),
         embed(lines),
         step_probabilities=transcript_step_probabilities(transcript, settings.writing),
-        settings=settings.nasva.coarse,
-        prior=prior,
+        graph=graph,
     )
     return UserLines(placed.steps, sentence_probabilities=placed.sentence_probabilities)
 
