@@ -49,9 +49,7 @@ class ShownSteps:
         self._options = options
         self._backbone = backbone
         self.vision = LiveVision(backbone, settings.vision) if backbone is not None else None
-        self._grounder = OnlineGrounder(
-            settings.nasva.ground, lag=options.lag, written=not options.texts
-        )
+        self._grounder = OnlineGrounder(settings.nasva.ground, written=not options.texts)
         # as the grounder knows them, but in the source's seconds
         self.grounded: tuple[Step, ...] = ()
         self._vectors: dict[str, Any] = {}  # of the texts that were encoded
