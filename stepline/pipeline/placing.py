@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import JsonValue
 
 from stepline.errors import ModelError, SettingsError
 from stepline.grounding.correspondence import (
@@ -231,7 +230,7 @@ def ask_vlm(
         grounding.steps,
         grounding.alignment,
         _shots(visual, grounding.alignment.scores.shape[1]),
-        _question_pictures(request, settings, duration),
+        _question_pictures(request, settings),
         duration,
         request.start,
     )
@@ -239,42 +238,22 @@ def ask_vlm(
 
 
 def describe_with_vlm(
-    request: Request,
-    visual: VisualFeatures,
-    settings: StepsSettings,
-    duration: float,
-    network_result: Descriptions,
+    request: Request, visual: VisualFeatures, settings: StepsSettings, duration: float
 ) -> Descriptions:
-    """Return the steps of a video in which no one speaks, in a vision-language model's words for
-    its pictures.
-
-    network_result: what a network describes, if one is given. Its places are asked about then.
-    """
+    """Return the steps of a video in which no one speaks, in the words of a vision-language model."""
     from stepline.grounding.vision_language.describe import describe_places
 
     answer = describe_places(
         _shots(visual, math.ceil(duration)),
-        _question_pictures(request, settings, duration),
+        _question_pictures(request, settings),
         duration=duration,
         settings=settings.vision.vlm,
-        network_steps=network_result.steps,
         start=request.start,
     )
-    # The network's own report stays, and the vlm adds its answers to it.
-    network: dict[str, JsonValue] = {}
-    if isinstance(network_result.network, dict):
-        network = network_result.network
-    notes = [*network_result.notes, *answer.notes]
+    notes = answer.notes
     if answer.steps:
-        notes.append(STEPS_DESCRIBED_BY_VLM)
-    dropped = (*network_result.dropped, *answer.dropped)
-    return Descriptions(
-        answer.steps,
-        network_result.captions,
-        dropped,
-        tuple(notes),
-        {**network, "witness": answer.report},
-    )
+        notes = (*notes, STEPS_DESCRIBED_BY_VLM)
+    return Descriptions(answer.steps, notes=notes, network={"witness": answer.report})
 
 
 def _shots(visual: VisualFeatures, seconds: int) -> list[slice]:
@@ -284,18 +263,12 @@ def _shots(visual: VisualFeatures, seconds: int) -> list[slice]:
     return shot_slices(visual.activity.cuts if visual.activity else (), seconds)
 
 
-def _question_pictures(
-    request: Request, settings: StepsSettings, duration: float
-) -> "PictureReader":
-    """Return a function that reads the pictures or clips for a vision-language model."""
-    from stepline.grounding.vision_language.places import question_pictures
+def _question_pictures(request: Request, settings: StepsSettings) -> "PictureReader":
+    """Return a function that reads the pictures for a vision-language model."""
+    from stepline.grounding.vision_language.places import picture_reader
 
-    return question_pictures(
-        request.path,
-        settings.vision.vlm,
-        duration=duration,
-        start=request.start,
-        media=settings.media,
+    return picture_reader(
+        request.path, settings.vision.vlm.picture_size, start=request.start, media=settings.media
     )
 
 

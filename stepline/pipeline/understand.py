@@ -216,9 +216,9 @@ def _find_steps(
         settings.procx,
         duration,
     )
-    silent = not (inside.transcript.sentences or request.texts)
+    silent = not (inside.transcript.sentences or request.texts or networks.describer)
     if settings.vision.vlm.named and visual.features is not None and silent:
-        descriptions = describe_with_vlm(request, visual, settings, duration, descriptions)
+        descriptions = describe_with_vlm(request, visual, settings, duration)
         checked = _with_checked_amounts(run, descriptions.steps, inside, visual)
         descriptions = replace(descriptions, steps=checked)
 
