@@ -216,35 +216,31 @@ def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:
     return np.asarray(np.minimum(1.0, shown_at))
 
 
-@dataclass(frozen=True)
-class StepOccupancy:
-    """Where one step is shown, given that the pictures belong to the speech.
-
-    row: (T,) P(shown in the second). score: P(shown at all). basis: what placed the step.
-    """
-
-    row: Array
-    score: float
-    basis: Basis = "pictures"
-
-
 def with_verdict(
     step: Step,
-    step_occupancy: StepOccupancy,
+    row: Array,
+    score: float,
     shots: Sequence[slice],
     duration: float,
     settings: GroundSettings,
     *,
+    basis: Basis = "pictures",
     probability: float = 1.0,
     trusted: bool = True,
 ) -> Step:
-    """Return the step with spans, at, score, status and basis. One not shown has no spans.
+    """Return the step with spans, at, score, status and basis. A step that is not shown has no spans.
 
-    probability: that the pictures belong to the speech.
-    trusted: whether the pictures themselves say so. A step that is said is "unclear" where they do
-    not.
+    Args:
+        step: a step that is not placed yet.
+        row: (T,) P(the step is being shown at t, if it is shown at all).
+        score: P(the step is shown), if the pictures belong to the speech.
+        shots: slices of whole seconds that cover the video. A span ends at a cut.
+        duration: of the video, in seconds.
+        settings: thresholds of showing and of spans.
+        basis: what placed the step.
+        probability: P(the pictures belong to the speech). It scales the score of a step that is said.
+        trusted: whether that is certain enough. Otherwise a step that is said is "unclear".
     """
-    score = step_occupancy.score
     # Of a step that is said, the pictures may belong to another film.
     likely = probability * score if step.said is not None else score
     # Not shown, so without a place.
@@ -253,14 +249,14 @@ def with_verdict(
         unplaced = {"spans": (), "at": None, "score": likely, "status": status, "basis": None}
         return step.model_copy(update=unplaced)
     # Shown, with its best second and the spans around it.
-    best = int(step_occupancy.row.argmax())
-    spans = shown_spans(step_occupancy.row, shots, duration, settings)
+    best = int(row.argmax())
+    spans = shown_spans(row, shots, duration, settings)
     update = {
         "spans": tuple(spans),
         "at": min(best + 0.5, (best + duration) / 2),  # the last second may be a short one
         "score": likely,
         "status": "shown" if trusted or step.said is None else "unclear",
-        "basis": step_occupancy.basis,
+        "basis": basis,
     }
     return step.model_copy(update=update)
 

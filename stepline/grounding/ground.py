@@ -15,8 +15,7 @@ docs/grounding.md has it in plain words.
     z           `similarity_evidence`    similarity of the step and the second
     unclaimed   `fusion.fuse`          P(no other step is being shown then)
     shots       `place_by_shots`       the same for steps that no one says, or over a talking head
-    assessment  `assess_video`         whether the pictures belong to the speech, and it instructs
-    verdicts    `verdicts`             spans, score, and "shown", "unclear", "said" or "not found"
+    verdicts    `fusion.with_verdict`  spans, score, and "shown", "unclear", "said" or "not found"
 
 Letters: K steps, T seconds, D width.
 """
@@ -36,7 +35,6 @@ from stepline.grounding.fusion import (
     Flags,
     ShownPosterior,
     SpeechPrior,
-    StepOccupancy,
     fuse,
     occupancy,
     separate_overlapping_spans,
@@ -63,7 +61,7 @@ from stepline.grounding.shots import (
     talking_heads,
 )
 from stepline.numeric import logit, sigmoid
-from stepline.records import Alignment, Basis, FeatureSequence, Matrix, Span, Step, Transcript
+from stepline.records import Alignment, FeatureSequence, Matrix, Span, Step, Transcript
 from stepline.text.visibility import predict_visibility
 from stepline.writing.types import under_condition
 
@@ -161,22 +159,6 @@ def merge_reports(reports: Sequence[GroundReport]) -> GroundReport:
         # The speech is weighed for the whole video, so all windows have the same.
         instruction=reports[0].instruction,
         instructs=reports[0].instructs,
-    )
-
-
-def picture_note(weight: float, by_shots: int, steps: int, moved: int) -> str:
-    """Return a note on how the pictures changed the placement.
-
-    weight: of the similarity.
-    by_shots: steps placed by shots.
-    """
-    if not weight and not by_shots:
-        return (
-            "speech alone: the pictures do not show where anything is done, so they weigh nothing"
-        )
-    return (
-        f"likeness weighs {weight:.1f}, {by_shots} of {steps} steps are placed by shots; "
-        f"{moved} moved by more than 2 s"
     )
 
 
@@ -312,7 +294,11 @@ def ground_window(
 ) -> Grounding:
     """Return the grounded steps of one window, or of a whole short video.
 
-    video: evidence of the whole video, cut to the window."""
+    Args:
+        inputs: of the window.
+        video: evidence of the whole video, cut to the window.
+        settings: of grounding.
+    """
     speech = speech_prior(inputs, settings)
     evidence = similarity_evidence(inputs)
     penalty = similarity_penalty(inputs.features)
@@ -322,24 +308,71 @@ def ground_window(
     posterior = fuse(speech, evidence, penalty, settings) if evidence.any() else speech_posterior
 
     # shot by shot, for the steps whose words are over no picture of them
-    placement = place_by_shots(inputs, speech, evidence, posterior, settings)
+    posterior, by_shots, lag = place_by_shots(inputs, speech, evidence, posterior, settings)
     future = np.ones(inputs.ahead)  # what is yet to come may show anything
-    informative = np.concatenate([video.informative, future])
-    posterior = placement.posterior.within(informative)
+    posterior = posterior.within(np.concatenate([video.informative, future]))
 
-    # the video as a whole
-    agreement = None  # nats, of likeness with speech
+    # whether the pictures of the whole video belong to the speech, and whether it instructs
+    log_odds = video.correspondence_log_odds
     if posterior.weight and speech.is_said.any():
-        video_weighed = posterior.weight * evidence[speech.is_said]
-        agreement = log_bayes_factor(speech.prior[speech.is_said], video_weighed)
-        agreement -= penalty * posterior.weight
-    assessment = assess_video(video, agreement)
-    shown_probabilities = np.where(speech.is_said, assessment.probability, 1.0)  # (K,)
-    shown_at = posterior.expected * shown_probabilities[:, None]  # (K, T)
-    return Grounding(
-        verdicts(inputs, posterior, placement.placed_by_shots, assessment, settings),
-        _alignment(inputs, shown_at.astype(np.float32)),
-        _report(inputs, speech_posterior, placement, posterior, assessment),
+        agreement = log_bayes_factor(
+            speech.prior[speech.is_said], posterior.weight * evidence[speech.is_said]
+        )
+        log_odds = (log_odds or 0.0) + (agreement - penalty * posterior.weight)
+    probability = 1.0  # that a step which is said can be shown at all
+    if log_odds is not None:
+        probability = _posterior(BELONG_PRIOR, log_odds)
+    if video.instruction is not None:
+        probability *= _posterior(INSTRUCTS_PRIOR, video.instruction)
+
+    moved = int((np.abs(speech_posterior.best - posterior.best) > MIN_MOVE_SECONDS).sum())
+    report = GroundReport(
+        likeness=posterior.weight,
+        motion=float(by_shots.any()),
+        lag=lag,
+        moved=moved,
+        shots=len(inputs.shots),
+        note=_picture_note(inputs, posterior.weight, int(by_shots.sum()), moved),
+        correspondence=log_odds,
+        earned=log_odds is not None and log_odds > MIN_BELONG_LOG_ODDS,
+        instruction=video.instruction,
+        instructs=video.instruction is None or video.instruction > MIN_INSTRUCTS_LOG_ODDS,
+    )
+    steps = []
+    for step, row, score, is_by_shots in zip(
+        inputs.steps, posterior.occupancy, posterior.score.tolist(), by_shots, strict=True
+    ):
+        verdict = with_verdict(
+            step,
+            row,
+            score,
+            inputs.shots,
+            inputs.end,
+            settings,
+            basis="pictures" if is_by_shots or posterior.weight > 0 else "words",
+            probability=probability,
+            trusted=report.earned and report.instructs,
+        )
+        steps.append(verdict)
+    p_possible = np.where(speech.is_said, probability, 1.0)  # (K,)
+    shown_at = posterior.expected * p_possible[:, None]  # (K, T)
+    return Grounding(tuple(steps), _alignment(inputs, shown_at.astype(np.float32)), report)
+
+
+def _picture_note(inputs: GroundingInputs, weight: float, by_shots: int, moved: int) -> str:
+    """Return a note on how the pictures changed the placement.
+
+    weight: of the similarity. by_shots: number of steps placed by shots.
+    """
+    if inputs.features is None and inputs.activity is None:
+        return "speech alone: no pictures were given"
+    if not weight and not by_shots:
+        return (
+            "speech alone: the pictures do not show where anything is done, so they weigh nothing"
+        )
+    return (
+        f"likeness weighs {weight:.1f}, {by_shots} of {len(inputs.steps)} steps are placed by "
+        f"shots; {moved} moved by more than 2 s"
     )
 
 
@@ -386,33 +419,22 @@ def similarity_evidence(inputs: GroundingInputs) -> Array:
     return contrast(cosines)
 
 
-@dataclass(frozen=True)
-class ShotPlacement:
-    """The steps after some were moved to shots.
-
-    posterior: of all steps.
-    placed_by_shots: (K,) which of them shots decided.
-    lag: seconds by which the pictures of those follow the words.
-    """
-
-    posterior: ShownPosterior
-    placed_by_shots: Flags
-    lag: float
-
-
 def place_by_shots(
     inputs: GroundingInputs,
     speech: SpeechPrior,
     evidence: Array,
     posterior: ShownPosterior,
     settings: GroundSettings,
-) -> ShotPlacement:
-    """Return the posterior with the steps moved to shots that no one says, or that are said over a
-    talking head."""
+) -> tuple[ShownPosterior, Flags, float]:
+    """Move the steps to shots that no one says, or that are said over a talking head.
+
+    Returns the posterior of all steps, (K,) which steps the shots placed, and the seconds by which
+    the pictures of those follow the words.
+    """
     activity = inputs.activity
     shots = inputs.shots
     steps = inputs.steps
-    unmoved = ShotPlacement(posterior, np.zeros(len(steps), dtype=bool), USUAL_LAG_SECONDS)
+    unmoved = (posterior, np.zeros(len(steps), dtype=bool), USUAL_LAG_SECONDS)
     if activity is None or not inputs.has_thumbnails or not 0 < len(steps) <= len(shots):
         return unmoved
 
@@ -429,7 +451,7 @@ def place_by_shots(
     if visible is None:
         visible = _visibility_of_wording(inputs)
     units = shot_units(activity, shots, appearance, inputs.features)
-    assignment = assign_to_shots(
+    pairs, p_shown, lag = assign_to_shots(
         functools.partial(shown_time_prior, inputs.weighted_passages, seconds=inputs.seconds),
         steps,
         SHOT_SIMILARITY_WEIGHT * evidence,
@@ -438,16 +460,16 @@ def place_by_shots(
         settings,
     )
     centers = np.zeros(evidence.shape)
-    for column, unit in zip(assignment.pairs.T, units.slices, strict=True):
+    for column, unit in zip(pairs.T, units.slices, strict=True):
         centers[:, (unit.start + unit.stop - 1) // 2] = column
     centers /= centers.sum(axis=1, keepdims=True)
     in_shots = occupancy(centers, units.slices, settings.typical)
     moved = ShownPosterior(
         np.where(placed_by_shots[:, None], in_shots, posterior.occupancy),
-        np.where(placed_by_shots, assignment.p_shown, posterior.score),
+        np.where(placed_by_shots, p_shown, posterior.score),
         posterior.weight,
     )
-    return ShotPlacement(moved, placed_by_shots, assignment.lag)
+    return moved, placed_by_shots, lag
 
 
 def _is_said_over_talking_head(talk: Array, passages: Sequence[Sequence[Span]]) -> Flags:
@@ -475,105 +497,9 @@ def _visibility_of_wording(inputs: GroundingInputs) -> Array | None:
     return predict_visibility(vectors)
 
 
-@dataclass(frozen=True)
-class VideoAssessment:
-    """Probabilities that hold for the whole video.
-
-    correspondence_log_odds: that the pictures belong to the speech.
-    pictures_trusted: whether that is enough to call steps shown.
-    instruction: log Bayes factor that the speech instructs.
-    instructs: whether that is enough.
-    probability: that a step which is said can be shown at all.
-    """
-
-    correspondence_log_odds: float | None
-    pictures_trusted: bool
-    instruction: float | None
-    instructs: bool
-    probability: float
-
-
-def assess_video(video: VideoEvidence, agreement: float | None) -> VideoAssessment:
-    """Return the probabilities that all steps of a video share.
-
-    agreement: log Bayes factor, in nats, of the similarity with the speech."""
-    log_odds = video.correspondence_log_odds
-    instruction = video.instruction
-    if agreement is not None:
-        log_odds = (log_odds or 0.0) + agreement
-    probability = _posterior(BELONG_PRIOR, log_odds) if log_odds is not None else 1.0
-    if instruction is not None:
-        probability *= _posterior(INSTRUCTS_PRIOR, instruction)
-    return VideoAssessment(
-        log_odds,
-        log_odds is not None and log_odds > MIN_BELONG_LOG_ODDS,
-        instruction,
-        instruction is None or instruction > MIN_INSTRUCTS_LOG_ODDS,
-        probability,
-    )
-
-
 def _posterior(prior: float, log_odds: float) -> float:
     """Return the probability after evidence in nats."""
     if not prior:
         return 0.0
     likelihood = math.exp(min(log_odds, MAX_LOG_ODDS))
     return prior * likelihood / (prior * likelihood + 1 - prior)
-
-
-def verdicts(
-    inputs: GroundingInputs,
-    posterior: ShownPosterior,
-    placed_by_shots: Flags,
-    assessment: VideoAssessment,
-    settings: GroundSettings,
-) -> tuple[Step, ...]:
-    """Return each step with its spans, score, status and basis.
-
-    placed_by_shots: (K,). A step rests on pictures where shots placed it, or likeness has weight.
-    """
-    shots = inputs.shots
-    trusted = assessment.pictures_trusted and assessment.instructs
-    by_pictures = placed_by_shots | (posterior.weight > 0)
-    steps = []
-    for step, row, score, is_seen in zip(
-        inputs.steps, posterior.occupancy, posterior.score, by_pictures, strict=True
-    ):
-        basis: Basis = "pictures" if is_seen else "words"
-        judged_step = with_verdict(
-            step,
-            StepOccupancy(row, float(score), basis),
-            shots,
-            inputs.end,
-            settings,
-            probability=assessment.probability,
-            trusted=trusted,
-        )
-        steps.append(judged_step)
-    return tuple(steps)
-
-
-def _report(
-    inputs: GroundingInputs,
-    speech_posterior: ShownPosterior,
-    placement: ShotPlacement,
-    posterior: ShownPosterior,
-    assessment: VideoAssessment,
-) -> GroundReport:
-    moved = int((np.abs(speech_posterior.best - posterior.best) > MIN_MOVE_SECONDS).sum())
-    by_shots = int(placement.placed_by_shots.sum())
-    note = "speech alone: no pictures were given"
-    if inputs.features is not None or inputs.activity is not None:
-        note = picture_note(posterior.weight, by_shots, len(inputs.steps), moved)
-    return GroundReport(
-        likeness=posterior.weight,
-        motion=float(by_shots > 0),
-        lag=placement.lag,
-        moved=moved,
-        shots=len(inputs.shots),
-        note=note,
-        correspondence=assessment.correspondence_log_odds,
-        earned=assessment.pictures_trusted,
-        instruction=assessment.instruction,
-        instructs=assessment.instructs,
-    )

@@ -106,14 +106,14 @@ def line_features(
     cosine = line_rows @ sentence_rows.T  # (K, S)
     context = line_rows @ unit_rows(sum_with_neighbours(sentence_rows)).T
     # Words that lines and sentences share.
-    overlap = word_overlap(lines, sentences)
+    words, near_words = word_overlap(lines, sentences)
     shape = cosine.shape
     features = (
         cosine,
         cosine - cosine.mean(axis=0, keepdims=True),
         context,
-        overlap.words,
-        overlap.near_words,
+        words,
+        near_words,
         position_distance(*shape),
         np.broadcast_to(sentence_lengths(sentences), shape),
         np.broadcast_to(step_log_odds(step_probabilities, shape[1]), shape),
@@ -129,16 +129,9 @@ def sum_with_neighbours(rows: Features) -> Features:
     return total
 
 
-@dataclass(frozen=True)
-class WordOverlap:
-    """The shares of the lines' words that sentences hold, (K, S) each."""
-
-    words: Features
-    near_words: Features
-
-
-def word_overlap(lines: Sequence[str], sentences: Sequence[str]) -> WordOverlap:
-    """Return the IDF-weighted fraction of each line's words that each sentence contains."""
+def word_overlap(lines: Sequence[str], sentences: Sequence[str]) -> tuple[Features, Features]:
+    """Return the IDF-weighted share of each line's words that a sentence holds, (K, S), and the same
+    of the sentence with its two neighbours."""
     spoken = [content_words(sentence) for sentence in sentences]
     frequency: Counter[str] = Counter()
     for sentence_stems in spoken:
@@ -162,7 +155,7 @@ def word_overlap(lines: Sequence[str], sentences: Sequence[str]) -> WordOverlap:
         # A word that neighbours repeat counts once.
         near_shares = sum_with_neighbours(sentence_shares.T).T
         near_words[k] = shares @ np.minimum(near_shares, 1.0)
-    return WordOverlap(words, near_words)
+    return words, near_words
 
 
 def content_words(text: str) -> set[str]:

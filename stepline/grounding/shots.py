@@ -365,16 +365,6 @@ def _join_neighbours(
     return units, unit_odds
 
 
-@dataclass(frozen=True)
-class ShotAssignment:
-    """pairs: (K, U) P(step k is shown in unit u). p_shown: (K,) P(shown). lag: seconds from words
-    to pictures."""
-
-    pairs: Array
-    p_shown: Array
-    lag: float
-
-
 def assign_to_shots(
     prior_at: Callable[[float], Array],
     steps: Sequence[Step],
@@ -382,9 +372,20 @@ def assign_to_shots(
     shown_prior: Array,
     units: ShotUnits,
     settings: GroundSettings,
-) -> ShotAssignment:
-    """Return P(step k is shown in unit u). prior_at: the prior (K, T) under a lag. evidence: (K, T)
-    log. shown_prior: (K,) P(shown) before."""
+) -> tuple[Array, Array, float]:
+    """Match K steps to U units of shots.
+
+    Args:
+        prior_at: lag in seconds -> (K, T) P(shown at t | said) under that lag.
+        steps: K steps in the order of the text.
+        evidence: (K, T) log likelihood ratios of the picture.
+        shown_prior: (K,) P(shown) before the evidence.
+        units: U units, at least K.
+        settings: with the price of another order.
+
+    Returns (K, U) P(step k is shown in unit u), (K,) P(shown), and the lag in seconds from the words
+    to the pictures.
+    """
     # what a step's words and the pictures say of each unit
     scaled = units.odds / MAX_PICTURE_LOG_ODDS
     ratio = np.exp(MAX_PICTURE_LOG_ODDS * np.tanh(scaled))
@@ -405,7 +406,7 @@ def assign_to_shots(
     for _ in range(rounds):
         in_order = np.exp(-settings.order * expected_inversions(pairs))
         pairs, never = matching_marginals(weight * in_order, same_sentence)
-    return ShotAssignment(pairs, 1 - never, lag)
+    return pairs, 1 - never, lag
 
 
 def _steps_of_one_sentence(steps: Sequence[Step]) -> Array:

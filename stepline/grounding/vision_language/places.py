@@ -11,12 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stepline.grounding.fusion import (
-    StepOccupancy,
-    occupancy,
-    separate_overlapping_spans,
-    with_verdict,
-)
+from stepline.grounding.fusion import occupancy, separate_overlapping_spans, with_verdict
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.shots import cut_into_pieces
@@ -128,8 +123,7 @@ def move_steps(
             # Another place: the row is made of the beliefs.
             beliefs = after[k, :-1]
             row = _shown_by_second(beliefs, seconds[k], shots, score, rows.shape[1], settings)
-        step_occupancy = StepOccupancy(row, score)
-        moved[k] = with_verdict(steps[k], step_occupancy, shots, duration, settings)
+        moved[k] = with_verdict(steps[k], row, score, shots, duration, settings)
         rows[k] = row * score
     scores = rows.astype(np.float32)
     return separate_overlapping_spans(moved), replace(alignment, scores=scores)
