@@ -1,20 +1,20 @@
-"""Where each step is shown: speech prior times visual evidence, while steps compete for seconds.
+"""Grounding: when each step is shown, by speech prior and visual evidence, with competing steps.
 
-In a video of 60 s only "Drain the pasta and rinse it." is said, at 10 to 14 s. By speech alone the
+Example: in a video of 60 s only "Drain the pasta and rinse it." is said, at 10 to 14 s. By speech alone the
 step "drain the pasta and rinse" is "unclear" (7, 20), at 13.5, score 0.89. No picture confirms the
 words. The step "slice the bread" is "not found", score 0.30. For step k at second t:
 
     P_k(t) = prior(t | said_k) exp(w z_k(t)) unclaimed_k(t) / sum   w fitted from the video itself
-    P(shown_k) = pi B_k / (1 - pi + pi B_k)                          B_k: how well the evidence fits "shown"
+    P(shown_k) = pi B_k / (1 - pi + pi B_k)                          B_k: Bayes factor of "shown"
 
-in a long take, second by second (`fusion.fuse`). A video cut into at least as many shots as steps
-is matched to them instead, one step per shot (`shots.assign_to_shots`). No trained model.
-docs/grounding.md has it in plain words.
+`fusion.fuse` computes this for every second. In a video with at least as many shots as steps, some
+steps are matched to shots instead (`shots.assign_to_shots`). No model is trained. docs/grounding.md
+has the explanation.
 
-    prior, pi   `speech_prior`         where and whether a step is shown, by where it is said
+    prior, pi   `speech_prior`         when and whether a step is shown, by where it is said
     z           `similarity_evidence`    similarity of the step and the second
     unclaimed   `fusion.fuse`          P(no other step is being shown then)
-    shots       `place_by_shots`       the same for steps that no one says, or over a talking head
+    shots       `place_by_shots`       the same for steps that are not said, or over a talking head
     verdicts    `fusion.with_verdict`  spans, score, and "shown", "unclear", "said" or "not found"
 
 Letters: K steps, T seconds, D width.
@@ -58,7 +58,7 @@ from stepline.grounding.shots import (
     odds_by_appearance,
     shot_units,
     step_and_other_speech,
-    talking_heads,
+    talking_head_log_odds,
 )
 from stepline.numeric import logit, sigmoid
 from stepline.records import Alignment, FeatureSequence, Matrix, Span, Step, Transcript
@@ -71,48 +71,49 @@ if TYPE_CHECKING:
 
 PLACED_BY_WORDS = "steps are placed where they are said, and may not be shown"
 log = logging.getLogger(__name__)
-MINILM_WIDTH = 384  # numbers of the vectors that wording is judged on
-# P(the case is shown) of a step said last and under a condition. Both of real clips are not
+MINILM_WIDTH = 384  # of MiniLM vectors, which `predict_visibility` needs
+# P(the last step is shown), if it is said under a condition. In real clips 0 of 2 are
 LAST_CASE_PROBABILITY = 0.5
-# mean log odds that wording gives the step texts of COIN and CrossTask: how-to is not vlogs
+# mean log odds of `predict_visibility` for the step texts of COIN and CrossTask
 MEAN_WORDING_LOG_ODDS = 0.15
-# P(a step is shown) where the picture does not show it: of a written step (real clips: 0.92), of one
-# whose words are over a talking head (drawn videos: 0.82), of one that no one speaks of (a guess).
+# P(a step is shown) without visual evidence: of a step that is said (real clips: 0.92), of a step that
+# is said over a talking head (drawn videos: 0.82), of a step that is not said (a guess)
 SHOWN_RATE = 0.9
 TALKING_HEAD_SHOWN_RATE = 0.81
 UNSAID_SHOWN_RATE = 0.3
-SHOT_SIMILARITY_WEIGHT = 0.4  # among shots, per standard deviation
-MIN_TALK_LOG_ODDS = 0.2  # nats against doing from which a talking head may move its steps
+SHOT_SIMILARITY_WEIGHT = 0.4  # of visual similarity per standard deviation, where shots are matched
+MIN_TALK_LOG_ODDS = 0.2  # nats of a talking head, from which shots may place its steps
 # P(the pictures belong to the speech) and P(the speech instructs) before any evidence, both guesses,
-# and the log odds above which a step is "shown". 73 how-to transcripts have more than the second.
+# and the log odds above which steps are "shown". 73 how-to transcripts all instruct by the second
 BELONG_PRIOR = 0.95
 MIN_BELONG_LOG_ODDS = -0.75
 INSTRUCTS_PRIOR = 0.95
 MIN_INSTRUCTS_LOG_ODDS = -1.6
-VISIBLE_MARGIN = 1e-3  # of a P(shown) by wording, from 0 and 1
-MAX_LOG_ODDS = 50.0  # nats; more makes no difference to a probability
-# A user's line is shown for about this share of the time that there is for each line, within limits
-# in seconds. The median of YouCook2's 2,441 steps is .42, of 27 short clips .69.
+VISIBLE_MARGIN = 1e-3  # distance of P(shown) by wording from 0 and 1
+MAX_LOG_ODDS = 50.0  # nats, against overflow
+# duration of a user's line as a fraction of duration / lines, within limits in seconds. The median of
+# YouCook2's 2,441 steps is .42, of 27 short clips .69
 LINE_FRACTION = 0.4
 MIN_LINE_SECONDS = 4.0
 MAX_LINE_SECONDS = 20.0
-MIN_MOVE_SECONDS = 2  # from where speech alone has the step, beyond which the picture moved it
+MIN_MOVE_SECONDS = 2  # from the second by speech only, beyond which the pictures moved a step
 
 
 @dataclass(frozen=True)
 class GroundReport:
-    """Weights of the visual evidence (0 = none) and the number of steps it moved.
+    """What the grounding rests on. The fields are keys of the record.
 
-    Its fields are keys of the record.
-
-    likeness: weight of the similarity to the step's words.
-    motion: 1 where some step is placed by shots, whose hands at work then count, else 0.
-    lag: seconds by which the pictures of those shots follow the words.
-    moved: steps whose most likely second is more than 2 s from that of speech alone.
-    correspondence: log odds that the pictures belong to the speech, None where nothing shows it.
-    earned: whether that is enough to call steps shown.
-    instruction: log Bayes factor that the speech instructs, None where the steps are not from it.
-    instructs: whether that is enough to call steps shown.
+    Attributes:
+        likeness: weight of the visual similarity, 0 where it does not count.
+        motion: 1 where shots placed some step, so that motion counts, else 0.
+        lag: seconds by which the pictures of those shots follow the words.
+        moved: number of steps that the pictures moved by more than 2 s.
+        shots: number of shots.
+        note: one sentence on how the pictures changed the placement.
+        correspondence: log odds that the pictures belong to the speech, None without evidence.
+        earned: whether these are high enough for steps to be "shown".
+        instruction: log Bayes factor that the speech instructs, None for a user's own lines.
+        instructs: whether this is high enough for steps to be "shown".
     """
 
     likeness: float
@@ -127,15 +128,15 @@ class GroundReport:
     instructs: bool = True
 
     @property
-    def unclear(self) -> str:
-        """Why a step is "unclear", in plain words."""
+    def unclear_reason(self) -> str:
+        """Why a step is "unclear", for the user."""
         if not self.instructs:
             return "hardly any sentence of the video states a step"
         return "said last, and only for some cases" if self.earned else PICTURES_DO_NOT_FIT
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the user should know before trusting the steps: two films, or no how-to video."""
+        """Warnings that the pictures do not fit the speech, or that the speech does not instruct."""
         warnings = []
         if self.correspondence is not None and not self.earned:
             warnings.append(f"what is seen hardly fits what is said: {PLACED_BY_WORDS}")
@@ -145,7 +146,7 @@ class GroundReport:
 
 
 def merge_reports(reports: Sequence[GroundReport]) -> GroundReport:
-    """Return one report of all windows: mean weights and lag, all that moved."""
+    """Return one report of all windows, with mean weights and summed counts."""
     log_odds = [report.correspondence for report in reports if report.correspondence is not None]
     return GroundReport(
         likeness=float(np.mean([report.likeness for report in reports])),
@@ -164,9 +165,12 @@ def merge_reports(reports: Sequence[GroundReport]) -> GroundReport:
 
 @dataclass(frozen=True)
 class Grounding:
-    """Steps with spans, at, score and status.
+    """The result of grounding.
 
-    alignment: P(step k is being shown at t), (K, T), one column per second.
+    Attributes:
+        steps: K steps with spans, at, score and status.
+        alignment: (K, T) P(step k is being shown at t), one column per second.
+        report: what the grounding rests on.
     """
 
     steps: tuple[Step, ...]
@@ -241,16 +245,15 @@ def ground_inputs(inputs: GroundingInputs, settings: GroundSettings) -> Groundin
 
 
 def line_seconds(inputs: GroundingInputs) -> float:
-    """Return the typical duration in seconds of a user's line, from the number of lines."""
+    """Return the typical duration in seconds of a user's line, by the number of lines."""
     seconds = LINE_FRACTION * inputs.duration / len(inputs.steps)
     return min(MAX_LINE_SECONDS, max(MIN_LINE_SECONDS, seconds))
 
 
 def mark_conditional_last_step_unclear(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the steps, the last one "unclear" if it is shown and holds only under a condition.
+    """Return the steps, with the last one "unclear" if it is shown and has a condition.
 
-    "If it gets worse, see a doctor" ends a video whose pictures have gone back to the start, or to
-    the presenter.
+    "If it gets worse, see a doctor" is often said over the presenter or the first pictures.
     """
     if len(steps) < 2:
         return steps
@@ -267,7 +270,7 @@ def _ground_windows(
     windows: Sequence[GroundingWindow],
     settings: GroundSettings,
 ) -> Grounding:
-    """Ground every step in the window that decides it."""
+    """Return the grounding of a long video, each step by the window that decides it."""
     scores = np.zeros((len(inputs.steps), inputs.past_seconds), dtype=np.float32)
     steps = list(inputs.steps)
     reports = []
@@ -310,7 +313,7 @@ def ground_window(
     # shot by shot, for the steps whose words are over no picture of them
     posterior, by_shots, lag = place_by_shots(inputs, speech, evidence, posterior, settings)
     future = np.ones(inputs.ahead)  # what is yet to come may show anything
-    posterior = posterior.within(np.concatenate([video.informative, future]))
+    posterior = posterior.masked(np.concatenate([video.informative, future]))
 
     # whether the pictures of the whole video belong to the speech, and whether it instructs
     log_odds = video.correspondence_log_odds
@@ -325,7 +328,9 @@ def ground_window(
     if video.instruction is not None:
         probability *= _posterior(INSTRUCTS_PRIOR, video.instruction)
 
-    moved = int((np.abs(speech_posterior.best - posterior.best) > MIN_MOVE_SECONDS).sum())
+    moved = int(
+        (np.abs(speech_posterior.best_seconds - posterior.best_seconds) > MIN_MOVE_SECONDS).sum()
+    )
     report = GroundReport(
         likeness=posterior.weight,
         motion=float(by_shots.any()),
@@ -355,7 +360,7 @@ def ground_window(
         )
         steps.append(verdict)
     p_possible = np.where(speech.is_said, probability, 1.0)  # (K,)
-    shown_at = posterior.expected * p_possible[:, None]  # (K, T)
+    shown_at = posterior.shown_at * p_possible[:, None]  # (K, T)
     return Grounding(tuple(steps), _alignment(inputs, shown_at.astype(np.float32)), report)
 
 
@@ -377,18 +382,23 @@ def _picture_note(inputs: GroundingInputs, weight: float, by_shots: int, moved: 
 
 
 def speech_prior(inputs: GroundingInputs, settings: GroundSettings) -> SpeechPrior:
-    """Return prior(t | said_k) and pi of each step."""
+    """Return when and whether each step is shown, by speech only."""
     return SpeechPrior(
         prior=shown_time_prior(inputs.weighted_passages, USUAL_LAG_SECONDS, inputs.seconds),
-        shown_prior=shown_before_evidence(inputs.said, SHOWN_RATE, inputs.visible, settings),
-        is_said=inputs.said,
+        shown_prior=shown_before_evidence(inputs.is_said, SHOWN_RATE, inputs.visible, settings),
+        is_said=inputs.is_said,
         past_seconds=inputs.past_seconds,
     )
 
 
 def shown_time_prior(passages: Sequence[WeightedPassages], lag: float, seconds: int) -> Array:
-    """Return P(shown at t | said), (K, T), in a video whose pictures come `lag` seconds after the
-    words."""
+    """Return (K, T) P(shown at t | said).
+
+    Args:
+        passages: of each step, where it may be said.
+        lag: seconds by which the pictures follow the words.
+        seconds: T.
+    """
     rows = []
     for item in passages:
         row = load_prior().distribution(item.spans, seconds, weights=item.weights, lag=lag)
@@ -399,8 +409,15 @@ def shown_time_prior(passages: Sequence[WeightedPassages], lag: float, seconds: 
 def shown_before_evidence(
     is_said: Flags, rate: float, visible: Array | Sequence[float] | None, settings: GroundSettings
 ) -> Array:
-    """Return pi, P(shown) before any evidence, (K,). rate: of the steps that are said."""
-    # Said: the rate, moved by how visible the step's wording is.
+    """Return pi, (K,) P(shown) before any visual evidence.
+
+    Args:
+        is_said: (K,) whether each step is said.
+        rate: P(shown) of a step that is said.
+        visible: (K,) P(shown) by the wording, None where unknown.
+        settings: with the weight of the wording.
+    """
+    # The rate of steps that are said, changed by their wording.
     rate_log_odds = logit(np.asarray(rate, dtype=np.float64))
     log_odds = np.full(len(is_said), rate_log_odds)
     if visible is not None:
@@ -438,15 +455,15 @@ def place_by_shots(
     if activity is None or not inputs.has_thumbnails or not 0 < len(steps) <= len(shots):
         return unmoved
 
-    # which steps: their words say nothing of where they are shown
+    # which steps: those whose words do not tell when they are shown
     _, other_speech = step_and_other_speech(steps, inputs.transcript, inputs.seconds)
     appearance = odds_by_appearance(activity, shots, speech.prior, other_speech)
-    talk = talking_heads(appearance, shots)
+    talk = talking_head_log_odds(appearance, shots)
     placed_by_shots = ~speech.is_said | _is_said_over_talking_head(talk, inputs.passages)
     if not placed_by_shots.any():
         return unmoved
 
-    # where: all steps compete for the shots, each in the middle of its own
+    # where: all steps compete for the shots, each in the middle of a shot
     visible: Array | Sequence[float] | None = inputs.visible
     if visible is None:
         visible = _visibility_of_wording(inputs)
@@ -473,9 +490,11 @@ def place_by_shots(
 
 
 def _is_said_over_talking_head(talk: Array, passages: Sequence[Sequence[Span]]) -> Flags:
-    """Return (K,): the picture shows a talking head while the step is said.
+    """Return (K,): whether the picture shows a talking head while the step is said.
 
-    talk: (T,) log odds against doing.
+    Args:
+        talk: (T,) log odds against doing.
+        passages: of each step, where it is said.
     """
     flags = np.zeros(len(passages), dtype=bool)
     for k, spans in enumerate(passages):
@@ -486,8 +505,7 @@ def _is_said_over_talking_head(talk: Array, passages: Sequence[Sequence[Span]]) 
 
 
 def _visibility_of_wording(inputs: GroundingInputs) -> Array | None:
-    """Return P(shown) of each step by its wording, where the step vectors are of MiniLM, as conse's
-    are."""
+    """Return (K,) P(shown) by the wording, None where the step vectors are not of MiniLM."""
     features = inputs.features
     vectors = inputs.step_vectors
     if features is None or vectors is None or features.backbone != "conse":
@@ -498,7 +516,7 @@ def _visibility_of_wording(inputs: GroundingInputs) -> Array | None:
 
 
 def _posterior(prior: float, log_odds: float) -> float:
-    """Return the probability after evidence in nats."""
+    """Return the posterior probability. log_odds: of the evidence, in nats."""
     if not prior:
         return 0.0
     likelihood = math.exp(min(log_odds, MAX_LOG_ODDS))

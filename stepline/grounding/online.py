@@ -132,7 +132,7 @@ class OnlineGrounder:
         settings = self._settings
         # How far back the window reaches.
         reach = 1.5 * settings.window
-        if self._inputs.said.all():
+        if self._inputs.is_said.all():
             reach = 2 * settings.context
         start = max(0.0, math.floor(self._until - reach))
         # From when on a step may still move.

@@ -1,4 +1,4 @@
-"""Settings of coarse placing and of grounding. Nothing heavy is imported here."""
+"""Settings of coarse alignment (where steps are said) and of grounding (where they are shown)."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -14,7 +14,7 @@ MatchRule: TypeAlias = Literal["softmax", "line-model"]
 
 
 class CoarseSettings(Settings):
-    """Where a step is said, by its likeness to the narration (NaSVA section 3.1)."""
+    """Where a step is said, by its similarity to the narration (NaSVA section 3.1)."""
 
     matching: MatchRule = Field(
         "softmax",
@@ -34,7 +34,7 @@ class CoarseSettings(Settings):
 
 
 class GroundSettings(Settings):
-    """Where a step is shown, by where it is said and what is seen."""
+    """Where a step is shown, by speech and pictures."""
 
     shown_threshold: Fraction = Field(0.5, description='P(shown) below which a step is only "said"')
     order: NonNegative = Field(

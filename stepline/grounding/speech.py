@@ -1,15 +1,14 @@
-"""Where a step is said: from its likeness to the narration to seconds of the video (NaSVA, section
-3.1).
+"""Where a step is said: coarse alignment of steps and narration (NaSVA, section 3.1).
 
     T_SN = softmax(g(S) g(N)^T / nu)     (K, S)  step to narration
     Y_SV = T_SN Y_NV                     (K, T)  step to second
     c_k  = argmax_t Y_SV                 grown left and right while Y_SV >= zeta Y_SV[c_k]
 
-Letters: K steps, S sentences, T seconds. Left open by the paper and chosen here: the value of nu,
-cosine likeness, which seconds a narration covers (`narration_labels`), ties (the earliest second).
-Beyond the paper, T_SN may be the posterior of `line_model` (`coarse.matching`).
+Letters: K steps, S sentences, T seconds. The paper leaves open, and this module chooses: the value of
+nu, cosine similarity, the seconds that a narration covers (`narration_labels`), and ties (the earliest
+second). Beyond the paper, T_SN may be the posterior of `line_model` (`coarse.matching`).
 
-The user's own lines (a recipe) as steps: each said where `line_model` has it, if anywhere.
+A user's own lines, such as a recipe, become steps that are said where `line_model` finds them.
 """
 
 import math
@@ -35,12 +34,11 @@ from stepline.records import (
 )
 from stepline.writing.types import instruction_kind
 
-MIN_SAID_PROBABILITY = 0.5  # from which a user's own line counts as said
-# When a narration has just begun, the model knows too little of it. Then a line is said by a
-# sentence that is as like it as the headings of 53 tutorials are to theirs. It is hardly more like
-# another line.
+MIN_SAID_PROBABILITY = 0.5  # P(said), from which a user's own line counts as said
+# In the first sentences of a narration the model knows too little. There a cosine is enough, which is
+# that of the headings of 53 tutorials with their sentences, if no other line is much more similar.
 MIN_MODEL_SENTENCES = 4
-MIN_LINE_COSINE = 0.35  # below it no sentence speaks of a user's own line. MiniLM: unlike < 0.3
+MIN_LINE_COSINE = 0.35  # of a user's own line with its sentence. MiniLM: unrelated texts < 0.3
 EARLY_COSINE = 0.66
 MAX_EARLY_LEAD = 0.15
 
@@ -55,21 +53,28 @@ def place_steps(
     settings: CoarseSettings | None = None,
     step_probabilities: npt.NDArray[np.float64] | None = None,
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
-    """Return the steps with `said` set to where the narration says them, and those dropped, by
-    `settings.matching`.
+    """Return the steps with `said` set to where the narration says them, and the dropped steps.
 
-    softmax: `coarse_spans`. line-model: the same with the posterior of `line_model` as T_SN.
-    It takes the steps in their order. `score` is P(the step is said in its best second).
-    step_vectors: (K, D), sentence_vectors: (S, D), unit rows of MiniLM.
-    step_probabilities: (S,) P(the sentence describes a step), if known, for the line model alone.
+    `settings.matching` is "softmax" as in `coarse_spans`, or "line-model": then T_SN is the posterior
+    of `line_model`, which uses the order of the steps.
+
+    Args:
+        steps: K steps in the order of the text.
+        sentences: S sentences.
+        step_vectors: (K, D) unit MiniLM vectors.
+        sentence_vectors: (S, D) unit MiniLM vectors.
+        duration: of the video, in seconds.
+        settings: of the alignment.
+        step_probabilities: (S,) P(the sentence describes a step), for the line model. None: unknown.
+
     Raises ShapeError when the vectors do not fit.
     """
     settings = settings or CoarseSettings()
-    # The paper's softmax, also where there is nothing to match.
+    # The paper's softmax, also without steps or sentences.
     if settings.matching == "softmax" or not steps or not sentences:
         similarity = step_vectors @ sentence_vectors.T
         return coarse_spans(steps, sentences, similarity, duration=duration, settings=settings)
-    _check_vectors(step_vectors, sentence_vectors, (len(steps), len(sentences)))
+    _check_vector_shapes(step_vectors, sentence_vectors, (len(steps), len(sentences)))
     # T_SN is the posterior of the line model.
     match = match_lines(
         [step.text for step in steps],
@@ -79,7 +84,7 @@ def place_steps(
         step_probabilities=step_probabilities,
     )
     weights = match.posterior.astype(np.float32)
-    return _spans_by_weights(steps, sentences, weights, duration=duration, settings=settings)
+    return _align_by_weights(steps, sentences, weights, duration=duration, settings=settings)
 
 
 def coarse_spans(
@@ -90,20 +95,26 @@ def coarse_spans(
     duration: float,
     settings: CoarseSettings | None = None,
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
-    """Return the steps with `said` set to where the sentences most like them are spoken, and those
-    dropped.
+    """Return the steps with `said` set to where the most similar sentences are said.
 
-    similarity: (K, S) cosine, row = step. `score` of a placed step is its best Y_SV. Its `sources`
-    are the sentences that overlap the window and weigh at least 1/S in T_SN. Raises ShapeError for
-    any other shape.
-    Source: NaSVA, section 3.1.
+    `score` of a step is its maximum of Y_SV. Its `sources` are the sentences that overlap `said` and
+    have at least 1/S in T_SN. Steps with a score below `settings.floor` are returned as dropped.
+
+    Args:
+        steps: K steps.
+        sentences: S sentences.
+        similarity: (K, S) cosine of steps and sentences.
+        duration: of the video, in seconds.
+        settings: temperature and thresholds.
+
+    Raises ShapeError for a similarity of another shape. Source: NaSVA, section 3.1.
     """
     settings = settings or CoarseSettings()
     shape = (len(steps), len(sentences))
     if similarity.shape != shape:
         raise ShapeError(f"similarity must be {shape}, steps by sentences, not {similarity.shape}")
     weights = softmax(similarity / settings.temperature)
-    return _spans_by_weights(steps, sentences, weights, duration=duration, settings=settings)
+    return _align_by_weights(steps, sentences, weights, duration=duration, settings=settings)
 
 
 def coarse_scores(weights: Matrix, sentences: Sequence[Sentence], duration: float) -> Matrix:
@@ -123,7 +134,7 @@ def coarse_scores(weights: Matrix, sentences: Sequence[Sentence], duration: floa
     return values
 
 
-def _spans_by_weights(
+def _align_by_weights(
     steps: Sequence[Step],
     sentences: Sequence[Sentence],
     weights: Matrix,
@@ -131,12 +142,11 @@ def _spans_by_weights(
     duration: float,
     settings: CoarseSettings,
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
-    """Return the steps with `said` where Y_SV is high, and those dropped. weights: T_SN (K, S)."""
+    """Return the steps with `said` where Y_SV is high, and the dropped steps. weights: (K, S) T_SN."""
     scores = coarse_scores(weights, sentences, duration)
     placed: list[Step] = []
     dropped: list[Rejected] = []
     for step, row, weight in zip(steps, scores, weights, strict=True):
-        # A step under the floor is dropped, with its score as the reason.
         best = float(row.max(initial=0.0))
         if not row.size or row.max() < settings.floor:
             reason = f"best alignment score {best:.2f} is below {settings.floor:.2f}"
@@ -144,7 +154,7 @@ def _spans_by_weights(
             continue
         start, end = grow_window(row, int(row.argmax()), settings.grow)
         said_span = Span(float(start), min(float(end), duration))
-        # Its sources: sentences in the window that weigh more than if all weighed alike.
+        # Its sources are sentences in the span with more than the average weight.
         sources = []
         for n, sentence in enumerate(sentences):
             overlaps = sentence.span.overlap(said_span) > 0
@@ -156,11 +166,13 @@ def _spans_by_weights(
 
 
 def narration_labels(spans: Sequence[Span], seconds: int, rule: LabelRule) -> Matrix:
-    """Return Y_NV (S, T) of zeros and ones: which seconds each narration covers.
+    """Return Y_NV, (S, T) zeros and ones: which seconds each narration covers.
 
-    covering: every second t that it touches, [t, t+1) meets the span. It is never empty.
-    inclusive: start <= t <= end for whole t, both ends in, as NaSVA's released loss does. It is
-    empty for a span between two whole seconds.
+    Args:
+        spans: of S narrations.
+        seconds: T.
+        rule: "covering": every second [t, t+1) that overlaps the span. "inclusive": whole t with
+            start <= t <= end, as in NaSVA's released loss, which may be none.
     """
     t = np.arange(seconds)
     labels = np.zeros((len(spans), seconds), dtype=np.float32)
@@ -175,8 +187,7 @@ def narration_labels(spans: Sequence[Span], seconds: int, rule: LabelRule) -> Ma
 def grow_window(
     row: Matrix | npt.NDArray[np.float64], center: int, fraction: float
 ) -> tuple[int, int]:
-    """Return [start, end) rows around `center` whose score is at least `fraction` of the score
-    there."""
+    """Return the range [start, end) around `center` with scores of at least `fraction` of its score."""
     # float32: a neighbour exactly at the fraction stays in
     floor = fraction * row[center] - 1e-6
     start = center
@@ -190,10 +201,11 @@ def grow_window(
 
 @dataclass(frozen=True)
 class TextPlacement:
-    """Texts as steps.
+    """A user's own lines as steps.
 
-    steps: one per text, in the order given.
-    sentence_probabilities: (K, S) P(the sentence describes the text). Rows sum to P(said).
+    Attributes:
+        steps: a step per line, in the order of the lines.
+        sentence_probabilities: (K, S) P(the sentence describes the line). Rows sum to P(said).
     """
 
     steps: tuple[Step, ...]
@@ -246,7 +258,7 @@ def steps_from_texts(
     sentences = transcript.sentences
     if not steps or not sentences:
         return TextPlacement(steps, np.zeros((len(steps), len(sentences))))
-    _check_vectors(text_vectors, sentence_vectors, (len(steps), len(sentences)))
+    _check_vector_shapes(text_vectors, sentence_vectors, (len(steps), len(sentences)))
     match = match_lines(
         texts,
         [sentence.text for sentence in sentences],
@@ -261,7 +273,7 @@ def steps_from_texts(
     best_cosines = cosines.max(axis=1)  # (K,)
     is_likely = match.said_probabilities >= MIN_SAID_PROBABILITY
     is_said = is_likely & (best_cosines >= MIN_LINE_COSINE)
-    # For the first sentences likeness alone may decide.
+    # In the first sentences a cosine may be enough.
     if so_far and len(sentences) < MIN_MODEL_SENTENCES:
         best_sentences = cosines.argmax(axis=1)
         rivals = cosines.max(axis=0)[best_sentences]  # (K,) best at its sentence
@@ -270,13 +282,13 @@ def steps_from_texts(
     placed = []
     for k, step in enumerate(steps):
         if is_said[k]:
-            sources = match.sentences_of(k)
+            sources = match.passage_of(k)
             first = sentences[sources[0]].span
             last = sentences[sources[-1]].span
             said_span = Span(first.start, max(first.end, last.end))
             step = step.model_copy(update={"said": said_span, "sources": sources})
         placed.append(step)
-    sentence_probabilities = match.places * match.said_probabilities[:, None]
+    sentence_probabilities = match.sentence_distribution * match.said_probabilities[:, None]
     return TextPlacement(tuple(placed), sentence_probabilities)
 
 
@@ -292,7 +304,7 @@ def line_steps(texts: Sequence[str], graph: TaskGraph | None = None) -> tuple[St
     return tuple(steps)
 
 
-def _check_vectors(texts: Matrix, sentences: Matrix, shape: tuple[int, int]) -> None:
+def _check_vector_shapes(texts: Matrix, sentences: Matrix, shape: tuple[int, int]) -> None:
     if texts.ndim != 2 or sentences.ndim != 2 or texts.shape[1] != sentences.shape[1]:
         shapes = f"text vectors {texts.shape} and sentence vectors {sentences.shape}"
         raise ShapeError(f"{shapes} must share their width")

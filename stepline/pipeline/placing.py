@@ -116,7 +116,7 @@ def place_steps(
             grounding = replace(grounding, steps=answers.steps, alignment=answers.alignment)
         alignment = grounding.alignment
         report = grounding.report
-        unclear = report.unclear if isinstance(report, GroundReport) else PICTURES_DO_NOT_FIT
+        unclear = report.unclear_reason if isinstance(report, GroundReport) else PICTURES_DO_NOT_FIT
         steps = with_evidence_remarks(grounding.steps, transcript, visual, unclear=unclear)
     else:
         steps = tuple(map(_not_shown, spoken))

@@ -14,7 +14,7 @@ import numpy as np
 from stepline.grounding.fusion import occupancy, separate_overlapping_spans, with_verdict
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.shots import cut_into_pieces
+from stepline.grounding.shots import split_shot
 from stepline.grounding.vision_language.reliability import MIN_PLACES_PROBABILITY
 from stepline.llm.pictures import PictureReader, jpeg
 from stepline.media import MediaSettings, read_frames_at
@@ -38,7 +38,7 @@ def video_places(shots: Sequence[slice]) -> list[slice]:
     likewise."""
     places = []
     for shot in shots:
-        places += cut_into_pieces(shot)
+        places += split_shot(shot)
     return places
 
 
