@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -267,19 +267,18 @@ class GroundingInputs:
     def cut(self, window: GroundingWindow) -> "GroundingInputs":
         """Return the inputs of one window, in seconds from its start."""
         rows = list(window.steps)
-        inputs = self._cut_pictures(window.context)
+        steps, transcript = cut_steps(self.steps, window, self.transcript)
+        changes: dict[str, Any] = {"steps": steps, "transcript": transcript}
         if self.step_vectors is not None:
-            inputs = replace(inputs, step_vectors=self.step_vectors[rows])
+            changes["step_vectors"] = self.step_vectors[rows]
         if self.visible is not None:
-            inputs = replace(inputs, visible=[self.visible[row] for row in rows])
+            changes["visible"] = [self.visible[row] for row in rows]
         if self.sentence_probabilities is not None and self.transcript is not None:
             sentences = self.transcript.sentences
             is_inside = [item.span.overlap(window.context) > 0 for item in sentences]
-            probabilities = self.sentence_probabilities[rows][:, is_inside]
-            inputs = replace(inputs, sentence_probabilities=probabilities)
-        steps, transcript = cut_steps(self.steps, window, self.transcript)
+            changes["sentence_probabilities"] = self.sentence_probabilities[rows][:, is_inside]
         duration = min(window.context.end, self.duration) - window.context.start
-        return replace(inputs, steps=steps, duration=duration, transcript=transcript)
+        return replace(self._cut_pictures(window.context), duration=duration, **changes)
 
     def _cut_pictures(self, span: Span) -> "GroundingInputs":
         """Return the inputs with the feature rows, motion and cuts of a span only."""
