@@ -260,10 +260,7 @@ BENCHMARKS = {
             "main_{split}.json, .parquet or folder",
         ),
         _grounding_benchmark(
-            "whenact",
-            "actions named in vlogs",
-            "WhenAct (arXiv 2202.08138)",
-            "its data folder or joined JSON",
+            "whenact", "actions named in vlogs", "WhenAct (arXiv 2202.08138)", "its data folder"
         ),
         # Clips and frames, without spans.
         Benchmark(
