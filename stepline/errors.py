@@ -45,7 +45,6 @@ EXTRA_PACKAGES = {
     "mcp": "mcp",
     "pyarrow": "data",
     "scipy": "data",
-    "tensorboard": "train",
     "torch": "train",
     "yt_dlp": "links",
 }
