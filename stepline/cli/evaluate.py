@@ -127,7 +127,7 @@ def list_benchmarks() -> str:
     lines = []
     for row in BENCHMARKS.values():
         conventions = ", ".join(row.conventions)
-        lines.append(f"{row.name:<{width}}  {row.what} ({conventions})")
+        lines.append(f"{row.name:<{width}}  {row.description} ({conventions})")
     return "\n".join(lines) + "\n"
 
 
@@ -137,11 +137,11 @@ def describe_benchmark(name: str) -> str:
 
     row = find_benchmark(name)
     lines = [
-        f"{row.name}: {row.what}",
+        f"{row.name}: {row.description}",
         f"  source       {row.source}",
-        f"  reference    {row.reference}",
-        f"  predictions  {row.predictions}",
-        f"  default      {row.default}: {row.why}",
+        f"  reference    {row.reference_form}",
+        f"  predictions  {row.predictions_form}",
+        f"  default      {row.default_convention}: {row.default_reason}",
     ]
     for convention_name, convention in row.conventions.items():
         lines.append(f"  {convention_name:<11}  {convention.rule}")
