@@ -47,7 +47,7 @@ class ExcludedVideos:
     def __contains__(self, video: str) -> bool:
         return plain_id(video) in self.datasets
 
-    def sets_with(self, video: str) -> tuple[str, ...]:
+    def datasets_with(self, video: str) -> tuple[str, ...]:
         """Return the names of the evaluation sets that hold a video, () for none."""
         return self.datasets.get(plain_id(video), ())
 
@@ -75,9 +75,9 @@ class ExcludedSource:
 
     def videos(self) -> Iterator[tuple[str, str | None]]:
         """Yield (id, split) of every video in the files, also where every annotation is rejected."""
-        hidden = find_dataset(self.name).hidden
-        if hidden is not None:
-            for split, ids in hidden(self.path).items():
+        read_hidden_ids = find_dataset(self.name).read_hidden_ids
+        if read_hidden_ids is not None:
+            for split, ids in read_hidden_ids(self.path).items():
                 for id in ids:
                     yield id, split
         for entry in stream(self.name, self.path):
@@ -89,7 +89,7 @@ class ExcludedSource:
             return True
         if self.splits:
             return split in self.splits
-        return split not in find_dataset(self.name).training
+        return split not in find_dataset(self.name).training_splits
 
 
 def collect_excluded(sources: Iterable[ExcludedSource]) -> ExcludedVideos:

@@ -58,7 +58,7 @@ class RepeatedKeyError(ValueError):
 def read_bytes(path: Path) -> bytes:
     """Return a file's bytes, unpacked when it is gzipped whatever its name. Raises DatasetError."""
     try:
-        return _unpacked(read_limited(path, MAX_ANNOTATIONS_BYTES))
+        return _unpack_gzip(read_limited(path, MAX_ANNOTATIONS_BYTES))
     except LimitError as error:
         raise DatasetError(f"{path}: {error}, {TOO_LARGE_CURE}") from error
     except IsADirectoryError as error:
@@ -70,7 +70,7 @@ def read_bytes(path: Path) -> bytes:
         raise DatasetError(f"{path}: cannot be read ({error.strerror}); {cure}") from error
 
 
-def _unpacked(data: bytes) -> bytes:
+def _unpack_gzip(data: bytes) -> bytes:
     if not data.startswith(GZIP_MAGIC):
         return data
     return unpack_limited(data, MAX_ANNOTATIONS_BYTES)
@@ -78,10 +78,10 @@ def _unpacked(data: bytes) -> bytes:
 
 def read_text(path: Path) -> str:
     """Return the text of a UTF-8 file without byte order mark, unpacked when gzipped."""
-    return _decode(path, read_bytes(path))
+    return _decode_utf8(path, read_bytes(path))
 
 
-def _decode(path: Path, data: bytes) -> str:
+def _decode_utf8(path: Path, data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -90,7 +90,7 @@ def _decode(path: Path, data: bytes) -> str:
 
 def read_json(path: Path) -> Tree:
     """Return the values of a JSON file. Raises DatasetError for damage, or a key twice in one object."""
-    return parse_json(str(path), _decode(path, read_bytes(path)))
+    return parse_json(str(path), _decode_utf8(path, read_bytes(path)))
 
 
 def read_node(path: Path, *names: str) -> "Node":
@@ -218,10 +218,10 @@ def _archive_members(path: Path) -> Iterator[tuple[str, str, Tree]]:
                     continue
                 name = f"{path}:{member.name}"
                 try:
-                    data = _unpacked(read_member(archive, member, MAX_ANNOTATIONS_BYTES))
+                    data = _unpack_gzip(read_member(archive, member, MAX_ANNOTATIONS_BYTES))
                 except LimitError as error:
                     raise DatasetError(f"{name}: {error}, {TOO_LARGE_CURE}") from error
-                tree = parse_json(name, _decode(Path(name), data))
+                tree = parse_json(name, _decode_utf8(Path(name), data))
                 yield name, stem(Path(member.name).name), tree
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         reason = " ".join(str(error).split())  # tarfile reports its attempts on several lines

@@ -50,7 +50,7 @@ def read(path: Path) -> Iterator[DatasetEntry]:
             if row.alignable:
                 builder.add_span(str(index), row.text, row.start, row.end)
             else:
-                speech = builder.checked_span(row.start, row.end, row.text)
+                speech = builder.validate_span(row.start, row.end, row.text)
                 builder.add_step(str(index), row.text, speech=speech)
         yield builder.entry()
 

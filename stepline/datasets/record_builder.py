@@ -134,7 +134,7 @@ class RecordBuilder:
         value = value if is_storable(value) else ""
         self.rejected.append(Rejected(what, reason, text=text, id=self.id, value=value))
 
-    def checked_span(
+    def validate_span(
         self, start: float, end: float, text: str, what: RejectedKind = "span"
     ) -> Span | None:
         """Return a span in seconds, or None where it does not fit and is rejected.
@@ -174,7 +174,7 @@ class RecordBuilder:
         text = text.strip()
         # Where the step stays, only the span is rejected.
         what: RejectedKind = "span" if keeps_step or id in self.steps else "step"
-        span = self.checked_span(start, end, text, what)
+        span = self.validate_span(start, end, text, what)
         if span is None and not keeps_step:
             return
         spans = () if span is None else (span,)
@@ -225,7 +225,7 @@ class RecordBuilder:
         if flaw is not None:
             self.reject("sentence", text, flaw)
             return None
-        span = self.checked_span(start, end, text, "sentence")
+        span = self.validate_span(start, end, text, "sentence")
         if span is not None:
             self.sentences.append(Sentence(text=text, span=span, shown=visibility))
         return span

@@ -33,30 +33,30 @@ class Dataset:
 
     Attributes:
         name: by which commands name it.
-        what: what it holds.
-        where: where to get it.
+        description: what it holds.
+        source: where to get it.
         licence: of its annotations.
         files: names of the files that the reader takes.
-        reads: what becomes of a row.
-        rejects: what is left out.
-        gives: field of the record: "reference" where people annotated it, "steps" where models did,
+        conversion: how its rows become records.
+        rejected: which rows are left out.
+        record_field: field of the record: "reference" where people annotated it, "steps" where models did,
             "transcript" where it holds speech.
         reader: path -> entries.
-        training: names of its training splits, which no benchmark scores.
-        hidden: path -> ids by split, of videos whose annotations are hidden.
+        training_splits: names of the splits that no benchmark scores.
+        read_hidden_ids: path -> ids by split, of videos whose annotations are hidden.
     """
 
     name: str
-    what: str
-    where: str
+    description: str
+    source: str
     licence: str
     files: tuple[str, ...]
-    reads: str
-    rejects: str
-    gives: Literal["reference", "steps", "transcript"]
+    conversion: str
+    rejected: str
+    record_field: Literal["reference", "steps", "transcript"]
     reader: Reader
-    training: tuple[str, ...] = ("train", "training")
-    hidden: Callable[[Path], Mapping[str, Sequence[str]]] | None = None
+    training_splits: tuple[str, ...] = ("train", "training")
+    read_hidden_ids: Callable[[Path], Mapping[str, Sequence[str]]] | None = None
 
 
 BAD_SPANS = (
@@ -91,7 +91,7 @@ DATASETS = {
             BAD_SPANS + "; steps of another variation or outside the taxonomy",
             "reference",
             htstep.read,
-            hidden=htstep.hidden_videos,
+            read_hidden_ids=htstep.hidden_videos,
         ),
         Dataset(
             "crosstask",
@@ -109,7 +109,7 @@ DATASETS = {
             BAD_SPANS + "; step numbers the task lacks; videos without annotations",
             "reference",
             crosstask.read,
-            training=(),  # its test sets are drawn from all videos but "val"
+            training_splits=(),  # its test sets are drawn from all videos but "val"
         ),
         Dataset(
             "coin",
@@ -235,7 +235,7 @@ DATASETS = {
             BAD_SPANS + "; tasks that no one annotated",
             "reference",
             label_studio.read,
-            training=(),
+            training_splits=(),
         ),
     )
 }
@@ -304,14 +304,16 @@ def describe(name: str | None = None) -> str:
     """Return a list of all datasets, or the details of one: where to get it, files, licence."""
     if name is None:
         width = max(map(len, DATASETS))
-        return "\n".join(f"{row.name:<{width}}  {row.what}" for row in DATASETS.values()) + "\n"
+        return (
+            "\n".join(f"{row.name:<{width}}  {row.description}" for row in DATASETS.values()) + "\n"
+        )
     row = find_dataset(name)
     lines = [
-        f"{row.name}: {row.what}",
-        f"  get it from  {row.where}",
+        f"{row.name}: {row.description}",
+        f"  get it from  {row.source}",
         f"  licence      {row.licence}",
         f"  files        {', '.join(row.files)} (also gzipped)",
-        f"  read         {row.reads} (into Record.{row.gives})",
-        f"  rejected     {row.rejects}",
+        f"  read         {row.conversion} (into Record.{row.record_field})",
+        f"  rejected     {row.rejected}",
     ]
     return "\n".join(lines) + "\n"

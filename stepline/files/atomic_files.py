@@ -231,7 +231,7 @@ def open_own_file(path: Path, *, append: bool = False) -> BinaryIO:
         descriptor = os.open(path, flags)
     file = os.fdopen(descriptor, "r+b", buffering=0)
     try:
-        _check_state(path, os.fstat(descriptor))
+        _require_plain_file(path, os.fstat(descriptor))
     except StoreError:
         file.close()
         raise
@@ -244,7 +244,7 @@ def check_own_file(path: Path) -> None:
         state = path.lstat()
     except FileNotFoundError:
         return
-    _check_state(path, state)
+    _require_plain_file(path, state)
 
 
 def check_own_folder(folder: Path) -> None:
@@ -254,7 +254,7 @@ def check_own_folder(folder: Path) -> None:
             raise StoreError(f"{path}: is a link, and Stepline would write there; remove it")
 
 
-def _check_state(path: Path, state: os.stat_result) -> None:
+def _require_plain_file(path: Path, state: os.stat_result) -> None:
     reason = None
     cure = "remove it"
     if stat.S_ISLNK(state.st_mode):

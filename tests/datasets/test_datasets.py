@@ -42,7 +42,7 @@ def test_every_dataset_keeps_the_contract(name, sample):
     assert reading.rejected or name == "sieve-swap"
     assert all(row.reason and row.id for row in reading.rejected)
     assert read(name, path) == reading
-    assert any(getattr(record, DATASETS[name].gives) for record in reading.records)
+    assert any(getattr(record, DATASETS[name].record_field) for record in reading.records)
 
 
 @pytest.mark.parametrize("name", DATASETS)
@@ -444,5 +444,11 @@ def test_the_page_states_every_row_as_the_table_does(name):
     )
     row = DATASETS[name]
     cells = [cell.strip() for cell in line.strip("|").split(" | ")]
-    assert cells[1:2] + cells[3:] == [row.what, row.where, row.licence, row.reads, row.rejects]
+    assert cells[1:2] + cells[3:] == [
+        row.description,
+        row.source,
+        row.licence,
+        row.conversion,
+        row.rejected,
+    ]
     assert cells[2].replace("`", "") == ", ".join(row.files)

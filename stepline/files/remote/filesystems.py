@@ -39,7 +39,7 @@ MAX_FOLDER_DEPTH = 32  # of nested folders that are listed over http
 RANGE_PATTERN = re.compile(r"bytes=(\d+)-(\d+)")
 
 
-def filesystem(url: str, settings: RemoteSettings) -> Any:
+def filesystem_of(url: str, settings: RemoteSettings) -> Any:
     """Return the fsspec filesystem of a URL. Raises StoreError for an unknown or missing kind."""
     scheme = _scheme(url)
     if scheme not in FILESYSTEM_KINDS:
@@ -47,7 +47,7 @@ def filesystem(url: str, settings: RemoteSettings) -> Any:
         kinds = ", ".join(f"{kind}://" for kind in FILESYSTEM_KINDS)
         cure = f"did you mean {near[0]}://?" if near else f"known: a path, {kinds}"
         raise StoreError(f"{scheme}://: no such kind of address; {cure}")
-    return _create(FILESYSTEM_KINDS[scheme], settings, os.getpid())
+    return _create_filesystem(FILESYSTEM_KINDS[scheme], settings, os.getpid())
 
 
 def _scheme(url: str) -> str:
@@ -56,7 +56,7 @@ def _scheme(url: str) -> str:
 
 # Filesystems do not survive a fork, which is why the process is a part of the key.
 @lru_cache(maxsize=8)
-def _create(kind: str, settings: RemoteSettings, process: int) -> Any:  # noqa: ARG001
+def _create_filesystem(kind: str, settings: RemoteSettings, process: int) -> Any:  # noqa: ARG001
     import fsspec
 
     try:
@@ -203,7 +203,7 @@ def redirect_refusal(source: str, target: str, settings: RemoteSettings) -> str 
         return f"{fault}; give an address that does not"
     if is_redirect_allowed(source_host, target_host, settings):
         return None
-    return f"{source_host} leads to another host; {allow_host(target_host)}"
+    return f"{source_host} leads to another host; {host_advice(target_host)}"
 
 
 def is_redirect_allowed(source: str, target: str, settings: RemoteSettings) -> bool:
@@ -211,7 +211,7 @@ def is_redirect_allowed(source: str, target: str, settings: RemoteSettings) -> b
     return bool(target) and (target == source or not {"*", target}.isdisjoint(settings.hosts))
 
 
-def allow_host(host: str) -> str:
+def host_advice(host: str) -> str:
     """Return the advice for a message: the setting that allows a host."""
     return f"where you trust it, --set 'places.hosts=[\"{host}\"]'"
 
@@ -250,7 +250,7 @@ def list_objects(
         settings: how it is reached.
         retry_call: calls a function again after transient failures. Each page is one call.
     """
-    files = filesystem(url, settings)
+    files = filesystem_of(url, settings)
     kind = FILESYSTEM_KINDS[_scheme(url)]
     root = files._strip_protocol(url).rstrip("/")
 

@@ -27,7 +27,7 @@ from urllib.parse import unquote
 
 from stepline.errors import StoreError
 from stepline.files.atomic_files import PARTIAL_SUFFIX, atomic_path, remove_file, write_atomic
-from stepline.files.remote.filesystems import filesystem, list_objects, request
+from stepline.files.remote.filesystems import filesystem_of, list_objects, request
 from stepline.files.remote.retry import (
     ShortReadError,
     exists_already,
@@ -146,9 +146,9 @@ class RemotePath:
 
     def size(self) -> int:
         """Return the size in bytes. Raises StoreError if unknown or too large."""
-        return self._checked_size(self._size_and_fingerprint()[0])
+        return self._require_size(self._size_and_fingerprint()[0])
 
-    def _checked_size(self, size: int) -> int:
+    def _require_size(self, size: int) -> int:
         if size < 0:
             fault = f"{self.display_url}: its server does not state its size"
             raise StoreError(f"{fault}; download it, and give the file")
@@ -240,7 +240,7 @@ class RemotePath:
         """
         # Block by block, so that a lost connection costs one block.
         size, fingerprint = self._size_and_fingerprint()
-        size = self._checked_size(size)
+        size = self._require_size(size)
         block = self.settings.block * BYTES_PER_MIB
         longest = self.settings.longest
         start_time = time.monotonic()
@@ -310,10 +310,10 @@ class RemotePath:
                 f"{self.display_url}: a part of a file cannot be written; write the whole file"
             )
         blocks = 1 + size // (self.settings.block * BYTES_PER_MIB)
-        return filesystem(self.url, self.settings), self.settings.seconds * blocks
+        return filesystem_of(self.url, self.settings), self.settings.seconds * blocks
 
     def _request_once(self, method: str, **options: Any) -> Any:
-        files = filesystem(self.url, self.settings)
+        files = filesystem_of(self.url, self.settings)
         return request(files, method, self.url, self.settings.seconds, **options)
 
     def _request(self, method: str) -> Any:
