@@ -339,9 +339,9 @@ class Node:
             raise DatasetError(f"{fault}; is this the right file for this dataset?")
         return node
 
-    def optional_text(self, *keys: str) -> str | None:
-        """Return the string of the first of these keys whose value is not null, else None."""
-        node = self.get(*keys)
+    def optional_text(self, key: str) -> str | None:
+        """Return the string of a key, None where the object lacks it or holds null."""
+        node = self.get(key)
         return None if node is None else node.text()
 
     def optional_number(self, key: str) -> float | None:
@@ -386,9 +386,9 @@ class Node:
         start, end = self.rows()
         return start.number(), end.number()
 
-    def span(self, start: str = "start", end: str = "end") -> tuple[float, float]:
-        """Return the start and end of an object, by their keys."""
-        return self[start].number(), self[end].number()
+    def span(self) -> tuple[float, float]:
+        """Return the numbers `start` and `end` of an object."""
+        return self["start"].number(), self["end"].number()
 
     def pairs(self) -> Iterator[tuple[tuple[float, float], "Node"]]:
         """Yield ((start, end), sentence) of a video in the flat form: `timestamps`, `sentences`."""
