@@ -249,7 +249,7 @@ def _compile(parts: Parts, classifier: tuple[Array, Array]) -> Callable[[Picture
 
     def classify_all(images: Pictures) -> Matrix:
         # One picture per run: as fast as four, in half the memory.
-        rows = run_batches(classify, list(images), threads=cpu_threads(beside=1))
+        rows = run_batches(classify, list(images), threads=cpu_threads(reserved=1))
         return np.concatenate(rows)
 
     return classify_all
