@@ -27,17 +27,19 @@ import numpy as np
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.records import Rejected, Sentence, Span, Word
 from stepline.speech.audio_windows import (
+    FRAME_SAMPLES,
     MAX_FILLED_SECONDS,
     NO_SOUND,
+    VOICE_PROBABILITY,
     AudioWindow,
     WindowTranscript,
     detector_context,
+    voice_probability,
 )
 from stepline.speech.hallucinations import SpeechEvidence, hallucination_reasons
-from stepline.speech.second_reading import fit_to_voice
+from stepline.speech.second_pass import fit_to_voice
 from stepline.speech.sentences import ends_sentence, join_pieces, split_sentences
 from stepline.speech.settings import AsrSettings
-from stepline.speech.vad import FRAME_SAMPLES, VOICE_PROBABILITY, voice_probability
 
 Recognise: TypeAlias = Callable[[AudioWindow], WindowTranscript]
 
@@ -204,7 +206,7 @@ class LiveTranscriber:
         """Whether the voice goes on behind the words of a pass, for longer than a recogniser
         leaves out by chance."""
         words_end = words[-1].span.end if words and words[-1].span else window.end
-        voice = window.voiced(words_end, window.end)
+        voice = window.voice_between(words_end, window.end)
         seconds = float((voice >= VOICE_PROBABILITY).sum()) * FRAME_SAMPLES / SAMPLE_RATE
         return seconds > UNREAD_SECONDS and not self._expected
 
@@ -342,7 +344,7 @@ class LiveTranscriber:
 
     def _evidence(self, sentence: Sentence, window: AudioWindow) -> SpeechEvidence:
         span = sentence.span
-        voice = window.voiced(span.start, span.end)
+        voice = window.voice_between(span.start, span.end)
         voice_probability = float(voice.mean()) if len(voice) else 0.0
         return SpeechEvidence(voice_probability, self._likely)
 

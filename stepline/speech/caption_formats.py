@@ -17,7 +17,7 @@ from typing import TypeAlias
 from stepline.errors import CaptionError
 from stepline.limits import MAX_SECOND, parse_json_text
 from stepline.records import Word, covering_span
-from stepline.speech.shown_captions import Cue, TimedPiece, span_of, words_of_pieces
+from stepline.speech.shown_captions import Cue, TimedText, interpolate_words, span_of
 
 
 def parse_seconds(value: object) -> float | None:
@@ -234,10 +234,10 @@ def _cues_of_events(events: list[Json]) -> list[Cue]:
         for part in parts:
             offset = _milliseconds(part.get("tOffsetMs"))
             second = None if offset is None else min(start + offset, end)
-            pieces.append(TimedPiece(str(part.get("utf8", "")), second))
+            pieces.append(TimedText(str(part.get("utf8", "")), second))
         words: list[Word] = []
         if len(pieces) > 1 and any(piece.start is not None for piece in pieces):
-            words = words_of_pieces(pieces, start, end)
+            words = interpolate_words(pieces, start, end)
         cues.append(Cue(text, start, end, tuple(words)))
     return cues
 

@@ -29,9 +29,9 @@ from stepline.speech.shown_captions import (
     Cue,
     ShownCaption,
     SubtitleFile,
-    TimedPiece,
+    TimedText,
     first_appearances,
-    words_of_pieces,
+    interpolate_words,
 )
 from stepline.speech.subtitles import has_sbv_timing, parse_subtitles
 from stepline.speech.text_encodings import read_caption_text
@@ -92,7 +92,7 @@ def read_captions(
         )
     groups = []
     for cue in cues:
-        groups.append(list(cue.words) or words_of_pieces([TimedPiece(cue.text)], *_times(cue)))
+        groups.append(list(cue.words) or interpolate_words([TimedText(cue.text)], *_times(cue)))
     words = list(chain(*groups))
     if lacks_punctuation(words, settings.language):
         words = restore_punctuation(words)
@@ -128,7 +128,7 @@ def _read_subtitles(path: Path, text: str) -> SubtitleFile | None:
     if suffix == ".csv" or has_csv_header(text):
         rows = []
         for cue in parse_csv(text, str(path)):
-            lines = [[TimedPiece(line)] for line in cue.text.splitlines()]
+            lines = [[TimedText(line)] for line in cue.text.splitlines()]
             rows.append(ShownCaption(cue.start, cue.end, lines))
         return SubtitleFile(rows)
     if is_ttml(text):

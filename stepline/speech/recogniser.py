@@ -1,17 +1,20 @@
 """Chooses the recogniser: the fast English model, or a multilingual one where its words are unsure."""
 
 import logging
-from collections.abc import Hashable, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from stepline.media.audio import SAMPLE_RATE
 from stepline.networks.weights import weights_fetched
 from stepline.plugins import load_plugin
-from stepline.speech.audio_windows import AudioWindow, WindowTranscript
+from stepline.speech.audio_windows import (
+    FRAME_SAMPLES,
+    VOICE_PROBABILITY,
+    AudioWindow,
+    WindowTranscript,
+)
 from stepline.speech.hallucinations import find_repetitions
 from stepline.speech.settings import AsrSettings
-from stepline.speech.vad import FRAME_SAMPLES, VOICE_PROBABILITY
 
 if TYPE_CHECKING:
     from stepline.speech.whisper import Models
@@ -152,36 +155,6 @@ class RecogniserSwitch:
         other.language = language
         self._recogniser = other
         return other.read(window)
-
-
-def read_together(
-    requests: Sequence[tuple[RecogniserSwitch, Sequence[AudioWindow]]],
-) -> list[list[WindowTranscript]]:
-    """Return the transcripts of each request's windows. Windows of several requests share batches."""
-    # Which sounds share batches. A sound without a key shares none.
-    batches: dict[Hashable, list[int]] = {}
-    for number, (switch, windows) in enumerate(requests):
-        key = getattr(switch._recogniser, "batch_key", None) if len(windows) > 1 else None
-        if key is None:
-            key = number
-        batches.setdefault(key, []).append(number)
-
-    # One recogniser reads a batch. Then each sound gets its own answers.
-    transcripts: dict[int, list[WindowTranscript]] = {}
-    for numbers in batches.values():
-        switch, windows = requests[numbers[0]]
-        if len(numbers) == 1 or switch._recogniser is None:
-            transcripts[numbers[0]] = switch.read_many(windows)
-            continue
-        batch: list[AudioWindow] = []
-        for number in numbers:
-            batch += requests[number][1]
-        batch_transcripts = iter(switch._recogniser.read_many(batch))
-        for number in numbers:
-            request_transcripts, windows = requests[number]
-            answers = list(islice(batch_transcripts, len(windows)))
-            transcripts[number] = request_transcripts._without_repetitions(windows, answers)
-    return [transcripts[number] for number in range(len(requests))]
 
 
 def _load_recogniser(settings: AsrSettings, models: "Models | None") -> Recogniser:

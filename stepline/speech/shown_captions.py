@@ -31,14 +31,14 @@ class Cue:
     words: tuple[Word, ...] = ()
 
 
-class TimedPiece(NamedTuple):
+class TimedText(NamedTuple):
     """A part of a line. start: second at which it is spoken, None where the file does not time it."""
 
     text: str
     start: float | None = None
 
 
-ShownLine: TypeAlias = Sequence[TimedPiece]  # without its markup
+ShownLine: TypeAlias = Sequence[TimedText]  # without its markup
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def _line_text(line: ShownLine) -> str:
     return " ".join(text.split())
 
 
-def _has_times(pieces: Iterable[TimedPiece]) -> bool:
+def _has_times(pieces: Iterable[TimedText]) -> bool:
     return any(piece.start is not None for piece in pieces)
 
 
@@ -154,12 +154,12 @@ def _add_caption(
         if repeated and ((is_again and end - start > MIN_CUE_SECONDS) or added_text or is_flash):
             last.end = max(last.end, end)
         if added_text:
-            last.words += words_of_pieces([TimedPiece(added_text)], start, end)
+            last.words += interpolate_words([TimedText(added_text)], start, end)
             last.text = f"{last.text} {added_text}"
             last.timed = True
     if lines:
-        pieces = [piece for line in lines for piece in (*line, TimedPiece("\n"))]
-        words = words_of_pieces(pieces, start, end)
+        pieces = [piece for line in lines for piece in (*line, TimedText("\n"))]
+        words = interpolate_words(pieces, start, end)
         is_timed = _has_times(pieces)
         text = "\n".join(map(_line_text, lines))
         if is_timed:
@@ -196,7 +196,7 @@ def _repeated_lines(
     return 0, ""
 
 
-def words_of_pieces(pieces: Sequence[TimedPiece], start: float, end: float) -> list[Word]:
+def interpolate_words(pieces: Sequence[TimedText], start: float, end: float) -> list[Word]:
     """Return the words of timed pieces. Words with the same start share its seconds equally.
 
     Each word has the space before it, and lasts until the next start.

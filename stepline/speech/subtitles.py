@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from stepline.errors import CaptionError
 from stepline.speech.caption_text import strip_markup, strip_speaker_marks
-from stepline.speech.shown_captions import ShownCaption, ShownLine, SubtitleFile, TimedPiece
+from stepline.speech.shown_captions import ShownCaption, ShownLine, SubtitleFile, TimedText
 
 CLOCK_PATTERN = r"(?:(\d{1,6}):)?(\d{1,4}):(\d{1,2})(?:[.,](\d{1,9}))?"
 TIMING_PATTERN = re.compile(rf"\s*{CLOCK_PATTERN}\s*-->\s*{CLOCK_PATTERN}(?:\s(.*))?$")
@@ -223,10 +223,10 @@ def _shown_lines(body: str, shift: float) -> Iterator[ShownLine]:
         # text, then four clock parts and text again and again
         parts = INLINE_TIME.split(line)
         texts = [strip_markup(text) for text in parts[::5]]
-        pieces = [TimedPiece(strip_speaker_marks(texts[0]))]
+        pieces = [TimedText(strip_speaker_marks(texts[0]))]
         for number, text in enumerate(texts[1:]):
             clock = parts[5 * number + 1 : 5 * number + 5]
-            pieces.append(TimedPiece(text, clock_seconds(clock) + shift))
+            pieces.append(TimedText(text, clock_seconds(clock) + shift))
         yield pieces
 
 

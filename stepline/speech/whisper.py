@@ -4,7 +4,7 @@ import logging
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, islice
 from pathlib import Path
@@ -18,10 +18,14 @@ from stepline.networks.device import current_device
 from stepline.networks.weights import find_weights
 from stepline.processes import reuse_large_blocks, trim_memory
 from stepline.records import Span, Word
-from stepline.speech.audio_windows import AudioWindow, WindowTranscript
+from stepline.speech.audio_windows import (
+    VOICE_PROBABILITY,
+    AudioWindow,
+    WindowTranscript,
+    find_speech,
+)
 from stepline.speech.recogniser import MIN_LANGUAGE_PROBABILITY
 from stepline.speech.settings import AsrSettings
-from stepline.speech.vad import VOICE_PROBABILITY, find_speech
 from stepline.text.narration.words import looks_english
 
 log = logging.getLogger(__name__)
@@ -105,11 +109,6 @@ class Whisper:
             for (index, _), transcript in zip(batch, batch_transcripts, strict=True):
                 transcripts[index] = transcript
         return transcripts
-
-    @property
-    def batch_key(self) -> Hashable | None:
-        """Return the key by which recognisers share batches, None = no sharing."""
-        return None if self._settings.translate else (id(self._model), self.language)
 
     def _read_batch(self, voiced: Sequence[tuple[AudioWindow, Runs]]) -> list[WindowTranscript]:
         from faster_whisper import BatchedInferencePipeline

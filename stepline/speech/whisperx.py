@@ -10,9 +10,8 @@ from typing import Any
 from stepline.errors import ModelError
 from stepline.networks.device import current_device
 from stepline.records import Span, Word
-from stepline.speech.audio_windows import AudioWindow, WindowTranscript
+from stepline.speech.audio_windows import VOICE_PROBABILITY, AudioWindow, WindowTranscript
 from stepline.speech.settings import AsrSettings
-from stepline.speech.vad import VOICE_PROBABILITY
 
 DEFAULT_MODEL = "base"  # whisperx's own name for Whisper base
 BATCH_SPANS = 8  # stretches of speech that whisperx reads together

@@ -22,7 +22,7 @@ from stepline.errors import ModelError, SettingsError, first_line
 from stepline.networks.device import current_device
 from stepline.networks.state_dict import check_weights, read_tensors
 from stepline.records import Matrix
-from stepline.vision.encode import Clips, Pictures, check_clips, square_clips, still_clips
+from stepline.vision.encode import Clips, Images, check_clips, square_clips, still_clips
 from stepline.vision.internvideo_network import InternVideoNetwork, network_sizes
 from stepline.vision.settings import VisionSettings
 
@@ -171,7 +171,7 @@ class InternVideoBackbone:
         with torch.inference_mode(), self._device.autocast():
             return self._rows(self._network.encode_clips(inputs))
 
-    def encode_images(self, pictures: Pictures) -> Matrix:
+    def encode_images(self, pictures: Images) -> Matrix:
         """Return (B, D) rows of clips in which each picture is still."""
         return self.encode_clips(still_clips(pictures, CLIP_FRAMES))
 

@@ -22,8 +22,8 @@ from stepline.files.atomic_files import atomic_path, write_atomic
 from stepline.networks.device import current_device
 from stepline.networks.state_dict import check_weights, read_tensors
 from stepline.records import Matrix
-from stepline.vision.encode import Clips, Pictures, check_clips, square_clips, still_clips
-from stepline.vision.s3d_network import JOINT_WIDTH, POOLED_WIDTH, S3D, FoldedS3D
+from stepline.vision.encode import Clips, Images, check_clips, square_clips, still_clips
+from stepline.vision.s3d_network import JOINT_WIDTH, POOLED_WIDTH, S3D
 from stepline.vision.settings import VisionSettings
 
 Tokenisation: TypeAlias = Literal["released", "tan"]
@@ -81,11 +81,8 @@ class TextTower(nn.Module):  # type: ignore[misc]
         hidden = torch.relu(self.fc1(vectors))  # (K, N, 2048)
         if form == "tan":
             # >= 0 after the ReLU, so that 0 never wins
-            is_word = tokens != PADDING_TOKEN
-            hidden = hidden * is_word[:, :, None]
-        greatest = hidden.amax(1)
-        joint: Tensor = self.fc2(greatest)  # (K, 512)
-        return joint
+            hidden = hidden * (tokens != PADDING_TOKEN)[:, :, None]
+        return self.fc2(hidden.amax(1))  # (K, 512)
 
 
 def read_dictionary(path: Path) -> WordDictionary:
@@ -175,7 +172,7 @@ class S3DBackbone:
 
     def __init__(
         self,
-        video: FoldedS3D,
+        video: S3D,
         words: TextTower,
         dictionary: WordDictionary,
         form: Tokenisation,
@@ -203,14 +200,12 @@ class S3DBackbone:
         # resized on the CPU, from uint8, so that every device sees the same clip
         pixels = torch.from_numpy(np.ascontiguousarray(clips))
         inputs = prepare(pixels).to(self._device.name)
-        with self._device.autocast():
-            if not self._pooled:
-                return _unit(self._video(inputs))
-            pooled = self._video.pooled(inputs)
-            rows: Matrix = pooled.float().cpu().numpy()
-            return rows
+        with torch.inference_mode(), self._device.autocast():
+            if self._pooled:
+                return self._video.pooled(inputs).float().cpu().numpy()
+            return _unit(self._video(inputs))
 
-    def encode_images(self, pictures: Pictures) -> Matrix:
+    def encode_images(self, pictures: Images) -> Matrix:
         """Return (B, 512) unit rows, or (B, 1024), of clips in which each picture is still."""
         return self.encode_clips(still_clips(pictures, CLIP_FRAMES))
 
@@ -246,11 +241,14 @@ def load_s3d(settings: VisionSettings) -> S3DBackbone:
     dictionary = read_dictionary(dictionary_path)
     video, words = read_s3d(settings.path, dictionary.size)
     device = current_device().name
-    folded = FoldedS3D(video.to(device))
-    is_pooled = settings.backbone == "s3d-mixed5c"
-    return S3DBackbone(folded, words.to(device), dictionary, settings.tokens, pooled=is_pooled)
+    return S3DBackbone(
+        video.to(device),
+        words.to(device),
+        dictionary,
+        settings.tokens,
+        pooled=settings.backbone == "s3d-mixed5c",
+    )
 
 
 def _unit(vectors: Tensor) -> Matrix:
-    unit: Matrix = F.normalize(vectors.float(), dim=1).cpu().numpy()
-    return unit
+    return F.normalize(vectors.float(), dim=1).cpu().numpy()

@@ -8,7 +8,7 @@ from vision_samples import photo
 
 from stepline.networks.weights import find_weights, weights_fetched
 from stepline.vision import faces as seen
-from stepline.vision.faces import Detection, FaceDetector, SquareDetector
+from stepline.vision.faces import Detection, FaceDetector
 
 
 def test_anchors_are_in_the_middle_of_every_place_two_per_map():
@@ -47,7 +47,7 @@ class OneBox:
 def test_a_box_is_given_in_pixels_of_the_picture(monkeypatch, tmp_path):
     network = OneBox()
     monkeypatch.setattr(seen, "load_tflite", lambda path: network)
-    (found,) = SquareDetector(tmp_path, black_value=-1.0)(np.full((64, 64, 3), 255, np.uint8))
+    (found,) = FaceDetector(tmp_path).detect(np.full((64, 64, 3), 255, np.uint8))
     assert found.score == pytest.approx(1 / (1 + np.exp(-2)))
     # The anchor is at 4 px of 128, the picture half as large: the middle at ((4 + 8) / 2, 4 / 2).
     assert_allclose(found.box, [6 - 8, 2 - 4, 6 + 8, 2 + 4])

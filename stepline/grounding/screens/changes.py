@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from stepline.vision.encode import Pictures
+from stepline.vision.encode import Images
 from stepline.vision.on_screen_text import Box, connected_runs
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class ScreenMeter:
     """Collects small frames one at a time. Keeps the last one, and two numbers per frame."""
 
     def __init__(self) -> None:
-        self._last: Pictures | None = None
+        self._last: Images | None = None
         self._still: list[float] = []
         self._flat: list[float] = []
         self._frames = 0
@@ -90,7 +90,7 @@ class ScreenMeter:
         return ScreenStatistics(still, float(np.median(self._flat)))
 
 
-def part_changes(before: Pictures, after: Pictures, side: int) -> Pictures:
+def part_changes(before: Images, after: Images, side: int) -> Images:
     """Return the greatest change in each part of `side` x `side` pixels of a channel (H, W), 0 to
     255."""
     # The greater less the smaller, since bytes have no negative numbers.
@@ -100,11 +100,11 @@ def part_changes(before: Pictures, after: Pictures, side: int) -> Pictures:
     rows = np.arange(0, height, side)
     columns = np.arange(0, width, side)
     high = np.maximum.reduceat(change, rows, axis=0)
-    parts: Pictures = np.maximum.reduceat(high, columns, axis=1)
+    parts: Images = np.maximum.reduceat(high, columns, axis=1)
     return parts
 
 
-def flat_share(channel: Pictures) -> float:
+def flat_share(channel: Images) -> float:
     """Return the share of the pixels (H, W) that differ from neither neighbour, below nor right."""
     # Differences of bytes would wrap around.
     grey = channel.astype(np.int16)
@@ -128,8 +128,8 @@ class ScreenChange:
     end: float
     patches: tuple[Box, ...]
     cursor: Point | None
-    before: Pictures
-    after: Pictures
+    before: Images
+    after: Images
 
     @property
     def box(self) -> Box:
@@ -345,7 +345,7 @@ class CursorTrack:
                 self.position = places[1 - number]
 
 
-def changed_parts(before: Pictures, after: Pictures) -> Flags:
+def changed_parts(before: Images, after: Images) -> Flags:
     """Return which parts of two pictures (H, W, 3) differ, those alone that touch another one."""
     red = part_changes(before[..., 0], after[..., 0], PART_PIXELS)
     green = part_changes(before[..., 1], after[..., 1], PART_PIXELS)
