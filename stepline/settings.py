@@ -118,6 +118,7 @@ SECTION_NAMES = frozenset(
 
 # Settings of earlier versions, each with what to use instead.
 REMOVED_SETTINGS = {
+    "media.decoder": "the CPU decodes; leave it out",
     "writing.second_pass": "the language model writes the steps in one pass; leave it out",
     "run.words": "it is a constant now; leave it out",
     "engine.batch": "each video is recognised by itself; leave it out",

@@ -340,7 +340,7 @@ def test_stages_without_a_network_run_on_the_cpu():
         name
         for name, stage in STAGE_TABLE.items()
         if stage.uses_gpu(given) and stage.kind == "video"
-    } == {"transcribe", "encode"}
+    } == {"transcribe"}
     networks = {
         "nasva": {"aligner": {"path": "a"}},
         "judge": {"detector": "d"},

@@ -23,10 +23,14 @@ from stepline.errors import MediaError, SettingsError
 from stepline.files.remote.addresses import NamedHost, check_url, display_url
 from stepline.live.forward_proxy import ForwardProxy
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
-from stepline.media.container import OpenMedia, open_live, open_media, picture_rate
+from stepline.media.container import LiveInput, OpenMedia, frame_rate, open_live, open_media
 from stepline.media.frames import Frame, FrameSampler, FrameScaler
-from stepline.media.opening import LiveInput
-from stepline.media.reader import MIN_SPARSE_RATIO, PictureTrack, SoundTrack, seek_before
+from stepline.media.reader import (
+    MIN_SPARSE_RATIO,
+    AudioStreamReader,
+    VideoStreamReader,
+    seek_before,
+)
 from stepline.media.settings import LinkSettings, MediaSettings
 
 if TYPE_CHECKING:
@@ -175,7 +179,7 @@ class SourceClock:
         return second if is_near and second > self.end - TRUSTED_SECONDS else by_wall
 
 
-Tracks: TypeAlias = dict[int, PictureTrack | SoundTrack]  # by the index of the stream
+Tracks: TypeAlias = dict[int, VideoStreamReader | AudioStreamReader]  # by the index of the stream
 SourceItems: TypeAlias = Iterator[Frame | AudioBlock | Gap]
 
 
@@ -346,7 +350,7 @@ class LiveSource:
             self._clock.arrive()
             if packet.stream.index in tracks:
                 for frame in media.decode(packet):
-                    yield from self._items(tracks[packet.stream.index].take(frame))
+                    yield from self._items(tracks[packet.stream.index].add(frame))
                 if self._recording is not None:
                     self._recording.add(packet, media)
         yield from self._finish(tracks)
@@ -357,7 +361,7 @@ class LiveSource:
             self._clock.begin(paced=recorded)
         # A recording goes on where the last connection ended.
         if recorded and self.end > 0:
-            media.exact = True
+            media.is_seekable = True
             seek_before(media, self.end)
         # An address keeps the second 0 of its first connection.
         if not recorded and self._clock.origin is not None:
@@ -375,7 +379,9 @@ class LiveSource:
         over."""
         import av
 
-        streams = [stream for stream in (media.picture, media.sound) if stream is not None]
+        streams = [
+            stream for stream in (media.video_stream, media.audio_stream) if stream is not None
+        ]
         failure_count = 0
         while failure_count < MAX_CORRUPT_PACKETS and not self._stop.is_set():
             try:
@@ -401,16 +407,18 @@ class LiveSource:
         endless, rate = float("inf"), self._pictures.rate
 
         # pictures at a rate, where wanted
-        if media.picture is not None and rate is not None:
+        if media.video_stream is not None and rate is not None:
             scaler = FrameScaler(shorter=self._pictures.size, aspect=media.aspect)
-            tracks[media.picture.index] = PictureTrack(
+            tracks[media.video_stream.index] = VideoStreamReader(
                 media, FrameSampler(rate, scaler), self._base, endless
             )
             # Where far more pictures come than are wanted, some need not be decoded.
-            if self._media.skip_nonref and rate * MIN_SPARSE_RATIO <= picture_rate(media.picture):
-                media.picture.codec_context.skip_frame = "NONREF"
-        if media.sound is not None:
-            tracks[media.sound.index] = SoundTrack(media, self._base, endless)
+            if self._media.skip_nonref and rate * MIN_SPARSE_RATIO <= frame_rate(
+                media.video_stream
+            ):
+                media.video_stream.codec_context.skip_frame = "NONREF"
+        if media.audio_stream is not None:
+            tracks[media.audio_stream.index] = AudioStreamReader(media, self._base, endless)
         return tracks
 
     def _finish(self, tracks: Tracks) -> "Iterator[Frame | AudioBlock]":

@@ -1,20 +1,13 @@
 """Settings of media: limits of files and downloads, and the decoder."""
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
 from stepline.limits import MAX_SECOND
 from stepline.settings import Bytes, Count, NonNegative, Positive, Settings
 
-# It decides results: NVDEC gives NV12, which becomes other pixels at full size, and MPEG-2 and
-# MPEG-4 leave decoders free to round. The CPU's goes unnamed, as in the keys of results from before
-# there was another.
-Decoder: TypeAlias = Annotated[
-    Literal["cpu", "cuda"], Field(exclude_if=lambda decoder: decoder == "cpu")
-]
-
-# Goes unnamed where none is chosen, as in the keys of results from before it could be.
+# Left out where none is chosen, as in the keys of results from before it could be.
 TrackNumber: TypeAlias = Annotated[
     Annotated[int, Field(ge=1, le=1000)] | None, Field(exclude_if=lambda number: number is None)
 ]
@@ -36,11 +29,6 @@ class MediaSettings(Settings):
     )
     threads: Annotated[int, Field(ge=1, le=64)] = Field(
         1, description="of the picture decoder; speech takes the rest"
-    )
-    decoder: Decoder = Field(
-        "cpu",
-        description='of pictures to encode. "cuda": NVIDIA\'s (NVDEC), where build, machine and '
-        "file allow it",
     )
     audio_track: TrackNumber = Field(
         None, description="that is heard, counted from 1; None: one in which is speech"

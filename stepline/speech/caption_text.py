@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from stepline.records import Word
 
-# <i>, <v Anna>, <c.red>, <font color="red">: the names of SubRip, WebVTT and TTML. Others are
-# words.
+# <i>, <v Anna>, <c.red>, <font color="red">: the names of SubRip and WebVTT. Others are words.
 TAG_PATTERN = re.compile(
     r"</?(?:[biucvaps]|em|strong|font|span|div|br|lang|ruby|rt|rp|tt|sub|sup)"
     r"(?:[.\s/:][^<>]{0,200})?>",
@@ -33,7 +32,7 @@ SOUND_WORD = re.compile(
     r"|gelächter|смех)\b|音楽|音乐|音樂|음악|拍手|鼓掌|掌声|掌聲|박수|笑|웃음|موسيقى|संगीत",
     re.IGNORECASE,
 )
-# a bracket that ends with one says what sounds: "oil sizzling", "door creaks"
+# the last word of a bracket that describes a sound: "oil sizzling", "door creaks"
 SOUND_ENDING = re.compile(
     r"\b(?:play|hum|clap|whistl|bark|meow|chirp|buzz|hiss|ring|ding|chim|click|clatter"
     r"|clank|clink|crackl"
@@ -55,9 +54,7 @@ def strip_markup(text: str) -> str:
 
 
 def strip_speaker_marks(text: str) -> str:
-    """Return the text without the dashes and arrows that mark a change of speaker at the start of a
-    line.
-    """
+    """Return the text without the dashes and arrows of a speaker change at the start of a line."""
     return SPEAKER_MARK.sub("", text)
 
 
@@ -98,11 +95,11 @@ def _sound_ranges(text: str) -> list[tuple[int, int]]:
     for match in BRACKET_PATTERN.finditer(text):
         if _is_sound(match.group()[1:-1]):
             ranges.append(match.span())
-    separator: list[tuple[int, int]] = []
+    separate: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
-        if not separator or start >= separator[-1][1]:
-            separator.append((start, end))
-    return separator
+        if not separate or start >= separate[-1][1]:
+            separate.append((start, end))
+    return separate
 
 
 def _is_sound(content: str) -> bool:

@@ -96,8 +96,8 @@ def transcribe(
             # else the next window begins where this one has no words yet
             tail = window.last or window is not last
             second_pass = rerecognise_doubtful(window, first_pass, recogniser.read, tail=tail)
-            words = tuple(fit_to_voice(window, second_pass.words))
-            transcripts.append(replace(second_pass, words=words))
+            fitted = fit_to_voice(window, second_pass.words)
+            transcripts.append(replace(second_pass, words=tuple(fitted)))
 
         # sentences, and where the next window begins
         words = [word for transcript in transcripts for word in transcript.words]

@@ -69,7 +69,7 @@ class CLIPBackbone:
             vectors = encode(**inputs.to(self._device.name))
             if not isinstance(vectors, torch.Tensor):
                 vectors = vectors.pooler_output  # (B, D)
-            return torch.nn.functional.normalize(vectors.float(), dim=1).cpu().numpy()
+            return np.asarray(torch.nn.functional.normalize(vectors.float(), dim=1).cpu())
 
 
 def load_clip(settings: VisionSettings) -> CLIPBackbone:

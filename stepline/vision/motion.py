@@ -139,7 +139,7 @@ def _row_means(
     """Return the mean of the values of each row, (row_count,). rows: (N,), the row of each value."""
     counts = np.bincount(rows, minlength=row_count)
     means = np.bincount(rows, weights=values, minlength=row_count) / np.maximum(counts, 1)
-    return np.where(counts > 0, means, empty_value).astype(np.float32)
+    return np.asarray(np.where(counts > 0, means, empty_value), np.float32)
 
 
 def find_cuts(
@@ -179,7 +179,7 @@ def _shrink(image: Images) -> Matrix:
     cell_height, cell_width = (side // SMALL_SIDE for side in image.shape[:2])
     cells = image[: SMALL_SIDE * cell_height, : SMALL_SIDE * cell_width]
     cells = cells.reshape(SMALL_SIDE, cell_height, SMALL_SIDE, cell_width, 3)
-    return cells.mean((1, 3), dtype=np.float32) / np.float32(255)
+    return np.asarray(cells.mean((1, 3), dtype=np.float32) / np.float32(255))
 
 
 def _colour_histogram(small: Matrix) -> Matrix:
@@ -188,4 +188,4 @@ def _colour_histogram(small: Matrix) -> Matrix:
     # Three digits of base 4, one per colour channel.
     bins = (levels @ COLOUR_LEVELS ** np.array([2, 1, 0])).ravel()
     counts = np.bincount(bins, minlength=COLOUR_LEVELS**3)
-    return (counts / bins.size).astype(np.float32)
+    return np.asarray(counts / bins.size, np.float32)

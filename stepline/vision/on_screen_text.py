@@ -94,7 +94,7 @@ class TextDetector:
         pixels = resize(image, width, height)
         # The released network has these channel statistics in the order of its own channels.
         normalised = (pixels - CHANNEL_MEANS[::-1]) / CHANNEL_SPREADS[::-1]
-        return self._network(normalised)[0] > MIN_LETTER_PROBABILITY
+        return np.asarray(self._network(normalised)[0] > MIN_LETTER_PROBABILITY)
 
 
 class TextReader:

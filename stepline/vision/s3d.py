@@ -202,7 +202,7 @@ class S3DBackbone:
         inputs = prepare(pixels).to(self._device.name)
         with torch.inference_mode(), self._device.autocast():
             if self._pooled:
-                return self._video.pooled(inputs).float().cpu().numpy()
+                return np.asarray(self._video.pooled(inputs).float().cpu())
             return _unit(self._video(inputs))
 
     def encode_images(self, pictures: Images) -> Matrix:
@@ -251,4 +251,4 @@ def load_s3d(settings: VisionSettings) -> S3DBackbone:
 
 
 def _unit(vectors: Tensor) -> Matrix:
-    return F.normalize(vectors.float(), dim=1).cpu().numpy()
+    return np.asarray(F.normalize(vectors.float(), dim=1).cpu())
