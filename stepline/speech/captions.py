@@ -40,7 +40,7 @@ from stepline.speech.transcribe import DEFAULT_ASR_SETTINGS, MAX_DROPPED_CHARS, 
 NO_CUE_REASON = "it is outside of every caption, so it has no time"
 TITLE_REASON = "placed as a title on the picture, not as speech"
 CAPTION_CURE = (
-    "give srt, vtt, sbv, json or a csv with start,end,text; "
+    "give srt, vtt, json or a csv with start,end,text, or sbv; "
     "`tt convert` (pip install ttconv) makes vtt of ttml and dfxp"
 )
 MAX_NOTE_CHARS = 60  # of a note that a warning shows
