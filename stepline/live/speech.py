@@ -38,7 +38,7 @@ from stepline.speech.audio_windows import (
 )
 from stepline.speech.hallucinations import SpeechEvidence, hallucination_reasons
 from stepline.speech.second_pass import fit_to_voice
-from stepline.speech.sentences import ends_sentence, join_pieces, split_sentences
+from stepline.speech.sentences import ends_sentence, join_word_parts, split_sentences
 from stepline.speech.settings import AsrSettings
 
 Recognise: TypeAlias = Callable[[AudioWindow], WindowTranscript]
@@ -218,7 +218,7 @@ class LiveTranscriber:
         self.language = transcript.language or self.language
         self._likely = transcript.log_probability
         pieces = [piece for piece in transcript.words if piece.text.strip() and piece.span]
-        return fit_to_voice(window, join_pieces(pieces))
+        return fit_to_voice(window, join_word_parts(pieces))
 
     def _agree(
         self, words: Sequence[Word], window: AudioWindow, *, is_quiet: bool

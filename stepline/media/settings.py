@@ -1,4 +1,4 @@
-"""Settings of media: limits of files and downloads, and the decoder."""
+"""Settings of media: limits of files and downloads, and of the decoder."""
 
 from typing import Annotated, TypeAlias
 

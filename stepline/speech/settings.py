@@ -11,9 +11,9 @@ from stepline.settings import LogProbability, Positive, Settings, Threads
 class AsrSettings(Settings):
     """Settings of speech recognition.
 
-    model None is the fast choice: Whisper tiny.en. Where it is unsure of the first speech and
+    Without a model, Whisper tiny.en is used. Where the words of the first speech are unlikely and
     Whisper base is installed, base detects the language. If that is not English, base transcribes
-    the rest of the video.
+    the video.
     """
 
     recogniser: Annotated[str, choice("recognisers")] = Field(
@@ -55,7 +55,7 @@ class AsrSettings(Settings):
     )
 
     @model_validator(mode="after")
-    def _translated_by_whisper(self) -> "AsrSettings":
+    def _check_translation(self) -> "AsrSettings":
         if self.translate and self.recogniser == "whisperx":
             problem = "WhisperX aligns only words of the language that is spoken"
             raise ValueError(f"translate: {problem}; recogniser=whisper")
