@@ -388,7 +388,7 @@ class LiveSource:
                 for packet in media.container.demux(streams):
                     failure_count = 0
                     if packet.is_corrupt:
-                        media.damage.packets += 1
+                        media.damage.packet_count += 1
                     else:
                         yield packet
                     if self._stop.is_set():
@@ -399,7 +399,7 @@ class LiveSource:
             except av.error.InvalidDataError:
                 # Damage is counted, and only much of it in a row ends the connection.
                 failure_count += 1
-                media.damage.packets += 1
+                media.damage.packet_count += 1
 
     def _tracks(self, media: OpenMedia) -> Tracks:
         """Return what takes the frames of each stream, on a clock that begins at second `_base`."""

@@ -124,7 +124,9 @@ class AudioTimeline:
     def _next_block(self, count: int) -> tuple[float, Samples]:
         joined = np.concatenate(self._waiting, axis=1)
         if self._stereo_frames:
-            if joined.max() < QUIET_PEAK and _is_cancelled(self._stereo_frames, self._is_inverted):
+            if joined.max() < QUIET_PEAK and _do_channels_cancel(
+                self._stereo_frames, self._is_inverted
+            ):
                 joined = self._switch_mono_mix(joined)
             del self._stereo_frames[:-2]  # The next block may hold the end of the last two.
         start = (self._origin or 0.0) + self._yielded_count / self._rate
@@ -168,7 +170,7 @@ def _invert_channel(frame: Any) -> Any:
     return inverted
 
 
-def _is_cancelled(frames: Sequence[Any], is_inverted: bool) -> bool:
+def _do_channels_cancel(frames: Sequence[Any], is_inverted: bool) -> bool:
     """Return whether the two channels cancel each other in the mono mix."""
     energies = np.zeros(2)  # of the sum and of the difference of the channels
     count = 0

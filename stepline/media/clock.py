@@ -23,21 +23,21 @@ class Damage:
     """Counts of damage found while a file is read.
 
     Attributes:
-        packets: packets or frames that the decoder refused.
-        stamps: single time stamps that were corrected.
-        jumps: places where the stamps of the file jump.
+        packet_count: packets or frames that the decoder refused.
+        stamp_count: single time stamps that were corrected.
+        jump_count: places where the stamps of the file jump.
         longest_jump: seconds of the longest jump forward.
     """
 
-    packets: int = 0
-    stamps: int = 0
-    jumps: int = 0
+    packet_count: int = 0
+    stamp_count: int = 0
+    jump_count: int = 0
     longest_jump: float = 0.0
 
     @property
     def has_broken_stamps(self) -> bool:
         """Whether time stamps were corrected. Such a file cannot be searched by time."""
-        return self.stamps + self.jumps > 0
+        return self.stamp_count + self.jump_count > 0
 
     def warnings(self, end: float, duration: float | None) -> tuple[str, ...]:
         """Return one warning per kind of damage.
@@ -50,16 +50,16 @@ class Damage:
         if duration is not None and end < duration - MAX_MISSING_SECONDS - 0.02 * duration:
             lines.append(f"only the first {end:.0f} s of {duration:.0f} s can be read")
         for count, noun, remedy in (
-            (self.packets, "damaged packet", "left out"),
-            (self.stamps, "broken time stamp", "corrected"),
+            (self.packet_count, "damaged packet", "left out"),
+            (self.stamp_count, "broken time stamp", "corrected"),
         ):
             if count:
                 lines.append(f"{count} {noun}{' was' if count == 1 else 's were'} {remedy}")
-        if self.jumps:
-            noun = "jump" if self.jumps == 1 else "jumps"
+        if self.jump_count:
+            noun = "jump" if self.jump_count == 1 else "jumps"
             length = f", the longest by {self.longest_jump:.0f} s," if self.longest_jump else ""
             cure = "corrected: the parts are taken to follow each other"
-            lines.append(f"{self.jumps} {noun} of the time stamps{length} {cure}")
+            lines.append(f"{self.jump_count} {noun} of the time stamps{length} {cure}")
         return tuple(lines)
 
 
@@ -101,10 +101,10 @@ class StreamClock:
         if stamp is not None and time_base:
             claimed = stamp * time_base.numerator / time_base.denominator - self._start
             if claimed > self._latest:
-                self._damage.stamps += 1
+                self._damage.stamp_count += 1
             # against the frame before, not its end: mp4 gives lengths in decoding order
             elif claimed < self._last_time - JUMP_SECONDS:
-                self._damage.stamps += 1
+                self._damage.stamp_count += 1
                 self._start -= self._expected_time - claimed
             else:
                 time = claimed
@@ -172,7 +172,7 @@ class _StreamPosition:
     Attributes:
         base: seconds per tick.
         last: decoding stamp of the packet before.
-        limit: ticks by which a stamp may be ahead of the last one unsuspected.
+        max_jump: ticks by which a stamp may be ahead of the last one unsuspected.
         shift: seconds to add to the stored stamps.
         end: stamp at which the packets so far end.
         next_part: stored second and shift of a part whose frames come before their decoding time.
@@ -181,7 +181,7 @@ class _StreamPosition:
 
     base: float
     last: int
-    limit: int
+    max_jump: int
     shift: float
     end: int
     next_part: tuple[float, float] | None = None
@@ -206,7 +206,7 @@ class _StreamPosition:
     def record(self, stamp: int, duration: int) -> None:
         """Record a packet by its stamp and duration, both in ticks."""
         # mp4 has a packet last until the next one, past any jump
-        self.end = max(self.end, stamp + duration if duration < self.limit else stamp)
+        self.end = max(self.end, stamp + duration if duration < self.max_jump else stamp)
         self.recent_stamps.append(stamp)
 
     def restart(self, second: float, shift: float) -> None:
@@ -255,8 +255,8 @@ class PacketClock:
                 and pts is not None
                 and dts is not None
                 and not position.shift
-                and 0 <= dts - position.last <= position.limit
-                and pts - dts <= position.limit
+                and 0 <= dts - position.last <= position.max_jump
+                and pts - dts <= position.max_jump
             ):
                 position.last = dts
                 position.record(pts, packet.duration)
@@ -281,8 +281,8 @@ class PacketClock:
             return
         if position is None:
             base = float(packet.time_base)
-            limit = round(SUSPICIOUS_JUMP_SECONDS / base)
-            position = _StreamPosition(base, stamp, limit, self._newest_shift, stamp)
+            max_jump = round(SUSPICIOUS_JUMP_SECONDS / base)
+            position = _StreamPosition(base, stamp, max_jump, self._newest_shift, stamp)
             self._positions[packet.stream_index] = position
 
         # a part that was foreseen has begun
@@ -298,9 +298,11 @@ class PacketClock:
                 return
 
         # a frame that is shown far too late
-        is_late = None not in (packet.pts, packet.dts) and packet.pts - packet.dts > position.limit
+        is_late = (
+            None not in (packet.pts, packet.dts) and packet.pts - packet.dts > position.max_jump
+        )
         if is_late and self._is_outlier(packet):
-            self._damage.stamps += 1
+            self._damage.stamp_count += 1
             packet.pts = self._missing_stamp(packet, position)
         elif is_late and position.next_part is None:
             self._foresee_part(packet, position)
@@ -381,7 +383,7 @@ class PacketClock:
         elif (
             not 0 <= second - self._newest_second <= self._max_pause
         ):  # alone, and the others go on
-            self._damage.stamps += 1
+            self._damage.stamp_count += 1
             position.restart(second, position.corrected_end - second)
 
     def _add_part(self, packet: Any, second: float, gap: float) -> float:
@@ -389,7 +391,7 @@ class PacketClock:
 
         The shifted part follows all earlier packets.
         """
-        self._damage.jumps += 1
+        self._damage.jump_count += 1
         self._damage.longest_jump = max(self._damage.longest_jump, gap)
 
         # the part before ends where its last stream does
@@ -451,7 +453,7 @@ class PacketClock:
 
     def _remove_stamps(self, packet: Any) -> None:
         packet.pts = packet.dts = None
-        self._damage.stamps += 1
+        self._damage.stamp_count += 1
 
     def _is_outlier(self, packet: Any) -> bool:
         """Return whether a frame's stamp is later than reordering by B-frames explains."""

@@ -216,7 +216,7 @@ class OpenMedia:
                 for packet in self.container.demux():
                     failures = 0
                     if packet.is_corrupt:
-                        self.damage.packets += 1
+                        self.damage.packet_count += 1
                     elif packet.stream.type in ("video", "audio"):
                         yield packet
                 return
@@ -224,7 +224,7 @@ class OpenMedia:
                 return
             except av.error.FFmpegError:
                 failures += 1
-                self.damage.packets += 1
+                self.damage.packet_count += 1
 
     def decode(self, packet: Any) -> list[Any]:
         """Return the frames of a packet, empty and counted as damage where decoding fails."""
@@ -235,10 +235,10 @@ class OpenMedia:
         except av.error.EOFError:
             return []
         except av.error.FFmpegError:
-            self.damage.packets += 1
+            self.damage.packet_count += 1
             return []
         intact = [frame for frame in frames if not frame.is_corrupt]
-        self.damage.packets += len(frames) - len(intact)
+        self.damage.packet_count += len(frames) - len(intact)
         return intact
 
     def packet_end(self, packet: Any) -> float:
@@ -430,16 +430,16 @@ def _scan_if_needed(path: Path, container: Any, settings: MediaSettings) -> Pack
     is_sparse = status.st_size < claimed * MIN_BYTES_PER_SECOND
     is_too_long = claimed > settings.max_duration
     has_audio_choice = len(_usable_streams(container.streams.audio)) > 1
-    questions = {
+    needed_facts = {
         "find_film": len(_video_streams(container)) > 1,
         "find_audible": has_audio_choice and settings.audio_track is None,
         "find_end": bool(formats & JOINED_FORMATS) or is_sparse or is_too_long,
         "check_end": claimed > 0 and bool(formats & FORMATS_WITH_LATEST_STAMP),
     }
     scan = PacketScan()
-    if any(questions.values()):
+    if any(needed_facts.values()):
         version = status.st_size, status.st_mtime_ns
-        scan = _scan_packets(path, version, settings, **questions)
+        scan = _scan_packets(path, version, settings, **needed_facts)
     if settings.audio_track is not None and _usable_streams(container.streams.audio):
         number = settings.audio_track
         scan = replace(scan, audio_index=_numbered_audio_index(path, container, number))

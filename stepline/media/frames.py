@@ -159,7 +159,7 @@ class Thumbnails:
             self._byte_count += len(jpeg)
         self._jpegs[second] = self._last[1]
 
-    def at(self, second: float, side: int) -> bytes | None:
+    def jpeg_at(self, second: float, side: int) -> bytes | None:
         """Return the thumbnail at second k + 0.5 as JPEG, or None.
 
         side: pixels of the longer side, at most.

@@ -117,17 +117,17 @@ def compress_light(nits: Floats) -> Floats:
 @functools.cache
 def _light_table(transfer: int) -> Floats:
     """Return the light of each level of the signal."""
-    return light_of_signal(_fractions(SIGNAL_LEVELS), transfer)
+    return light_of_signal(_equal_steps(SIGNAL_LEVELS), transfer)
 
 
 @functools.cache
 def _standard_table() -> npt.NDArray[np.uint8]:
     """Return the 8-bit signal of each level of light."""
-    light = compress_light(_fractions(LIGHT_LEVELS) ** 2 * np.float32(PEAK_NITS))
+    light = compress_light(_equal_steps(LIGHT_LEVELS) ** 2 * np.float32(PEAK_NITS))
     levels = 255 * np.power(light / np.float32(SCREEN_NITS), 1 / DISPLAY_GAMMA)
     return np.asarray(np.rint(levels), np.uint8)
 
 
-def _fractions(count: int) -> Floats:
+def _equal_steps(count: int) -> Floats:
     """Return equal steps from 0 to 1, (count,)."""
     return np.arange(count, dtype=np.float32) / np.float32(count - 1)

@@ -52,36 +52,36 @@ class TransferLimits:
         self._received_bytes_left = MAX_RECEIVED_FACTOR * max_bytes + MAX_HEAD_BYTES
         self._deadline = time.monotonic() + seconds
 
-    def fault(self, reason: str) -> Exception:
+    def refusal(self, reason: str) -> Exception:
         """Return the error for a refused response."""
         return MediaError(reason)
 
-    def too_late(self) -> Exception:
+    def timeout_error(self) -> Exception:
         """Return the error for a response that takes too long."""
-        return self.fault("the answer takes too long")
+        return self.refusal("the answer takes too long")
 
-    def too_large(self) -> Exception:
+    def size_error(self) -> Exception:
         """Return the error for a response that is too large."""
-        return self.fault("the answer is too large")
+        return self.refusal("the answer is too large")
 
-    def check(self, expected_bytes: int = 0) -> None:
-        """Raise `too_late` after the deadline, `too_large` for more bytes than the body may have."""
+    def check_limits(self, expected_bytes: int = 0) -> None:
+        """Raise `timeout_error` after the deadline, `size_error` for more bytes than the body may have."""
         if time.monotonic() > self._deadline:
-            raise self.too_late()
+            raise self.timeout_error()
         if expected_bytes > self._body_bytes_left:
-            raise self.too_large()
+            raise self.size_error()
 
     def count_body_bytes(self, count: int) -> None:
-        """Count bytes of a body. Raises as `check` does."""
-        self.check(count)
+        """Count bytes of a body. Raises as `check_limits` does."""
+        self.check_limits(count)
         self._body_bytes_left -= count
 
     def count_received_bytes(self, count: int) -> None:
-        """Count received bytes. Raises as `check` does."""
-        self.check()
+        """Count received bytes. Raises as `check_limits` does."""
+        self.check_limits()
         self._received_bytes_left -= count
         if self._received_bytes_left < 0:
-            raise self.too_large()
+            raise self.size_error()
 
     @property
     def read_timeout(self) -> float:
@@ -91,9 +91,9 @@ class TransferLimits:
     def connect(self, address: tuple[str, int], *_: Any) -> socket.socket:
         """Return a connection to a host and port.
 
-        Raises as `check` does, and MediaError for a forbidden private address.
+        Raises as `check_limits` does, and MediaError for a forbidden private address.
         """
-        self.check()
+        self.check_limits()
         return connect_checked(address, self.read_timeout, private=self.private)
 
 
@@ -109,15 +109,15 @@ class LinkLimits(TransferLimits):
         )
         self.settings = settings
 
-    def too_late(self) -> Exception:
+    def timeout_error(self) -> Exception:
         """Return the error for a slow link, with the setting to change."""
         limit = f"links.longest = {self.settings.longest:g} s"
-        return self.fault(f"takes longer than {limit}; raise that, or leave it")
+        return self.refusal(f"takes longer than {limit}; raise that, or leave it")
 
-    def too_large(self) -> Exception:
+    def size_error(self) -> Exception:
         """Return the error for a large link, with the setting to change."""
         limit = f"links.largest = {self.settings.largest} MiB"
-        return self.fault(f"larger than {limit}; raise that, or leave it")
+        return self.refusal(f"larger than {limit}; raise that, or leave it")
 
 
 class _LimitedSocketReader(io.RawIOBase):
@@ -138,12 +138,12 @@ class _LimitedSocketReader(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Read the available bytes. Raises as the limits do, and TimeoutError after silence."""
-        self._limits.check()
+        self._limits.check_limits()
         self._connection.settimeout(self._limits.read_timeout)
         try:
             count = self._raw.readinto(buffer) or 0
         except TimeoutError:
-            self._limits.check()  # names the limit that it was
+            self._limits.check_limits()  # names the limit that it was
             raise
         self._limits.count_received_bytes(count)
 
@@ -152,7 +152,7 @@ class _LimitedSocketReader(io.RawIOBase):
             self.header_bytes_left -= count
             if self.header_bytes_left < 0:
                 size = f"{MAX_HEAD_BYTES // 1024} KiB"
-                raise self._limits.fault(f"the server sends more than {size} of headers")
+                raise self._limits.refusal(f"the server sends more than {size} of headers")
         return count
 
     def close(self) -> None:
@@ -173,10 +173,10 @@ class _LimitedResponse(http.client.HTTPResponse):
     def begin(self) -> None:
         super().begin()
         self._reader.header_bytes_left = None
-        self.limits.check(self.length or 0)
+        self.limits.check_limits(self.length or 0)
         coding = self.headers.get("Content-Encoding", "identity").strip().lower()
         if coding not in ("", "identity"):
-            raise self.limits.fault(f"the answer's compression {coding[:40]!r} is not supported")
+            raise self.limits.refusal(f"the answer's compression {coding[:40]!r} is not supported")
 
     def read(self, amt: int | None = None) -> bytes:
         """Return that many bytes, or all. Fewer only at the end.
@@ -200,7 +200,7 @@ class _LimitedResponse(http.client.HTTPResponse):
             body += part
             if amt is None and len(body) > MAX_WHOLE_BYTES:
                 size = f"{MAX_WHOLE_BYTES // MIB_BYTES} MiB"
-                raise self.limits.fault(f"the server sends more than {size} for one page")
+                raise self.limits.refusal(f"the server sends more than {size} for one page")
 
         # a body that broke off is not a whole one
         if self.length and (amt is None or len(body) < amt):
@@ -223,7 +223,7 @@ def connection_class(kind: type[http.client.HTTPConnection], limits: TransferLim
     return LimitedConnection
 
 
-class _Opener(urllib.request.AbstractHTTPHandler):
+class _LimitedHandler(urllib.request.AbstractHTTPHandler):
     """Opens http and https addresses by limited connections."""
 
     def __init__(self, limits: TransferLimits) -> None:
@@ -239,7 +239,7 @@ class _Opener(urllib.request.AbstractHTTPHandler):
         return self.do_open(connection_class(http.client.HTTPSConnection, self._limits), request)
 
 
-class _Redirects(urllib.request.HTTPRedirectHandler):
+class _RedirectHandler(urllib.request.HTTPRedirectHandler):
     """Follows redirects of a GET, but not from https to http or to another scheme.
 
     A POST is not redirected: that would drop its body, or send it to another server.
@@ -281,8 +281,8 @@ def open_url(
     opener = urllib.request.OpenerDirector()
     opener.addheaders = [("User-Agent", f"stepline/{__version__}")]
     handlers: list[urllib.request.BaseHandler] = [
-        _Opener(limits),
-        _Redirects(),
+        _LimitedHandler(limits),
+        _RedirectHandler(),
         urllib.request.HTTPErrorProcessor(),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.UnknownHandler(),

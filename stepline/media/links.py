@@ -112,7 +112,7 @@ def find_links(
         return [Link(url, settings, page=earlier.page)]
 
     limits = LinkLimits(settings)
-    with as_link_error(url):
+    with explain_link_errors(url):
         with _with_retries(lambda: open_url(url, limits), settings) as response:
             media_type = response.headers.get_content_type()
         if not media_type.endswith(PAGE_TYPES):
@@ -164,7 +164,7 @@ def fetch_link(
         return earlier
     limits = LinkLimits(link.settings)
     replacing = _moved_aside(link_dir) if force and earlier else contextlib.nullcontext()
-    with as_link_error(link.url), _removed_if_empty(link_dir), replacing:
+    with explain_link_errors(link.url), _removed_if_empty(link_dir), replacing:
         link_dir.mkdir(parents=True, exist_ok=True)
         if link.page:
             info = extract_info(link.url, limits) if link.info is None else link.info
@@ -314,7 +314,7 @@ def _request_remainder(url: str, partial: Path, limits: TransferLimits) -> tuple
     content_range = response.headers.get("Content-Range", "")
     is_remainder = response.status == 206 and content_range.startswith(f"bytes {present_bytes}-")
     try:
-        limits.check((response.length or 0) + (present_bytes if is_remainder else 0))
+        limits.check_limits((response.length or 0) + (present_bytes if is_remainder else 0))
         version = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
         if version and not version.startswith("W/"):
             validator.write_text(version, encoding="utf-8")
@@ -387,7 +387,7 @@ def _check_is_media(path: Path) -> None:
 
 
 @contextmanager
-def as_link_error(url: str) -> Iterator[None]:
+def explain_link_errors(url: str) -> Iterator[None]:
     """Turn any error of urllib or yt-dlp into a MediaError with the URL and the cure."""
     name = display_url(url)
     try:

@@ -76,12 +76,12 @@ def limited_youtube_dl(limits: LinkLimits, options: Info) -> Iterator[Any]:
     plugin_dirs.value = []
     # PhantomJS, a browser that some extractors start, checks no address either.
     openload.check_executable = lambda *_: False
-    limited_class = _limited_class(yt_dlp.YoutubeDL, limits)
-    with limited_class(_options(limits.settings) | options) as downloader:
+    limited_class = _limited_downloader_class(yt_dlp.YoutubeDL, limits)
+    with limited_class(_youtube_dl_options(limits.settings) | options) as downloader:
         yield downloader
 
 
-def _limited_class(youtube_dl: Any, limits: LinkLimits) -> Any:
+def _limited_downloader_class(youtube_dl: Any, limits: LinkLimits) -> Any:
     """Return a subclass of YoutubeDL with limited connections."""
     from yt_dlp.networking._urllib import HTTPHandler, UrllibRH
     from yt_dlp.utils import determine_protocol
@@ -119,7 +119,7 @@ def _limited_class(youtube_dl: Any, limits: LinkLimits) -> Any:
     return LimitedYoutubeDL
 
 
-def _options(settings: LinkSettings) -> Info:
+def _youtube_dl_options(settings: LinkSettings) -> Info:
     height = f"[height<=?{settings.height}]"
     # Forbidden protocols are not chosen. Where there is no other, `dl` raises the error.
     allowed = PROTOCOL_FILTER

@@ -241,17 +241,17 @@ def seek_before(media: OpenMedia, second: float) -> Any:
     Return PyAV's first frame, or None where no frame can be decoded. A file that is not seekable is
     reopened at its start.
     """
-    back = SEEK_BACK_SECONDS
+    seek_back = SEEK_BACK_SECONDS
     while True:
-        start = max(0.0, second - back)
+        start = max(0.0, second - seek_back)
         _seek_key_frame(media, start)
         first = next(_decoded_frames(media), None)
         is_early = first is not None and first[0] <= second
-        if is_early or not media.is_seekable or second <= back:
+        if is_early or not media.is_seekable or second <= seek_back:
             _seek_key_frame(media, start)
             return None if first is None else first[2]
         # The key frame came too late.
-        back *= 4
+        seek_back *= 4
 
 
 def _seek_key_frame(media: OpenMedia, second: float) -> None:

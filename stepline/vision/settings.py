@@ -15,8 +15,7 @@ BackboneName = Annotated[str, choice("backbones")]
 
 
 class VisionLanguageSettings(ChatSettings):
-    """A vision-language model that is asked where steps are shown. None is asked unless one is
-    named."""
+    """A vision-language model that finds where steps are shown. None is used unless one is named."""
 
     section: ClassVar[str] = "vision.vlm"
 
@@ -69,7 +68,7 @@ class VisionLanguageSettings(ChatSettings):
 
     @property
     def named(self) -> bool:
-        """Whether anyone is to be asked."""
+        """Whether a model is named."""
         return self.base_url is not None or self.gguf is not None
 
     @property
@@ -79,21 +78,19 @@ class VisionLanguageSettings(ChatSettings):
 
     @property
     def pictures_a_clip(self) -> int:
-        """How many pictures stand for a place: those of a clip, or one."""
-        if self.video is None:
-            return 1
-        return max(1, round(self.clip_seconds * self.clip_rate))
+        """Number of frames per candidate time: those of a clip, or one."""
+        return 1 if self.video is None else max(1, round(self.clip_seconds * self.clip_rate))
 
     @model_validator(mode="before")
     @classmethod
     def _drop_old_folders(cls, tree: Any) -> Any:
-        """Recipes of earlier releases store these two, always empty."""
+        """Ignore two empty settings that recipes of earlier releases store."""
         if isinstance(tree, dict):
             tree = {name: value for name, value in tree.items() if name not in OLD_FOLDERS or value}
         return tree
 
     @model_validator(mode="after")
-    def _sees_one_way(self) -> "VisionLanguageSettings":
+    def _check_model(self) -> "VisionLanguageSettings":
         if self.gguf is not None and self.projector is None:
             raise ValueError("a GGUF needs a projector to see; name its file as projector")
         if self.video is not None and self.together:
@@ -104,23 +101,20 @@ class VisionLanguageSettings(ChatSettings):
 
     @model_serializer(mode="wrap")
     def _without_clips(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Store what concerns clips only where some are shown: results of pictures stay what they
-        are."""
+        """Store the settings of clips only where clips are shown, so that old keys stay valid."""
         tree: dict[str, Any] = stored(self)
-        if self.video is None:
-            for name in ("video", "clip_seconds", "clip_rate"):
-                tree.pop(name, None)
-        return tree
+        clip_settings = ("video", "clip_seconds", "clip_rate") if self.video is None else ()
+        return {name: value for name, value in tree.items() if name not in clip_settings}
 
 
-# Stored only where one is named: what no one is asked decides no result.
+# Stored only where a model is named. Without one, these settings do not change the result.
 OptionalVlm: TypeAlias = Annotated[
     VisionLanguageSettings, Field(exclude_if=lambda vlm: not vlm.named)
 ]
 
 
 class VisionSettings(Settings):
-    """How frames become features."""
+    """Settings of the vision stage: backbone, features and visual cues."""
 
     backbone: BackboneName = Field(
         "conse",
@@ -203,8 +197,7 @@ class VisionSettings(Settings):
 
     @property
     def text_space(self) -> str:
-        """Name of the encoder whose vectors texts become: that of conse's texts, else the
-        backbone's own."""
+        """Name of the text encoder whose space the features share."""
         if self.backbone == "s3d-mixed5c":
             return "s3d"
         if self.backbone == "conse":

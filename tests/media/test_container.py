@@ -61,7 +61,7 @@ def test_stamps_that_start_over_are_counted_on() -> None:
     assert clock.time_of(9_900, MILLI, 0.1) == pytest.approx(9.9)
     assert clock.time_of(0, MILLI, 0.1) == pytest.approx(10.0)
     assert clock.time_of(500, MILLI, 0.1) == pytest.approx(10.5)
-    assert damage.stamps == 1
+    assert damage.stamp_count == 1
 
 
 def test_a_stamp_far_past_the_end_is_not_believed() -> None:
@@ -88,7 +88,7 @@ def test_a_file_that_ends_early_is_reported(
 
 
 def test_damage_is_counted_in_plain_words() -> None:
-    assert Damage(packets=3).warnings(1.0, 1.0) == ("3 damaged packets were left out",)
+    assert Damage(packet_count=3).warnings(1.0, 1.0) == ("3 damaged packets were left out",)
 
 
 PLAYLIST = "#EXTM3U\n#EXT-X-TARGETDURATION:5\n#EXTINF:5,\n{address}\n#EXT-X-ENDLIST\n"
