@@ -116,9 +116,9 @@ class AudioWindow:
 
     def voice_between(self, start: float, end: float) -> Samples:
         """Return P(voice) of the frames that overlap the seconds [start, end)."""
-        return self.voice[max(0, self._frame(start)) : self._frame(end) + 1]
+        return self.voice[max(0, self._frame_index(start)) : self._frame_index(end) + 1]
 
-    def _frame(self, second: float) -> int:
+    def _frame_index(self, second: float) -> int:
         return int((second - self.start) * SAMPLE_RATE / FRAME_SAMPLES)
 
 

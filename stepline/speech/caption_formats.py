@@ -202,11 +202,13 @@ def _cues_of_events(events: list[Json]) -> list[Cue]:
         segments = _dicts(event.get("segs"))
         text = "".join(str(segment.get("utf8", "")) for segment in segments)
         if text.strip():
-            spoken_events.append((event, segments, text, _milliseconds(event.get("tStartMs"))))
+            spoken_events.append(
+                (event, segments, text, _seconds_of_milliseconds(event.get("tStartMs")))
+            )
     cues = []
     for number, (event, segments, text, start) in enumerate(spoken_events):
         next_start = spoken_events[number + 1][3] if number + 1 < len(spoken_events) else None
-        length = _milliseconds(event.get("dDurationMs"))
+        length = _seconds_of_milliseconds(event.get("dDurationMs"))
         end = start + length if start is not None and length is not None else next_start
         if start is None or end is None:
             cues.append(Cue(text, None, None))
@@ -217,7 +219,7 @@ def _cues_of_events(events: list[Json]) -> list[Cue]:
         # words, where the event times more than one
         parts = []
         for segment in segments:
-            offset = _milliseconds(segment.get("tOffsetMs"))
+            offset = _seconds_of_milliseconds(segment.get("tOffsetMs"))
             second = None if offset is None else min(start + offset, end)
             parts.append(TimedText(str(segment.get("utf8", "")), second))
         words: list[Word] = []
@@ -227,7 +229,7 @@ def _cues_of_events(events: list[Json]) -> list[Cue]:
     return cues
 
 
-def _milliseconds(value: Json) -> float | None:
+def _seconds_of_milliseconds(value: Json) -> float | None:
     """Return a number of milliseconds as seconds."""
     milliseconds = parse_seconds(value)
     return None if milliseconds is None else milliseconds / 1000

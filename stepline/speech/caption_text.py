@@ -83,8 +83,8 @@ def words_without_sounds(words: Sequence[Word]) -> tuple[Word, ...]:
         while number < len(sounds) and sounds[number][1] <= word_start:
             number += 1
         # A word that goes on behind the sound stays.
-        inside = number < len(sounds) and sounds[number][0] <= word_start
-        if not inside or position > sounds[number][1]:
+        is_in_sound = number < len(sounds) and sounds[number][0] <= word_start
+        if not is_in_sound or position > sounds[number][1]:
             remaining.append(word)
     return tuple(remaining)
 
@@ -93,7 +93,7 @@ def _sound_ranges(text: str) -> list[tuple[int, int]]:
     """Return the (start, end) character ranges of the sound descriptions in a text, in order."""
     ranges = [match.span() for match in SONG_MARKS.finditer(text)]
     for match in BRACKET_PATTERN.finditer(text):
-        if _is_sound(match.group()[1:-1]):
+        if _is_sound_description(match.group()[1:-1]):
             ranges.append(match.span())
     separate: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
@@ -102,7 +102,7 @@ def _sound_ranges(text: str) -> list[tuple[int, int]]:
     return separate
 
 
-def _is_sound(content: str) -> bool:
+def _is_sound_description(content: str) -> bool:
     """Return whether the content of brackets is a sound description or empty (a bleeped word)."""
     stripped = " ".join(content.split()).strip(" .,!~*…")
     if not any(letter.isalnum() for letter in stripped):

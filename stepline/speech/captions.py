@@ -82,7 +82,7 @@ def read_captions(
         untimed = repair_rolling_captions(untimed)
     else:
         untimed = _cut_overlaps([replace(cue, text=_join_lines(cue.text)) for cue in untimed])
-    cues = sorted([*untimed, *(cue for cue in cues if cue.words)], key=_times)
+    cues = sorted([*untimed, *(cue for cue in cues if cue.words)], key=_start_and_end)
 
     # words, with punctuation
     if sum(len(cue.words) or cue.text.count(" ") + 1 for cue in cues) > MAX_TRANSCRIPT_WORDS:
@@ -91,7 +91,8 @@ def read_captions(
             f"{path}: more than {MAX_TRANSCRIPT_WORDS} words, which no video says; {cure}"
         )
     words_of_cues = [
-        list(cue.words) or interpolate_words([TimedText(cue.text)], *_times(cue)) for cue in cues
+        list(cue.words) or interpolate_words([TimedText(cue.text)], *_start_and_end(cue))
+        for cue in cues
     ]
     words = [word for cue_words in words_of_cues for word in cue_words]
     if lacks_punctuation(words, settings.language):
@@ -111,7 +112,7 @@ def read_captions(
     return TranscriptionResult(transcript, tuple(dropped), tuple(warnings))
 
 
-def _times(cue: Cue) -> tuple[float, float]:
+def _start_and_end(cue: Cue) -> tuple[float, float]:
     return cue.start or 0.0, cue.end or 0.0
 
 
@@ -146,7 +147,7 @@ def _cues_of_subtitles(
         dropped: gets the texts that are not speech.
         warnings: gets warnings of such texts.
     """
-    dropped += [_rejected(text, NO_CUE_REASON) for text in file.text_outside_captions]
+    dropped += [_rejection(text, NO_CUE_REASON) for text in file.text_outside_captions]
     captions = [caption for caption in file.captions if caption.texts]
     title_count = sum(caption.is_title for caption in captions)
     # Where most are up there, that is where this file puts speech.
@@ -156,7 +157,7 @@ def _cues_of_subtitles(
     for caption in captions:
         cue = Cue("\n".join(caption.texts), caption.start, caption.end)
         if caption.is_title and has_titles:
-            dropped.append(_rejected(cue.text, TITLE_REASON))
+            dropped.append(_rejection(cue.text, TITLE_REASON))
         elif invalid_time_reason(cue) is not None:
             invalid.append(cue)
         else:
@@ -170,7 +171,7 @@ def _cues_of_subtitles(
     return [*first_appearances(valid), *invalid]
 
 
-def _rejected(text: str, reason: str) -> Rejected:
+def _rejection(text: str, reason: str) -> Rejected:
     return Rejected(what="sentence", text=_join_lines(text)[:MAX_DROPPED_CHARS], reason=reason)
 
 
@@ -187,7 +188,7 @@ def _usable_cues(cues: Sequence[Cue], dropped: list[Rejected]) -> list[Cue]:
         speech = strip_sounds(cue.text)
         reason = _unusable_reason(cue, speech)
         if reason is not None:
-            dropped.append(_rejected(cue.text, reason))
+            dropped.append(_rejection(cue.text, reason))
             continue
         words = words_without_sounds(cue.words)
         # Words that are not those of the text lose their times, which are interpolated then.
@@ -206,7 +207,7 @@ def _unusable_reason(cue: Cue, speech: str) -> str | None:
     if len(speech) > MAX_CUE_CHARS:
         return f"it has more than {MAX_CUE_CHARS} characters"
     reason = invalid_time_reason(cue)
-    start, end = _times(cue)
+    start, end = _start_and_end(cue)
     if reason is None and end - start <= MIN_CUE_SECONDS:
         reason = f"shown for {end - start:.2f} s, and {MIN_CUE_SECONDS} s is too short for speech"
     return reason
@@ -273,9 +274,9 @@ def _cut_overlaps(cues: Sequence[Cue]) -> list[Cue]:
     """
     separated: list[Cue] = []
     for cue in cues:
-        start, end = _times(cue)
-        if separated and start < _times(separated[-1])[1]:
-            last_start, last_end = _times(separated[-1])
+        start, end = _start_and_end(cue)
+        if separated and start < _start_and_end(separated[-1])[1]:
+            last_start, last_end = _start_and_end(separated[-1])
             # Half of the overlap for each, where both still last.
             middle = (last_end + start) / 2
             if last_start < middle < end:

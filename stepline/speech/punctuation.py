@@ -107,7 +107,7 @@ def _join_dependent_clauses(
     comma = WORD_MARKS.index("comma")
     clause_start = 0
     for end in np.flatnonzero(best_marks == stop).tolist():
-        if _is_dependent(texts[clause_start : end + 1], best_marks[clause_start:end]):
+        if _is_dependent_clause(texts[clause_start : end + 1], best_marks[clause_start:end]):
             after = stop_probabilities[end] if end + 1 < len(texts) else 1.0
             before = stop_probabilities[clause_start - 1] if clause_start else 1.0
             weaker = end if after <= before else clause_start - 1
@@ -117,7 +117,7 @@ def _join_dependent_clauses(
         clause_start = end + 1
 
 
-def _is_dependent(texts: Sequence[str], marks: np.ndarray) -> bool:
+def _is_dependent_clause(texts: Sequence[str], marks: np.ndarray) -> bool:
     """Return whether a short text without marks starts as a dependent clause."""
     if len(texts) > MAX_DEPENDENT_WORDS or marks.any():
         return False

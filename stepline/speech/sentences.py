@@ -52,7 +52,7 @@ def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> l
     # groups of words, by full stops and pauses
     groups = [[ordered[0]]]
     for (before, word), is_end in zip(pairwise(ordered), stops, strict=True):
-        if not is_end and _silence(before, word) >= pause:
+        if not is_end and _silence_between(before, word) >= pause:
             # neither a mark nor a capital letter separates them
             continues = before.text.strip()[-1].isalnum() and word.text.strip()[0].islower()
             is_end = not (has_stops and continues)
@@ -94,7 +94,7 @@ def _confidences(words: Sequence[Word]) -> list[float]:
 
 
 def order_word_times(words: Sequence[Word]) -> Words:
-    """Return the words with times that do not go back. Such a start is moved to the last start."""
+    """Return the words with starts that never decrease. An earlier start is moved to the last one."""
     ordered: list[Word] = []
     start = 0.0
     for word in words:
@@ -130,7 +130,7 @@ def ends_sentence(text: str, following: str | None = None) -> bool:
     return not (is_suspended or is_decimal)
 
 
-def _silence(word: Word, following: Word) -> float:
+def _silence_between(word: Word, following: Word) -> float:
     """Return the seconds between two words, 0 where a time is unknown."""
     if not word.span or not following.span:
         return 0.0
@@ -153,7 +153,7 @@ def _split_long(words: Words, longest: float) -> list[Words]:
 def _cut_quality(words: Words, index: int) -> tuple[float, float]:
     """Return the seconds of silence before words[index], then its nearness to the middle."""
     last_word = words[index - 1]
-    silence = _silence(last_word, words[index])
+    silence = _silence_between(last_word, words[index])
     if last_word.text.rstrip().endswith(PAUSE_MARKS):
         silence += COMMA_SECONDS
     # Rounded, so that among similar pauses the one nearest the middle wins.

@@ -81,7 +81,7 @@ class Whisper:
             return WindowTranscript(())
         with self._gpu_errors():
             speech = _join_runs(window, runs)
-            stream, info = self._model.transcribe(speech, **self._options(beam))
+            stream, info = self._model.transcribe(speech, **self._transcription_options(beam))
             segments = list(islice(stream, 1))
         language: str | None = str(info.language)
         if not self._settings.translate:
@@ -99,8 +99,8 @@ class Whisper:
         The language must be known. Batches change only the last bits of a window's numbers, which
         may move a word by one time token.
         """
-        runs_of_window = [(number, _speech_runs(window)) for number, window in enumerate(windows)]
-        voiced = [(number, runs) for number, runs in runs_of_window if runs]
+        runs_by_window = [(number, _speech_runs(window)) for number, window in enumerate(windows)]
+        voiced = [(number, runs) for number, runs in runs_by_window if runs]
         transcripts = [WindowTranscript(()) for _ in windows]
         for first in range(0, len(voiced), self.at_once):
             batch = voiced[first : first + self.at_once]
@@ -127,7 +127,10 @@ class Whisper:
             end = slot_start + (len(joined) + 0.5) / SAMPLE_RATE
             clips.append({"start": slot_start, "end": end})
 
-        options = self._options(None) | {"clip_timestamps": clips, "batch_size": self.at_once}
+        options = self._transcription_options(None) | {
+            "clip_timestamps": clips,
+            "batch_size": self.at_once,
+        }
         with self._gpu_errors():
             stream, info = BatchedInferencePipeline(self._model).transcribe(speech, **options)
             segments = [segment for segment in stream if segment.text.strip()]
@@ -139,7 +142,7 @@ class Whisper:
             transcripts.append(self._transcript(window, runs, in_slot, language, slot_start))
         return transcripts
 
-    def _options(self, beam: int | None) -> dict[str, Any]:
+    def _transcription_options(self, beam: int | None) -> dict[str, Any]:
         return {
             "language": self.language,
             "task": "translate" if self._settings.translate else "transcribe",

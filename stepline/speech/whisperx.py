@@ -34,7 +34,7 @@ class WhisperX:
             cure = f"{install}, or set asr.recogniser=whisper"
             raise ModelError(f"{problem}; {cure}") from error
         self._package: Any = whisperx
-        self._model = _load(self._package, settings)
+        self._model = _load_model(self._package, settings)
         self._aligners: dict[str, tuple[Any, Any]] = {}
 
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
@@ -48,7 +48,7 @@ class WhisperX:
         )
         language = str(result.get("language") or self.language or "en")
         self.language = self.language or language
-        aligner, metadata = self._aligner(language)
+        aligner, metadata = self._load_aligner(language)
         aligned = self._package.align(
             result["segments"], aligner, metadata, window.samples, current_device().name
         )
@@ -63,7 +63,7 @@ class WhisperX:
         """Return the transcript of each window."""
         return [self.read(window) for window in windows]
 
-    def _aligner(self, language: str) -> tuple[Any, Any]:
+    def _load_aligner(self, language: str) -> tuple[Any, Any]:
         if language not in self._aligners:
             try:
                 self._aligners[language] = self._package.load_align_model(
@@ -76,7 +76,7 @@ class WhisperX:
         return self._aligners[language]
 
 
-def _load(package: Any, settings: AsrSettings) -> Any:
+def _load_model(package: Any, settings: AsrSettings) -> Any:
     name = settings.model or DEFAULT_MODEL
     try:
         return package.load_model(

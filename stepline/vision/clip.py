@@ -41,12 +41,12 @@ class CLIPBackbone:
         self._padding = "max_length" if is_siglip else True
         self.dim = self.encode_texts(["a"]).shape[1]
 
-    def encode_images(self, pictures: Images) -> Matrix:
+    def encode_images(self, images: Images) -> Matrix:
         """Return (B, D) float32 unit rows."""
-        check_images(pictures)
-        if not len(pictures):
+        check_images(images)
+        if not len(images):
             return np.empty((0, self.dim), dtype=np.float32)
-        inputs = self._processor.image_processor(images=list(pictures), return_tensors="pt")
+        inputs = self._processor.image_processor(images=list(images), return_tensors="pt")
         return self._unit_rows(self._model.get_image_features, inputs)
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:

@@ -70,9 +70,9 @@ class FaceDetector:
     def detect(self, image: Image) -> list[Detection]:
         """Return the faces in an image (H, W, 3), the most certain first."""
         detections: list[Detection] = []
-        for square in squares(image):
+        for square in covering_squares(image):
             detections += self._detect_in_square(image, *square)
-        return without_overlaps(detections)
+        return suppress_overlaps(detections)
 
     def _detect_in_square(self, image: Image, x: int, y: int, side: int) -> list[Detection]:
         network_side = self._detector.side
@@ -108,9 +108,9 @@ class FaceDetector:
 
 
 def anchors(side: int) -> Floats:
-    """Return the anchors (A, 2): x and y of each in 0 to 1, two per cell of every feature map.
+    """Return the x and y of each anchor, (A, 2) from 0 to 1: two per cell of every feature map.
 
-    The anchors of feature maps of one size are cell by cell. side: of the network's input, px.
+    Feature maps of one size are interleaved cell by cell. side: pixels of the network's input.
     """
     grids = []
     for stride, maps in itertools.groupby(ANCHOR_STRIDES):
@@ -121,7 +121,7 @@ def anchors(side: int) -> Floats:
     return np.concatenate(grids)
 
 
-def squares(image: Image) -> list[tuple[int, int, int]]:
+def covering_squares(image: Image) -> list[tuple[int, int, int]]:
     """Return squares of the shorter side that cover an image: left, top, side in pixels.
 
     They are as few as cover the longer side, spread evenly.
@@ -135,7 +135,7 @@ def squares(image: Image) -> list[tuple[int, int, int]]:
     return [(0, start, side) for start in starts]
 
 
-def without_overlaps(detections: Iterable[Detection]) -> list[Detection]:
+def suppress_overlaps(detections: Iterable[Detection]) -> list[Detection]:
     """Return the detections, the most certain first, that overlap no more certain one."""
     faces: list[Detection] = []
     for detection in sorted(detections, key=lambda detection: -detection.score):

@@ -170,9 +170,9 @@ class InternVideoBackbone:
         with torch.inference_mode(), self._device.autocast():
             return self._rows(self._network.encode_clips(inputs))
 
-    def encode_images(self, pictures: Images) -> Matrix:
+    def encode_images(self, images: Images) -> Matrix:
         """Return (B, D) rows of clips that each repeat one image."""
-        return self.encode_clips(still_clips(pictures, CLIP_FRAMES))
+        return self.encode_clips(still_clips(images, CLIP_FRAMES))
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
         """Return (K, D) rows. A text longer than the network's limit is cut there."""

@@ -52,10 +52,10 @@ class PrecomputedBackbone:
         width = self.dim if self._texts is not None else None
         return read_feature_file(path, rate=self._rate, width=width, unit=self._unit)
 
-    def encode_images(self, pictures: Images) -> Matrix:
+    def encode_images(self, images: Images) -> Matrix:
         """Raise ModelError, since precomputed features have no network."""
         raise ModelError(
-            f"vision.backbone=precomputed cannot encode {len(pictures)} pictures; use conse or clip"
+            f"vision.backbone=precomputed cannot encode {len(images)} pictures; use conse or clip"
         )
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:

@@ -220,9 +220,9 @@ class S3DBackbone:
                 return np.asarray(self._video.pooled(inputs).float().cpu())
             return _unit(self._video(inputs))
 
-    def encode_images(self, pictures: Images) -> Matrix:
+    def encode_images(self, images: Images) -> Matrix:
         """Return the rows of clips that each repeat one image."""
-        return self.encode_clips(still_clips(pictures, CLIP_FRAMES))
+        return self.encode_clips(still_clips(images, CLIP_FRAMES))
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
         """Return (K, 512) unit rows. Words that are not in the dictionary do not count."""

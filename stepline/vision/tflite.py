@@ -133,7 +133,9 @@ class _OnnxConverter:
             return name
         return self.graph.add("Transpose", name, perm=[0, 2, 3, 1])
 
-    def window(self, options: Table, source: int, kernel: tuple[int, int]) -> dict[str, Any]:
+    def window_attributes(
+        self, options: Table, source: int, kernel: tuple[int, int]
+    ) -> dict[str, Any]:
         """Return the ONNX attributes `strides` and `pads` of a convolution or pool.
 
         Args:
@@ -170,7 +172,7 @@ class _OnnxConverter:
             self.graph.constant(planes),
             self.onnx_name(bias),
             group=len(planes) if depthwise else 1,
-            **self.window(options, source, kernel.shape[1:3]),
+            **self.window_attributes(options, source, kernel.shape[1:3]),
         )
         return self.activate(hidden, options.number(4 if depthwise else 3, "b"))
 
@@ -190,7 +192,7 @@ class _OnnxConverter:
                 return self.convolution(inputs, options, depthwise=operator != "CONV_2D")
             case "MAX_POOL_2D":
                 kernel = (options.number(4), options.number(3))
-                window = self.window(options, inputs[0], kernel)
+                window = self.window_attributes(options, inputs[0], kernel)
                 return add("MaxPool", source, kernel_shape=list(kernel), **window)
             case "ADD":
                 total = add("Add", source, self.onnx_name(inputs[1]))

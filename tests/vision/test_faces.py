@@ -27,7 +27,7 @@ def test_anchors_are_in_the_middle_of_every_place_two_per_map():
     ],
 )
 def test_squares_of_the_shorter_side_cover_a_picture(height, width, expected):
-    assert seen.squares(np.zeros((height, width, 3), np.uint8)) == expected
+    assert seen.covering_squares(np.zeros((height, width, 3), np.uint8)) == expected
 
 
 class OneBox:
@@ -60,7 +60,7 @@ def box(score, left, right):
 
 
 def test_of_boxes_that_overlap_the_surest_is_kept():
-    kept = seen.without_overlaps([box(0.6, 0, 10), box(0.9, 2, 12), box(0.7, 30, 40)])
+    kept = seen.suppress_overlaps([box(0.6, 0, 10), box(0.9, 2, 12), box(0.7, 30, 40)])
     assert [each.score for each in kept] == [0.9, 0.7]
 
 
