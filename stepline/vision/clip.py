@@ -18,8 +18,7 @@ from stepline.vision.settings import VisionSettings
 
 
 class CLIPBackbone:
-    """A dual encoder of `transformers`. Images are prepared as the checkpoint's own processor
-    says."""
+    """A dual encoder of `transformers`. The checkpoint's own processor prepares the images."""
 
     name = "clip"
 

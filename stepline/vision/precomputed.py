@@ -19,8 +19,10 @@ from stepline.vision.settings import VisionSettings
 
 
 class PrecomputedBackbone:
-    """Ready features in place of a network. Images cannot be encoded, texts only if their
-    features are given."""
+    """Precomputed features in place of a network.
+
+    Images cannot be encoded. Texts can if their features are given.
+    """
 
     name = PRECOMPUTED_BACKBONE
 
