@@ -8,7 +8,6 @@ must carry a header that no form of another site can send.
 import re
 import socket
 import ssl
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -71,7 +70,6 @@ class Guards:
     is_own_host: whether a Host header is this server.
     max_bytes: of a request's body.
     refuse: a reply instead of the route's, for a user without access.
-    count: called with each request, the status of its reply, and the seconds until it began.
     """
 
     token: str
@@ -80,17 +78,14 @@ class Guards:
     max_bytes: Callable[[Request], int] = lambda _: MAX_BODY_BYTES
     refuse: Callable[[Request], Response | None] = lambda _: None
     sets_header: bool = False
-    count: Callable[[Request, int, float], None] = lambda _request, _status, _seconds: None
 
     async def guard(
         self, request: Request, call_next: Callable[[Request], Awaitable[Response]]
     ) -> Response:
         """Return the route's reply, or a refusal, with the headers that protect the page."""
-        begin_time = time.monotonic()
         response = self._refusal(request)
         if response is None:
             response = await call_next(request)
-        self.count(request, response.status_code, time.monotonic() - begin_time)
         # What a browser must know to protect the page.
         headers = response.headers
         own_policy = headers.get("Content-Security-Policy", self.policy)
