@@ -70,6 +70,9 @@ SECTION_NAMES = frozenset(_SECTION_TEXT.split())
 # Settings of earlier versions, each with what to use instead.
 REMOVED_SETTINGS = {
     "media.decoder": "the CPU decodes; leave it out",
+    "vision.vlm.video": "the model is shown pictures; leave it out",
+    "vision.vlm.clip_seconds": "the model is shown pictures; leave it out",
+    "vision.vlm.clip_rate": "the model is shown pictures; leave it out",
     "writing.second_pass": "the language model writes the steps in one pass; leave it out",
     "run.words": "it is a constant now; leave it out",
     "engine.batch": "each video is recognised by itself; leave it out",
@@ -119,7 +122,13 @@ CONSTANT_SETTINGS: dict[str, dict[str, JsonValue]] = {
         "smooth": 0.0,
         "compete": 1.0,
     },
-    "coarse": {"likeness": 0.35, "label_rule": "covering"},
+    "coarse": {
+        "likeness": 0.35,
+        "label_rule": "covering",
+        "graph_wordings": 0.0,
+        "graph_order": 0.0,
+        "graph_share": 0.0,
+    },
     "vision": {"cut_ratio": 4.0, "cut_floor": 0.2},
     "aligner": {"order_cost": 1.5, "bf16": False},
     "loss": {"alignability": "kept", "alignability_weight": 1.0},

@@ -30,7 +30,7 @@ from stepline.errors import SettingsError
 from stepline.plugins import BUILT_IN_NAMES, DEFAULT_OUTPUTS
 
 if TYPE_CHECKING:
-    from stepline.grounding.task_graph import TaskGraph
+    from stepline.grounding.speech import TaskGraph
     from stepline.pipeline.request import StepsSettings
     from stepline.pipeline.sources import VideoArgument, VideoSource
 

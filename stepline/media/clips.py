@@ -1,7 +1,6 @@
 """Cuts clips out of a video, exact to the frame and sample, joins them, and copies with chapters."""
 
 import heapq
-import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
@@ -14,7 +13,7 @@ from stepline.errors import MediaError, SettingsError
 from stepline.files.atomic_files import atomic_path
 from stepline.media.audio import AudioTimeline
 from stepline.media.container import OpenMedia, failure_reason, frame_rate, open_media
-from stepline.media.frames import FrameScaler, Image, display_size, quarter_turns
+from stepline.media.frames import FrameScaler, display_size, quarter_turns
 from stepline.media.hdr import is_high_range
 from stepline.media.reader import seek_before
 from stepline.media.settings import MediaSettings
@@ -98,27 +97,6 @@ def join_clips(
             reason = f"nothing to cut between {spans[0].start:g} and {spans[-1].end:g} s"
             cause = "the video, or what can be read of it, ends before"
             raise MediaError(f"{path}: {reason}; {cause}")
-
-
-def encode_clip(images: Sequence[Image], rate: float) -> bytes:
-    """Return an mp4 (H.264) without audio.
-
-    Args:
-        images: of equal size (H, W, 3).
-        rate: frames per second.
-    """
-    import av
-
-    height, width = images[0].shape[:2]
-    buffer = io.BytesIO()
-    with av.open(buffer, "w", format="mp4", options={"fflags": "+bitexact"}) as clip:
-        stream = _add_h264_stream(clip, rate, width, height)
-        context = stream.codec_context
-        for image in images:
-            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
-            clip.mux(stream.encode(frame.reformat(context.width, context.height, format="yuv420p")))
-        clip.mux(stream.encode(None))
-    return buffer.getvalue()
 
 
 def _add_h264_stream(clip: Any, rate: float, width: int, height: int) -> Any:

@@ -15,7 +15,7 @@ from stepline.records import FeatureSequence, Matrix, Record, Video
 
 if TYPE_CHECKING:
     from stepline.grounding.said_to_shown import Array
-    from stepline.grounding.task_graph import TaskGraph
+    from stepline.grounding.speech import TaskGraph
     from stepline.models.nasva.checkpoint import LoadedAligner
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from stepline.llm.settings import ChatSettings, VideoForm
+from stepline.llm.settings import ChatSettings
 from stepline.plugins import choice
 from stepline.settings import Batch, CountOrZero, Fraction, Positive, Settings
 
@@ -39,17 +39,6 @@ class VisionLanguageSettings(ChatSettings):
     picture_size: Annotated[int, Field(ge=64, le=2048)] = Field(
         336, description="pixels of an image's shorter side"
     )
-    video: VideoForm | None = Field(
-        None,
-        description="send clips, not images: video_url (vLLM, hosted ones) or input_video "
-        "(llama.cpp)",
-    )
-    clip_seconds: Annotated[float, Field(gt=0.0, le=60.0)] = Field(
-        3.0, description="seconds of a clip, around its candidate time"
-    )
-    clip_rate: Annotated[float, Field(gt=0.0, le=30.0)] = Field(
-        2.0, description="frames per second of a clip"
-    )
     least_gain: Fraction = Field(
         0.005,
         description="expected rise of P(a step's most likely time is right) from which a prompt is sent",
@@ -75,11 +64,6 @@ class VisionLanguageSettings(ChatSettings):
         """The GGUF file of the projector."""
         return self.projector
 
-    @property
-    def pictures_a_clip(self) -> int:
-        """Number of frames per candidate time: those of a clip, or one."""
-        return 1 if self.video is None else max(1, round(self.clip_seconds * self.clip_rate))
-
     @model_validator(mode="before")
     @classmethod
     def _drop_old_folders(cls, tree: Any) -> Any:
@@ -92,18 +76,7 @@ class VisionLanguageSettings(ChatSettings):
     def _check_model(self) -> "VisionLanguageSettings":
         if self.gguf is not None and self.projector is None:
             raise ValueError("a GGUF needs a projector to see; name its file as projector")
-        if self.video is not None and self.together:
-            raise ValueError(
-                "together puts pictures side by side; leave it off if video shows clips"
-            )
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_clips(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Store the settings of clips only where clips are shown, so that old keys stay valid."""
-        tree: dict[str, Any] = stored(self)
-        clip_settings = ("video", "clip_seconds", "clip_rate") if self.video is None else ()
-        return {name: value for name, value in tree.items() if name not in clip_settings}
 
 
 # Stored only where a model is named. Without one, these settings do not change the result.

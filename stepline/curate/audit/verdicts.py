@@ -22,7 +22,7 @@ from stepline.curate.sampling import Proportion, proportion
 from stepline.errors import DatasetError, StoreError
 from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, Floats, interval
 from stepline.files.append_log import EntryStore
-from stepline.pages.web.local_server import LocalServer, post, serve_page
+from stepline.pages.web.local_server import LocalServer, post_route, serve_page
 from stepline.review.answers import Answer, AnswerLog, AnswerValue, cohen_kappa, fleiss_kappa
 
 VERDICTS_FILE = "verdicts.jsonl"
@@ -281,4 +281,4 @@ def audit_routes(
             raise DatasetError(f"{verdict.item!r} is not in this sample; load the page again")
         verdicts.add(verdict)
 
-    return [Route("/", visit), Route("/verdicts", answers), post("/verdict", Answer, take)]
+    return [Route("/", visit), Route("/verdicts", answers), post_route("/verdict", Answer, take)]
