@@ -22,7 +22,7 @@ from stepline.errors import ModelError, SettingsError
 from stepline.files.remote import RemotePath
 from stepline.media import AudioBlock, read_sound
 from stepline.models.training.distributed import start_processes
-from stepline.models.wys2.settings import SummarizerRunSettings
+from stepline.models.wys2.settings import Wys2Settings
 from stepline.networks import device
 from stepline.networks.device import (
     Device,
@@ -107,7 +107,6 @@ WITHOUT = {  # commands that run no network
         "doctor",
         "evaluate",
         "curate excluded",
-        "train export-onnx",
         "features check",
         "features import",
         "keys add",
@@ -150,12 +149,12 @@ def test_the_option_wins_over_a_runs_own_setting(gpus):
 
 @pytest.mark.parametrize("name", ["cuda:1", "mps", "cpu"])
 def test_a_run_can_name_any_device(name):
-    assert load_settings(SummarizerRunSettings, None, [f"train.device={name}"]).train.device == name
+    assert load_settings(Wys2Settings, None, [f"train.device={name}"]).train.device == name
 
 
 def test_a_run_cannot_name_what_is_none():
     with pytest.raises(SettingsError, match="train.device"):
-        load_settings(SummarizerRunSettings, None, ["train.device=gpu"])
+        load_settings(Wys2Settings, None, ["train.device=gpu"])
 
 
 # ---------------------------------------------------------------- recognition

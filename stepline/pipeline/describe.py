@@ -78,7 +78,7 @@ def describe_by_network(
     from stepline.models.procx.inference import describe
 
     # what the network says
-    describer.check(features)
+    describer.check_features(features)
     with one_torch_thread():
         description = describe(
             describer.model,

@@ -412,9 +412,7 @@ def judge_sentences(
     from stepline.models.wys2.judge import judge_by_grounding, judge_by_words
 
     if alignment is not None and visual.features is not None:
-        p_shown = judge_by_grounding(
-            transcript, steps, alignment, seconds=settings.seconds, weights=settings.weights
-        )
+        p_shown = judge_by_grounding(transcript, steps, alignment, seconds=settings.seconds)
         return _set_shown_probabilities(transcript, p_shown), JUDGED_BY_GROUNDING
     from stepline.text import embed
 

@@ -12,7 +12,7 @@ from stepline.files.locks import LOCK_NAME, NOTE_START, lock_output, owner_note
 from stepline.live.events import RunFiles
 from stepline.media.links import LINK_RECORD_NAME, Link, _earlier_download, fetch_link, link_folder
 from stepline.media.settings import LinkSettings
-from stepline.models.training.run_folder import StepLog
+from stepline.models.training.run import StepLog
 from stepline.review import Answer
 
 PRECIOUS = b"what a person wrote\n"

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from stepline.errors import ShapeError, StoreError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts, shard_index
 from stepline.features.shard_index import index_path, shard_path
-from stepline.models.nasva.dataset import matching_rows
+from stepline.models.nasva.dataset import match_vector_rows
 from stepline.models.training.sources import LabelledTexts
 
 
@@ -155,9 +155,12 @@ def test_texts_are_matched_in_any_order_with_each_shard_read_once(tmp_path, monk
     order = np.random.default_rng(0).permutation(sorted(said)).tolist()
     for id in order:
         texts = tuple(text.strip() for text in said[id][::2])  # the reader left one out
-        assert matching_rows(LabelledTexts(id, "step", texts, ((),) * 2), store).tolist() == [0, 2]
-        assert matching_rows(LabelledTexts(id, "step", texts[::-1], ((),) * 2), store) is None
-    assert matching_rows(
+        assert match_vector_rows(LabelledTexts(id, "step", texts, ((),) * 2), store).tolist() == [
+            0,
+            2,
+        ]
+        assert match_vector_rows(LabelledTexts(id, "step", texts[::-1], ((),) * 2), store) is None
+    assert match_vector_rows(
         LabelledTexts("mute", "step", ("a", "b", "c"), ((),) * 3), store
     ).tolist() == [0, 1, 2]
     assert sorted(read) == list(range(13))

@@ -19,7 +19,7 @@ from stepline.models.procx.model import ProcX
 from stepline.models.procx.settings import ProcxRunSettings, VocabularySettings
 from stepline.models.procx.train import ProcxSources, train_procx, train_procx_run
 from stepline.models.procx.vocabulary import train_vocabulary
-from stepline.models.training.run_folder import LOG_FILE
+from stepline.models.training.run import LOG_FILE
 from stepline.models.training.settings import CHECKPOINT_FILE
 from stepline.settings import load_settings
 from stepline.storage import read_record, write_parquet

@@ -89,7 +89,7 @@ def test_what_is_left_out_is_reported():
     given["v6"] = FeatureSequence(np.zeros((0, 8), np.float32), 1.0, "drawn")
     found = gathered([one, one, long, empty, late, five, six, seven], given)
     every = (SEEN_TWICE, OTHER_LENGTH, NO_STEP, STEP_AFTER_END, NO_FEATURES, OTHER_WIDTH, NO_ROWS)
-    assert found.reasons() == dict.fromkeys(every, 1)
+    assert found.count_reasons() == dict.fromkeys(every, 1)
     assert found.videos == ("v0", "v3")
     (past,) = [each for each in found.omitted if each.reason == STEP_AFTER_END]
     assert (past.id, past.text, past.value) == ("v3", "late", "30 s of 24 s")
@@ -97,7 +97,7 @@ def test_what_is_left_out_is_reported():
 
 def test_evaluation_videos_are_kept_out():
     found = gathered(excluded=frozenset({"v1", "v2"}))
-    assert found.reasons() == {EXCLUDED_REASON: 2}
+    assert found.count_reasons() == {EXCLUDED_REASON: 2}
     assert "v1" not in found.videos
 
 
@@ -228,4 +228,4 @@ def test_a_blank_sentence_is_not_a_step():
     told = record.transcript.model_copy(update={"sentences": (*record.transcript.sentences, blank)})
     found = gathered([record.model_copy(update={"transcript": told})], target="narration")
     assert found.counts == (2,)
-    assert found.reasons() == {"the step has no text": 1}
+    assert found.count_reasons() == {"the step has no text": 1}

@@ -11,16 +11,18 @@ from stepline.models.procx.inference import VideoToDescribe, describe_many
 from stepline.models.procx.settings import DescribeSettings
 from stepline.models.training.benchmark_answers import (
     BenchmarkAnswers,
-    Questions,
+    BenchmarkQuestions,
     StoredFeatures,
-    answer_each,
+    answer_questions,
 )
 from stepline.records import Record, Sentence, Transcript, Video
 
 NO_ROWS = "its features hold no row"
 
 
-def benchmark_videos(name: str, reference: Path, subset: str | None = None) -> Questions[str]:
+def benchmark_videos(
+    name: str, reference: Path, subset: str | None = None
+) -> BenchmarkQuestions[str]:
     """Return the ids of the videos of a benchmark. Raises DatasetError where its file cannot be read
     or holds none."""
     reading = read(name, reference, subset=subset)
@@ -28,7 +30,7 @@ def benchmark_videos(name: str, reference: Path, subset: str | None = None) -> Q
         part = f" of subset {subset!r}" if subset else ""
         raise DatasetError(f"{reference}: holds no video{part} to describe; give another")
     unasked = {row.id: row.reason for row in reading.rejected if row.what == "video"}
-    return Questions(tuple(record.id for record in reading.records), unasked)
+    return BenchmarkQuestions(tuple(record.id for record in reading.records), unasked)
 
 
 def write_predictions(
@@ -53,7 +55,7 @@ def write_predictions(
 
     def read_video(id: str) -> VideoToDescribe:
         rows = features.read(id)
-        loaded.check(rows)
+        loaded.check_features(rows)
         if not len(rows.values):
             raise ShapeError(NO_ROWS)
         sentences: tuple[Sentence, ...] = ()
@@ -65,7 +67,7 @@ def write_predictions(
     answers: BenchmarkAnswers[Record] = BenchmarkAnswers({}, {})
     for first in range(0, len(ids), settings.batch):
         batch = ids[first : first + settings.batch]
-        videos = answer_each({id: id for id in batch}, read_video)
+        videos = answer_questions({id: id for id in batch}, read_video)
         # What cannot be answered is reported, and the other videos go on.
         answers.missing.update(videos.missing)
         descriptions = describe_many(

@@ -59,8 +59,8 @@ NETWORK = NetworkSpec[HeaderParts, ProcX](
     kind="stepline.procx",
     version=1,
     title="a ProcX network",
-    writer="`stepline train procx`",
-    names=("best.safetensors", "procx.safetensors"),
+    command="`stepline train procx`",
+    file_names=("best.safetensors", "procx.safetensors"),
     parse=_parse,
     build=lambda parts: ProcX(parts[0], len(parts[1])),
 )
@@ -92,10 +92,10 @@ def write_model(
 def load_model(path: Path) -> LoadedProcx:
     """Return the network in a file or a run's folder, ready to infer. Raises ModelError, naming
     what does not fit."""
-    file = NETWORK.find(path)
+    file = NETWORK.find_file(path)
     (settings, vocabulary, trained), model = NETWORK.load(file)
     space = FeatureSpace(trained.backbone, "", trained.rate)
-    any_length = trained.unit or settings.standardise
+    accepts_unit_rows = trained.unit or settings.standardise
     return LoadedProcx(
-        file, sha256(file), space, settings.features, any_length, model, vocabulary, trained
+        file, sha256(file), space, settings.features, accepts_unit_rows, model, vocabulary, trained
     )

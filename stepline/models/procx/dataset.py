@@ -23,9 +23,9 @@ from stepline.models.training.sources import (
     FeatureJoin,
     Features,
     FeatureSpec,
-    dataset_of,
-    feature_spec,
-    reasons_in_words,
+    format_reasons,
+    parse_dataset_source,
+    read_feature_spec,
 )
 from stepline.records import Record, Rejected, Sentence, Step
 
@@ -170,7 +170,7 @@ class StepDataset(GatheredSamples[_PendingSample, StepSample]):
         """What the features are of. Raises ShapeError without any sample."""
         if self._spec is None or not self.parts:
             raise ShapeError(
-                f"no video is left to train on: {reasons_in_words(self.omitted)}; fix the sources"
+                f"no video is left to train on: {format_reasons(self.omitted)}; fix the sources"
             )
         return self._spec
 
@@ -210,10 +210,10 @@ def gather_samples(
     for record in records:
         video = record.video.id
         # Whether its features can be used.
-        flaw = join.flaw(video, record.video.duration, key=video)
+        flaw = join.reason_to_omit(video, record.video.duration, key=video)
         events = []
         if flaw is None:
-            spec, rows = feature_spec(features, video)
+            spec, rows = read_feature_spec(features, video)
             # Its steps, as far as the features reach: a step after them cannot be seen.
             seconds = rows / spec.rate
             for event in record_events(record, settings):
@@ -245,5 +245,5 @@ STEP_SOURCES: dict[str, StepSource] = {
 def steps_given_by(source: str) -> StepSource:
     """Return what of a source's records are the steps, where no one says it: what people annotated,
     else its steps."""
-    dataset = dataset_of(source)
+    dataset = parse_dataset_source(source)
     return "steps" if dataset is None else STEP_SOURCES[DATASETS[dataset[0]].record_field]

@@ -1,7 +1,7 @@
 """Training ProcX (section E.2), from fresh weights (pre-training) or on from a network
 (fine-tuning), as one folder.
 
-The folder is that of `training.run_folder`, and in it:
+The folder is that of `training.run`, and in it:
 
 best.safetensors      the network that scored best on held-out videos, where some are held out
 procx.safetensors     the final network
@@ -43,16 +43,22 @@ from stepline.models.procx.settings import (
 )
 from stepline.models.procx.vocabulary import Vocabulary, train_vocabulary
 from stepline.models.training.distributed import start_processes
-from stepline.models.training.loop import HeldOutScorer, Loss, Progress, TrainingTask
+from stepline.models.training.loop import HeldOutScorer, Loss, Progress, TrainingTask, train_network
 from stepline.models.training.network import UNKNOWN_SOURCES
-from stepline.models.training.run import KeepBest, TrainingRun, run_training, train_network
-from stepline.models.training.run_folder import settings_that_matter, settings_to_train_on, versions
+from stepline.models.training.run import (
+    KeepBest,
+    TrainingRun,
+    fine_tuning_settings,
+    package_versions,
+    result_settings,
+    run_training,
+)
 from stepline.models.training.settings import TrainSettings
-from stepline.models.training.sources import FeatureSpec, read_records, source_flaw
+from stepline.models.training.sources import FeatureSpec, explain_empty_source, read_records
 from stepline.networks.device import device_of
 from stepline.records import Rejected
 
-BEST_FILE, FINAL_FILE = NETWORK.names
+BEST_FILE, FINAL_FILE = NETWORK.file_names
 SCORING_BATCH = 16  # held-out videos
 # how far from 1 the length of a unit row may be. Features are stored in half precision
 UNIT_TOLERANCE = 0.01
@@ -171,17 +177,17 @@ def train_procx_run(
         "crowded": prepared.crowded,
         "held_out": len(held_out),
         "tokens": len(vocabulary),
-        "omitted": samples.reasons(),
+        "omitted": samples.count_reasons(),
     }
     run = TrainingRun(
         folder,
         NETWORK,
         {
-            "settings": settings_that_matter(whole),
+            "settings": result_settings(whole),
             "sources": asdict(sources) | {"start": start_identity},
         },
         write,
-        facts={"versions": versions(), "data": counts},
+        facts={"versions": package_versions(), "data": counts},
         omitted=map(_omitted_row, samples.omitted),
     )
     return run_training(run, train)
@@ -198,7 +204,7 @@ def prepare_run(
     records = read_records(sources.steps, subset=sources.subset)
     samples = gather_samples(records, features, data, excluded=read_excluded(sources.excluded))
     if not (len(samples) or samples.omitted):
-        raise DatasetError(f"{sources.steps}: {source_flaw(samples.omitted)}")
+        raise DatasetError(f"{sources.steps}: {explain_empty_source(samples.omitted)}")
     training, held_out = samples.split(data.held_out)
 
     # the network
@@ -247,7 +253,7 @@ def _settings_of_start(
 ) -> ModelSettings:
     """Return the settings of a network to train on, with the dropout of `settings`. Raises where
     anything else differs."""
-    own = settings_to_train_on(loaded.model.settings, settings, DROPOUT_SETTINGS, loaded.path)
+    own = fine_tuning_settings(loaded.model.settings, settings, DROPOUT_SETTINGS, loaded.path)
     # A backbone of unknown name may be the right one.
     before = loaded.trained.backbone
     is_unknown = not {spec.backbone, before}.isdisjoint(UNKNOWN_SOURCES)
