@@ -69,6 +69,7 @@ SECTION_NAMES = frozenset(_SECTION_TEXT.split())
 
 # Settings of earlier versions, each with what to use instead.
 REMOVED_SETTINGS = {
+    "media.decoder": "the CPU decodes; leave it out",
     "vision.vlm.video": "the model is shown pictures; leave it out",
     "vision.vlm.clip_seconds": "the model is shown pictures; leave it out",
     "vision.vlm.clip_rate": "the model is shown pictures; leave it out",

@@ -32,8 +32,6 @@ from stepline.sieve_swap.text_base.json_stream import JsonFileError, JsonObjectR
 CAPTIONS_SUFFIXES = (
     ".vtt",
     ".srt",
-    ".ttml",
-    ".dfxp",
     ".sbv",
     ".json3",
     ".json",
