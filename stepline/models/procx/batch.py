@@ -29,8 +29,8 @@ def resize_rows(values: Matrix, size: int) -> Matrix:
 
 
 def nearest_rows(length: int, size: int) -> npt.NDArray[np.int64]:
-    """Return which of `length` rows is nearest to each of `size` positions, (size,). A half rounds
-    down.
+    """Return which of `length` rows is nearest to each of `size` positions, (size,). A half
+    rounds down.
 
     In whole numbers, so that a half is exact. Raises ShapeError when either is not positive.
     """
@@ -96,8 +96,8 @@ class StepBatch(TensorRecord):
         ids: of the B videos.
         videos: input of the network.
         targets: where the steps are.
-        captions: S sentences, video by video in the order of the targets' steps, which is that of
-            time.
+        captions: S sentences, video by video in the order of the targets' steps, which is that
+            of time.
     """
 
     ids: tuple[str, ...]

@@ -55,7 +55,8 @@ class Proposals:
         confidence: (N,) that a query found a step.
         boxes: (N, 2) start and end in seconds, inside the video.
         count: number of steps that the network counts.
-        likelihood: (N,) of each caption, added to the confidence. None: captions are not ranked.
+        likelihood: (N,) of each caption, added to the confidence. None: captions are not
+            ranked.
     """
 
     confidence: Floats
@@ -116,8 +117,8 @@ class StepwiseDecoder(Protocol):
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
 def generate(decoder: StepwiseDecoder, context: CaptionContext) -> list[Caption]:
-    """Return a caption of each of the context's M queries, written greedily. A caption that reaches
-    the most tokens is cut there.
+    """Return a caption of each of the context's M queries, written greedily. A caption that
+    reaches the most tokens is cut there.
 
     Other captions of the batch never change one. The decoder should be in evaluation mode.
     """
@@ -204,9 +205,7 @@ def generate_captions(
 
 def caption_likelihood(captions: Sequence[Caption], weight: float) -> Floats:
     """Return weight x log P / tokens^2 of captions, (N,), which PDVC adds to the confidence of
-    their
-    queries.
-    """
+    their queries."""
     total = np.array([caption.log_probability for caption in captions], dtype=np.float64)
     # the end mark counts as a token
     lengths = [max(len(caption.tokens) + caption.ended, 1) for caption in captions]

@@ -221,9 +221,7 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
 
     def _lstm_step(self, inputs: Tensor, state: LstmState) -> Tensor:
         """Return the next hidden state (M, D), and update the state. inputs: (M, 4 D) gates of
-        word and
-        query.
-        """
+        word and query."""
         recurrent = state.hidden
         if self.looking is not None:
             video_rows = self.looking(state.hidden, state.attended)  # (M, D)

@@ -49,8 +49,7 @@ def spans_to_boxes(spans: Tensor) -> Tensor:
 
 def giou(first: Tensor, second: Tensor) -> Tensor:
     """Return the generalized IoU of (start, end) spans, in (-1, 1): IoU minus the fraction of the
-    hull that is
-    in neither span.
+    hull that is in neither span.
 
     The shapes broadcast: (M, 1, 2) and (K, 2) give (M, K).
     """
@@ -142,8 +141,7 @@ class Matches(QueryIndex):
     Attributes:
         step: (M,) number of the step in its video.
         unmatched: number of steps that no query is matched with, over all layers. Videos with
-            more steps
-            than queries have some.
+            more steps than queries have some.
     """
 
     step: Tensor
@@ -170,8 +168,7 @@ class Matches(QueryIndex):
 
 def hungarian_match(logits: Tensor, boxes: Tensor, targets: Targets) -> Matches:
     """Return the matching of lowest cost of each video at each layer. The same input gives the
-    same matches,
-    ties too.
+    same matches, ties too.
 
     Args:
         logits: (L, B, N) of confidence.
@@ -179,7 +176,8 @@ def hungarian_match(logits: Tensor, boxes: Tensor, targets: Targets) -> Matches:
         targets: steps of the B videos.
 
     Raises ShapeError for shapes that do not fit, or NaN.
-    Source: PDVC, as released. ProcX does not say which cost it uses with its own confidence loss.
+    Source: PDVC, as released. ProcX does not say which cost it uses with its own confidence
+    loss.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -221,8 +219,7 @@ def hungarian_match(logits: Tensor, boxes: Tensor, targets: Targets) -> Matches:
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
 def match_costs(logits: Tensor, boxes: Tensor, targets: Targets) -> Tensor:
     """Return the matching cost of each query and step, (L, B, N, K) float32: the focal cost of
-    the query's
-    confidence minus gIoU. Costs of padded steps have no meaning.
+    the query's confidence minus gIoU. Costs of padded steps have no meaning.
 
     Args:
         logits: (L, B, N) of confidence.

@@ -79,8 +79,7 @@ class Vocabulary:
 
     def decode(self, numbers: Iterable[int]) -> str:
         """Return the sentence of token numbers, up to the first end mark. Half bytes that form no
-        character
-        become U+FFFD.
+        character become U+FFFD.
 
         Raises ShapeError for a number that is not a token.
         """
@@ -128,8 +127,7 @@ def train_vocabulary(
     sentences: Iterable[str], settings: VocabularySettings | None = None
 ) -> Vocabulary:
     """Return the vocabulary that WordPiece training makes of sentences. The same sentences give
-    the same
-    vocabulary, in any order.
+    the same vocabulary, in any order.
 
     Args:
         sentences: whose words are counted.
@@ -181,9 +179,7 @@ def train_vocabulary(
 
 def _single_character_tokens(words: Counter[str], settings: VocabularySettings) -> list[str]:
     """Return the characters that are tokens: printable ASCII, and other characters of at least
-    `rare`
-    occurrences.
-    """
+    `rare` occurrences."""
     counts = Counter[str]()
     for word, times in words.items():
         for character in word:
