@@ -27,7 +27,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import Function
 
-from stepline.errors import ShapeError
 from stepline.models.procx.settings import AttentionSettings
 from stepline.models.training.layers import Linear
 
@@ -297,13 +296,8 @@ def deformable_attention(
         weights: (B, N, H, L, P).
         lengths: positions of each level, M in all. A level may be empty.
 
-    Raises ShapeError where the shapes do not fit together.
     Source: equations 9 and 10, the sum. It equals `grid_sample` with align_corners=False.
     """
-    _check_shapes(value, locations, lengths)
-    if weights.shape != locations.shape:
-        expected = f"{tuple(locations.shape)}, as the locations"
-        raise ShapeError(f"weights must be {expected}, not {tuple(weights.shape)}")
     points = _build_points(locations, lengths, value)
     by_point = weights.flatten(3).to(points.left_weight.dtype)
     return weighted_gather(value, by_point, points)
@@ -324,17 +318,10 @@ def key_aware_attention(
         locations: (B, N, H, L, P).
         lengths: positions of each level, M in all.
 
-    Raises ShapeError where the shapes do not fit together.
     Source: equations 11 and 12, with the scaling that the text of the paper and Lite-DETR
     have.
     """
-    _check_shapes(value, locations, lengths)
     width = value.shape[-1]
-    query_shape = (*locations.shape[:3], width)
-    if key.shape != value.shape or query.shape != query_shape:
-        expected = f"{query_shape} and {tuple(value.shape)}"
-        shapes = f"{tuple(query.shape)} and {tuple(key.shape)}"
-        raise ShapeError(f"query and key must be {expected}, not {shapes}")
     points = _build_points(locations, lengths, key, value)
     products = gather_dot_products(query, key, points)
     logits = products / math.sqrt(width)  # (B, N, H, L P)
@@ -405,8 +392,6 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
             memory: (B, M, C), the levels one after the other.
             lengths: positions of each level.
             memory_pad: (B, M), True on padding, which is read as zeros.
-
-        Raises ShapeError where shapes do not fit.
         """
         locations = self.locations(query, references, lengths)
         value = self._split_heads(self.value(memory), memory_pad)
@@ -435,14 +420,6 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         """
         levels = self.settings.levels
         points = self.settings.points
-        shape = (*query.shape[:2], levels)
-        point_shape = (*shape, 1)
-        box_shape = (*shape, 2)
-        if references.shape not in (point_shape, box_shape) or len(lengths) != levels:
-            expected = f"{point_shape} or {box_shape}, for {levels} levels"
-            raise ShapeError(
-                f"references must be {expected}, not {tuple(references.shape)} for {len(lengths)}"
-            )
         references = _as_float32(references)
         references = references[:, :, None, :, :, None]  # (B, N, 1, L, 1 or 2, 1)
         offsets = self.offsets(query).to(references.dtype)
@@ -473,16 +450,3 @@ def _build_points(locations: Tensor, lengths: Sequence[int], *tables: Tensor) ->
     is_trained = any(table.requires_grad for table in tables)
     backward = torch.is_grad_enabled() and is_trained
     return sampling_points(_as_float32(locations), lengths, backward=backward)
-
-
-def _check_shapes(value: Tensor, locations: Tensor, lengths: Sequence[int]) -> None:
-    total = sum(lengths)
-    if not total or value.ndim != 4 or value.shape[1] != total:
-        expected = f"levels of {tuple(lengths)} positions need {total}, at least 1"
-        raise ShapeError(f"{expected}, not {tuple(value.shape)}")
-    videos, _, heads, _ = value.shape
-    fitting = (videos, heads, len(lengths))
-    shape = tuple(locations.shape)
-    if len(shape) != 5 or (shape[0], *shape[2:4]) != fitting:
-        expected = f"({videos}, queries, {heads}, {len(lengths)}, points)"
-        raise ShapeError(f"locations must be {expected}, not {shape}")

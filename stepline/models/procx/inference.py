@@ -27,7 +27,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from stepline.errors import ShapeError
 from stepline.models.procx.batch import stack_videos
 from stepline.models.procx.captioner import CaptionContext
 from stepline.models.procx.matcher import QueryIndex, boxes_to_spans
@@ -220,23 +219,11 @@ class VideoToDescribe:
         values: (T, C) feature rows, T may be 0.
         feature_seconds: that the rows cover.
         video_seconds: of the video, after which no step ends.
-
-    Raises ShapeError for a length that is not above 0, and for NaN.
     """
 
     values: Matrix
     feature_seconds: float
     video_seconds: float
-
-    def __post_init__(self) -> None:
-        if (
-            not (self.feature_seconds > 0 and self.video_seconds > 0)
-            or not np.isfinite(self.values).all()
-        ):
-            length = f"{self.feature_seconds} s of features for {self.video_seconds} s"
-            raise ShapeError(
-                f"a video to describe needs finite features and a length above 0, not {length}"
-            )
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,7 @@ def localization_losses(
         rates: (C,) fractions of counts in the training data, for PDVC's form of the count
             loss. None: all alike.
 
-    Raises ShapeError for shapes that do not fit, or NaN.
+    Raises ShapeError for NaN.
     """
     settings = settings or LossSettings()
     # Boxes: of matched queries alone.
@@ -227,10 +227,6 @@ def count_loss(
             down. None: all alike.
     """
     classes = logits.shape[-1]
-    if rates is not None and rates.shape != (classes,):
-        raise ShapeError(
-            f"rates of counts must be ({classes},), one per count, not {tuple(rates.shape)}"
-        )
     logits = logits.float()
     true = counts.clamp(max=classes - 1)
     # The paper's form: one class per count.
@@ -284,13 +280,7 @@ def caption_loss(
         layers: number of decoder layers that the captions are of.
         average: "tokens", a mean over all tokens, or "captions", the mean of each caption's
             mean, as in PDVC's code.
-
-    Raises ShapeError for shapes that do not fit.
     """
-    if logits.shape[:2] != tokens.shape or tokens.shape != token_pad.shape:
-        expected = "(captions, tokens, vocabulary), tokens and mask the first two"
-        shapes = f"{tuple(logits.shape)}, {tuple(tokens.shape)} and {tuple(token_pad.shape)}"
-        raise ShapeError(f"logits must be {expected}, not {shapes}")
     targets = tokens.masked_fill(token_pad, IGNORED_TOKEN)
     flat = F.cross_entropy(
         logits.float().flatten(0, 1),
@@ -349,13 +339,7 @@ def info_nce(queries: Tensor, texts: Tensor, positive: Tensor, temperature: Tens
         positive: (M, P), True where sentence p is right for query m. The identity gives
             InfoNCE, more positives give MIL-InfoNCE.
         temperature: sigma, a scalar.
-
-    Raises ShapeError when `positive` is not (M, P).
     """
-    shape = (len(queries), len(texts))
-    if positive.shape != shape:
-        expected = f"{shape}, queries by sentences"
-        raise ShapeError(f"positives must be {expected}, not {tuple(positive.shape)}")
     if not positive.numel():
         return queries.sum() * 0 + texts.sum() * 0
     # In float32: cosines over a small temperature have large logits.

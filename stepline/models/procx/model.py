@@ -21,7 +21,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stepline.errors import ShapeError
 from stepline.models.procx.batch import VideoBatch
 from stepline.models.procx.captioner import CaptionContext, Captioner
 from stepline.models.procx.deformable_attention import DeformableAttention
@@ -443,14 +442,6 @@ class ProcX(nn.Module):  # type: ignore[misc]
     def forward(self, videos: VideoBatch) -> ModelOutput:
         """Return the predictions and queries of every decoder layer. Raises ShapeError for
         features of another width."""
-        values = videos.values
-        has_rows = values.ndim == 3 and values.shape[1]
-        if not has_rows or values.shape[2] != self.settings.features:
-            expected = f"(videos, rows, {self.settings.features})"
-            raise ShapeError(
-                f"features must be {expected}, not {tuple(values.shape)}; "
-                "set model.features to their width"
-            )
         levels, lengths, pad = self._encode(videos)
         queries, predictions = self._decode(levels, lengths, pad)
         word_queries = queries
