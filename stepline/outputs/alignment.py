@@ -51,7 +51,7 @@ def alignment_npz(alignment: Alignment | None) -> bytes | None:
 
 
 def read_alignment(path: Path | str) -> Alignment:
-    """Return the alignment that `stepline steps --alignment` wrote. Scores not stored are 0.
+    """Return the alignment that `stepline steps --format alignment` wrote. Scores not stored are 0.
 
     Raises StoreError for a missing file, and for a file that holds no alignment.
     """
@@ -63,7 +63,7 @@ def read_alignment(path: Path | str) -> Alignment:
             rate = float(arrays["rate"])
             return Alignment(texts, scores, rate, arrays["kind"].item())
     except READ_ERRORS as error:
-        cure = "write it again with `stepline steps --alignment --force`"
+        cure = "write it again with `stepline steps --format alignment --force`"
         raise StoreError(f"{path}: no alignment that can be read ({error}); {cure}") from error
 
 

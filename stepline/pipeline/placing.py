@@ -30,7 +30,7 @@ from stepline.grounding.correspondence import (
 )
 from stepline.models.wys2.settings import JudgeSettings
 from stepline.outputs.text import one_line, shorten, shown_span
-from stepline.pipeline.describe import STEPS_DESCRIBED_BY_VLM, Descriptions, insert_described_steps
+from stepline.pipeline.describe import DESCRIBED_BY_VLM, Descriptions, insert_described_steps
 from stepline.pipeline.networks import Networks
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.request import Request, StepsSettings
@@ -62,7 +62,7 @@ MAX_LINE_CHARS = 80  # letters of each of these lines
 
 
 @dataclass(frozen=True)
-class PlacedSteps:
+class GroundedVideoSteps:
     """The steps where they are shown, and what says so: None where nothing was grounded, or no
     vlm asked."""
 
@@ -82,7 +82,7 @@ def place_steps(
     duration: float,
     *,
     sentence_probabilities: "Array | None" = None,
-) -> PlacedSteps:
+) -> GroundedVideoSteps:
     """Return the steps where they are shown, by speech, pictures and a vlm, with what speaks
     for and against each.
 
@@ -117,9 +117,9 @@ def place_steps(
         alignment = grounding.alignment
         report = grounding.report
         unclear = report.unclear_reason if isinstance(report, GroundReport) else PICTURES_DO_NOT_FIT
-        steps = with_evidence_remarks(grounding.steps, transcript, visual, unclear=unclear)
+        steps = add_evidence_remarks(grounding.steps, transcript, visual, unclear=unclear)
     else:
-        steps = tuple(map(_not_shown, spoken))
+        steps = tuple(map(_set_not_shown, spoken))
 
     # steps that only a model saw
     if len(spoken) < len(inside.steps):
@@ -132,7 +132,7 @@ def place_steps(
             settings.vision.vlm,
         )
         steps = separate_overlapping_spans(steps)
-    return PlacedSteps(steps, alignment, grounding, answers)
+    return GroundedVideoSteps(steps, alignment, grounding, answers)
 
 
 def _probabilities_within_video(
@@ -144,7 +144,7 @@ def _probabilities_within_video(
     return sentence_probabilities[:, : len(transcript.sentences)]
 
 
-def _not_shown(step: Step) -> Step:
+def _set_not_shown(step: Step) -> Step:
     """Return a step of a sound without a picture, where nothing is shown."""
     status = "said" if step.said else "not found"
     return step.model_copy(update={"status": status, "score": 0.0})
@@ -230,7 +230,7 @@ def ask_vlm(
         grounding.steps,
         grounding.alignment,
         _shots(visual, grounding.alignment.scores.shape[1]),
-        _question_pictures(request, settings),
+        _vlm_frame_reader(request, settings),
         duration,
         request.start,
     )
@@ -245,14 +245,14 @@ def describe_with_vlm(
 
     answer = describe_places(
         _shots(visual, math.ceil(duration)),
-        _question_pictures(request, settings),
+        _vlm_frame_reader(request, settings),
         duration=duration,
         settings=settings.vision.vlm,
         start=request.start,
     )
     notes = answer.notes
     if answer.steps:
-        notes = (*notes, STEPS_DESCRIBED_BY_VLM)
+        notes = (*notes, DESCRIBED_BY_VLM)
     return Descriptions(answer.steps, notes=notes, network={"witness": answer.report})
 
 
@@ -263,7 +263,7 @@ def _shots(visual: VisualFeatures, seconds: int) -> list[slice]:
     return shot_slices(visual.activity.cuts if visual.activity else (), seconds)
 
 
-def _question_pictures(request: Request, settings: StepsSettings) -> "PictureReader":
+def _vlm_frame_reader(request: Request, settings: StepsSettings) -> "PictureReader":
     """Return a function that reads the pictures for a vision-language model."""
     from stepline.grounding.vision_language.places import picture_reader
 
@@ -272,7 +272,7 @@ def _question_pictures(request: Request, settings: StepsSettings) -> "PictureRea
     )
 
 
-def doing_by_second(
+def action_by_second(
     steps: Sequence[Step], transcript: Transcript, visual: VisualFeatures
 ) -> "npt.NDArray[np.float64] | None":
     """Return (T,): log odds of doing against talk in each second. None where no faces were looked
@@ -287,7 +287,7 @@ def doing_by_second(
     return action_log_odds(presenter, step_speech, other_speech)
 
 
-def with_evidence_remarks(
+def add_evidence_remarks(
     steps: Sequence[Step],
     transcript: Transcript,
     visual: VisualFeatures,
@@ -298,13 +298,13 @@ def with_evidence_remarks(
 
     unclear: why a step that is unclear is so.
     """
-    doing = doing_by_second(steps, transcript, visual)
+    doing = action_by_second(steps, transcript, visual)
     return tuple(
-        describe_evidence(step, transcript, visual, unclear=unclear, doing=doing) for step in steps
+        add_step_evidence(step, transcript, visual, unclear=unclear, doing=doing) for step in steps
     )
 
 
-def describe_evidence(
+def add_step_evidence(
     step: Step,
     transcript: Transcript,
     visual: VisualFeatures,
@@ -329,7 +329,7 @@ def describe_evidence(
         remarks.append(f"against: {unclear}")
     # Whether a shot begins with its sentences, and what else is seen.
     sentences = [transcript.sentences[index] for index in step.sources]
-    if visual.activity is not None and _begins_with_a_cut(sentences, visual.activity.cuts):
+    if visual.activity is not None and _starts_at_cut(sentences, visual.activity.cuts):
         remarks.append("for: a new shot begins with its sentence")
     if visual.cues is not None:
         # someone at work may look up: then a face says nothing
@@ -341,7 +341,7 @@ def describe_evidence(
     return step.model_copy(update={"seen": (*remarks, *step.seen)})
 
 
-def _begins_with_a_cut(sentences: Sequence[Sentence], cuts: Iterable[float]) -> bool:
+def _starts_at_cut(sentences: Sequence[Sentence], cuts: Iterable[float]) -> bool:
     # The same window around the start of a sentence as the grounder uses for its evidence.
     lags = [cut - sentence.span.start for sentence in sentences for cut in cuts]
     return any(-BEFORE_SECONDS <= lag <= AFTER_SECONDS for lag in lags)
@@ -378,9 +378,9 @@ def _screen_text_remarks(cues: "PictureCues", span: Span, words: str) -> list[st
 
 ENGLISH_NAMES = ("en", "english")  # the language that the judgement by wording knows
 # who judged, as `models["judge"]` says
-BY_WORDS = "wording"
-BY_GROUNDING = "grounding"
-BY_DETECTOR = "detector"
+JUDGED_BY_WORDS = "wording"
+JUDGED_BY_GROUNDING = "grounding"
+JUDGED_BY_DETECTOR = "detector"
 
 
 def judge_sentences(
@@ -406,7 +406,7 @@ def judge_sentences(
     # A detector that the user gave comes first, then the grounding, then the words alone.
     if detector is not None:
         p_shown = _judge_by_detector(detector, transcript, visual, settings, media)
-        return _with_shown(transcript, p_shown), BY_DETECTOR
+        return _set_shown_probabilities(transcript, p_shown), JUDGED_BY_DETECTOR
     if not _is_english(transcript):
         return transcript, None
     from stepline.models.wys2.judge import judge_by_grounding, judge_by_words
@@ -415,14 +415,14 @@ def judge_sentences(
         p_shown = judge_by_grounding(
             transcript, steps, alignment, seconds=settings.seconds, weights=settings.weights
         )
-        return _with_shown(transcript, p_shown), BY_GROUNDING
+        return _set_shown_probabilities(transcript, p_shown), JUDGED_BY_GROUNDING
     from stepline.text import embed
 
     # Without pictures, the wording counts, and whether a step cites the sentence.
     cited = {source for step in steps for source in step.sources}
     is_cited = [number in cited for number in range(len(transcript.sentences))]
     p_shown = judge_by_words(embed(_texts(transcript)), is_cited)
-    return _with_shown(transcript, p_shown), BY_WORDS
+    return _set_shown_probabilities(transcript, p_shown), JUDGED_BY_WORDS
 
 
 def _is_english(transcript: Transcript) -> bool:
@@ -462,7 +462,7 @@ def _texts(transcript: Transcript) -> list[str]:
     return [sentence.text for sentence in transcript.sentences]
 
 
-def _with_shown(transcript: Transcript, p_shown: Sequence[float]) -> Transcript:
+def _set_shown_probabilities(transcript: Transcript, p_shown: Sequence[float]) -> Transcript:
     """Return the transcript with P(shown) of every sentence."""
     sentences = tuple(
         sentence.model_copy(update={"shown": round(probability, 4)})

@@ -6,7 +6,6 @@ fraction is of letters and their positions, between the screens before and after
 
 import functools
 import logging
-import operator
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -203,7 +202,7 @@ def is_same_text(text: str, other: str) -> bool:
     second = _lower_letters(other)
     if len(first) != len(second) or len(first) < MIN_MISREAD_LETTERS:
         return first == second
-    return sum(map(operator.ne, first, second)) <= 1
+    return sum(a != b for a, b in zip(first, second, strict=True)) <= 1
 
 
 def _lower_letters(text: str) -> str:

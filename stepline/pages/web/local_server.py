@@ -8,7 +8,6 @@ another site can send (against CSRF).
 import re
 import socket
 import ssl
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -71,7 +70,6 @@ class Guards:
         max_bytes: limit of a request's body in bytes.
         refuse: returns a response instead of the route's, for a user without access, else None.
         sets_header: whether the error about a missing header names the token, which is then no secret.
-        count: called with each request, the status of its response, and the seconds it took.
     """
 
     token: str
@@ -80,17 +78,14 @@ class Guards:
     max_bytes: Callable[[Request], int] = lambda _: MAX_BODY_BYTES
     refuse: Callable[[Request], Response | None] = lambda _: None
     sets_header: bool = False
-    count: Callable[[Request, int, float], None] = lambda _request, _status, _seconds: None
 
     async def guard(
         self, request: Request, call_next: Callable[[Request], Awaitable[Response]]
     ) -> Response:
         """Return the route's response, or a refusal, with security headers."""
-        start_time = time.monotonic()
         response = self._refusal(request)
         if response is None:
             response = await call_next(request)
-        self.count(request, response.status_code, time.monotonic() - start_time)
         headers = response.headers
         own_policy = headers.get("Content-Security-Policy", self.policy)
         headers["Content-Security-Policy"] = f"{own_policy}; frame-ancestors 'none'"
