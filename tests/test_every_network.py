@@ -43,15 +43,12 @@ def clip(folder):
 
 def s3d(folder):
     from stepline.vision.s3d import S3DBackbone, TextTower, WordDictionary
-    from stepline.vision.s3d_network import S3D, FoldedS3D
+    from stepline.vision.s3d_network import S3D
 
     torch.manual_seed(0)
     video, words = S3D().eval(), TextTower(4).eval()
     backbone = S3DBackbone(
-        FoldedS3D(video.to(place())),
-        words.to(place()),
-        WordDictionary(["cut", "the", "fold"]),
-        "tan",
+        video.to(place()), words.to(place()), WordDictionary(["cut", "the", "fold"]), "tan"
     )
     still = RNG.__class__(np.random.PCG64(1)).integers(0, 256, (1, 2, 64, 64, 3), dtype=np.uint8)
     return np.concatenate([backbone.encode_clips(still), backbone.encode_texts(TEXTS)])
@@ -147,7 +144,7 @@ def nearest_texts(folder):
     from stepline.sieve_swap.text_base.vectors import nearest_exact
 
     rows = np.random.default_rng(4).normal(size=(50, 8)).astype(np.float32)
-    return nearest_exact(rows[:5], [(0, rows)], 3)[1]
+    return nearest_exact(rows[:5], rows, 3)[1]
 
 
 NETWORKS = {

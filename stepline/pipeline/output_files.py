@@ -153,7 +153,7 @@ def keyframes(
     )
     pictures: dict[float, bytes] = {}
     for second in second_of.values():
-        picture = thumbnails.at(second - start, side) if thumbnails is not None else None
+        picture = thumbnails.jpeg_at(second - start, side) if thumbnails is not None else None
         if picture is not None:
             pictures[second] = picture
     missing = [second for second in second_of.values() if second not in pictures]
