@@ -78,8 +78,8 @@ def read_feature_file(
         width: required D, None for any.
         unit: scale rows to length 1. A row of zeros stays zero.
 
-    Raises StoreError for an unreadable file or text features, ShapeError unless it holds (T, D)
-    finite numbers.
+    Raises StoreError for an unreadable file or text features, ShapeError unless it holds (T,
+    D) finite numbers.
     """
     content, metadata = read_arrays(path)
     if isinstance(content, Mapping):
@@ -147,8 +147,7 @@ def _check_matrix(path: Path, array: Any) -> Matrix:
 
 def parse_rate(location: object, metadata: Mapping[str, str], rate: float) -> float:
     """Return the rows per second that a file's metadata state, else `rate`. Raises StoreError for
-    an invalid
-    rate.
+    an invalid rate.
 
     Args:
         location: of the file, for messages.
@@ -193,11 +192,9 @@ def write_feature_file(features: FeatureSequence, path: Path) -> None:
 def read_arrays(location: Path | str, data: bytes | None = None) -> tuple[Any, Mapping[str, str]]:
     """Return the content of a feature file as numpy arrays, and its metadata or {}.
 
-    .npy gives an array, .npz and .safetensors a dict, .pth, .pt and .pth.tar whatever was saved.
-    The
-    JSON list "text" in the metadata of a .safetensors file is added to its arrays, since that
-    format
-    holds no strings.
+    .npy gives an array, .npz and .safetensors a dict, .pth, .pt and .pth.tar whatever was
+    saved. The JSON list "text" in the metadata of a .safetensors file is added to its arrays,
+    since that format holds no strings.
 
     Args:
         location: path of the file, or the name of an archive member.

@@ -217,8 +217,8 @@ class ShardMatrix:
     width: int
 
     def read(self, first: int, count: int) -> Half:
-        """Return `count` rows (count, width) from row `first` on. Raises StoreError for a truncated or
-        unreadable file."""
+        """Return `count` rows (count, width) from row `first` on. Raises StoreError for a
+        truncated or unreadable file."""
         # Half precision takes 2 bytes per number.
         offset = self.begin + 2 * first * self.width
         try:
@@ -321,8 +321,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
 
     def matrix(self, id: str, rows: slice = ALL_ROWS) -> Matrix:
         """Return the rows (T, D) of an item, or a slice, as float32. Raises StoreError for an
-        unknown id.
-        """
+        unknown id."""
         return self._read_rows(self[id], rows).astype(np.float32)
 
     def read(self, id: str, rows: slice = ALL_ROWS) -> FeatureSequence:

@@ -110,8 +110,8 @@ class RunResult:
 def run(job: Job) -> RunResult:
     """Sieve and swap every video of a job. Files appear in `job.out`.
 
-    Raises SettingsError where `out` holds a run with other settings. Raises DatasetError where a
-    category is asked for and no video has one. Errors of the readers are raised too.
+    Raises SettingsError where `out` holds a run with other settings. Raises DatasetError where
+    a category is asked for and no video has one. Errors of the readers are raised too.
     """
     base_folder = job.base.folder
     if not job.base.step_count:
@@ -158,9 +158,7 @@ def run(job: Job) -> RunResult:
 
 def check_encoder(base: TextBase, settings: SieveSwapSettings) -> None:
     """Raise SettingsError where the base was embedded by another encoder than that of the
-    settings, whose
-    thresholds are for that encoder's cosines.
-    """
+    settings, whose thresholds are for that encoder's cosines."""
     encoder = settings.text_base.encoder
     if base.encoder == encoder:
         return
@@ -299,9 +297,7 @@ def _swap_records(
     job: Job, words: DocumentWords, pairs: Sequence[Path], retained: DocumentIds | None
 ) -> tuple[list[Path], int]:
     """Return the statistics files, one per part, and how many existed before. The statistics of a
-    part are
-    written after its records.
-    """
+    part are written after its records."""
     match = job.settings.match.model_dump(mode="json")
     retained_digest = None if retained is None else hashlib.sha256(retained.tobytes()).hexdigest()
     swap_digest = digest_of(

@@ -33,8 +33,8 @@ class CaptionContext:
     Attributes:
         queries: (M, D) decoder queries, one per caption.
         video: (M,) index of each caption's video.
-        features: (B, T, D) fused rows of the videos, which the transformer reads. None: the query
-            alone.
+        features: (B, T, D) fused rows of the videos, which the transformer reads. None: the
+            query alone.
         feature_pad: (B, T), or (B, P) with `levels`, True on padding. None: no padding.
         levels: (B, P, D) encoded levels one after the other, which the LSTM reads.
         lengths: positions of each level, P in all.
@@ -64,8 +64,8 @@ class CaptionerOutput:
 
 
 class KeyValueSource(Protocol):
-    """Keys and values in some form: a cache of each caption's own, or those that a video's captions
-    share."""
+    """Keys and values in some form: a cache of each caption's own, or those that a video's
+    captions share."""
 
     def attend(self, query: Tensor) -> Tensor:
         """Return what queries (M, H, W, D/H) attend to, (M, H, W, D/H)."""
@@ -208,9 +208,7 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
 
 class CaptionerLayer(nn.Module):  # type: ignore[misc]
     """Self-attention of the words, cross-attention to a context if the layer has it, then a
-    feed-forward
-    block. Each block normalises its input.
-    """
+    feed-forward block. Each block normalises its input."""
 
     def __init__(
         self, width: int, heads: int, inner: int, dropout: float, *, has_cross_attention: bool
@@ -363,9 +361,7 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
 
     def _encode_words(self, tokens: Tensor, token_pad: Tensor) -> tuple[Tensor, Tensor]:
         """Return each word's row (M, W, D) after the layers on words alone, and the unit vectors
-        (M, d) of the
-        sentences.
-        """
+        (M, d) of the sentences."""
         captions, width = tokens.shape
         words = self.words(tokens) + self.places.weight[:width]
         rows = self.drop(words)  # (M, W, D)
