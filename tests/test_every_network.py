@@ -144,7 +144,7 @@ def nearest_texts(folder):
     from stepline.sieve_swap.text_base.vectors import nearest_exact
 
     rows = np.random.default_rng(4).normal(size=(50, 8)).astype(np.float32)
-    return nearest_exact(rows[:5], [(0, rows)], 3)[1]
+    return nearest_exact(rows[:5], rows, 3)[1]
 
 
 NETWORKS = {

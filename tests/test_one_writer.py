@@ -34,7 +34,6 @@ COMMANDS = {
     "features extract": ("features", "extract", "videos", "--out"),
     "features import": ("features", "import", "arrays", "--out"),
     "text-base build": ("text-base", "build", "recipes.json", "--out"),
-    "text-base index": ("text-base", "index"),
     "sieve-swap": ("sieve-swap", "records", "--text-base", "base", "--out"),
     "curate": ("curate", "videos.csv", "--out"),
     "predict": (

@@ -37,6 +37,7 @@ REMOVED_COMMANDS = {
     "the narration tagger",
     "curate workflow": "`curate run`, `annotate vnd`, `train`, `evaluate` and `curate run` "
     "again do its work, as docs/evening.md shows",
+    "text-base index": "every search is exact now; leave it out",
     "shots": "PySceneDetect lists the shots of a video and cuts it there",
 }
 

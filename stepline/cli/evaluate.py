@@ -175,11 +175,6 @@ benchmark_options = combine_options(
 )
 @benchmark_options
 @click.option(
-    "--transcripts",
-    metavar="SOURCE",
-    help="youcook2, tasty: records of what is said, to be read as well.",
-)
-@click.option(
     "--out", required=True, type=PATH_TYPE, help="File to write: JSON, or .csv for ht-step."
 )
 @click.option(
@@ -250,7 +245,6 @@ def _predict_by_describer(
     from stepline.models.procx.benchmark import write_predictions as answer
     from stepline.models.procx.checkpoint import load_model
     from stepline.models.training.benchmark_answers import StoredFeatures
-    from stepline.models.training.sources import read_transcripts
 
     if options["texts"] is not None or options["order"] is not None:
         raise SettingsError(f"{benchmark} asks for no texts; leave --texts and --order out")
@@ -259,15 +253,11 @@ def _predict_by_describer(
     # the network, and what it reads
     loaded = load_model(options["model"])
     features = StoredFeatures(options["features"])
-    speech = None
-    if options["transcripts"]:
-        settings = settings.model_copy(update={"speech": True})
-        speech = read_transcripts(options["transcripts"])
 
     # the answers, of the videos that the reference has
     questions = benchmark_videos(benchmark, options["reference"], options["subset"])
     _print_skipped_videos(questions.count_reasons())
-    answers = answer(questions.questions, loaded, features, out, settings, speech=speech)
+    answers = answer(questions.questions, loaded, features, out, settings)
     steps = sum(len(record.steps) for record in answers.by_id.values())
     print_message(f"{steps} steps are described")
     return answers.count, answers.missing

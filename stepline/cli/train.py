@@ -211,9 +211,9 @@ def _print_procx_samples(prepared: "ProcxPrepared") -> None:
     others = f"{len(prepared.held_out)} more held out"
     print_message(f"{amount}, {others}; a vocabulary of {len(prepared.vocabulary)} tokens")
     _print_left_out(samples.count_reasons())
-    if prepared.crowded:
+    if prepared.crowded_count:
         queries = prepared.settings.model.queries
-        reason = f"{prepared.crowded} videos have more steps than {queries} queries"
+        reason = f"{prepared.crowded_count} videos have more steps than {queries} queries"
         cure = "those that fit best are learned; raise model.queries"
         print_message(f"warning: {reason}: {cure}")
 

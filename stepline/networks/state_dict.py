@@ -49,7 +49,13 @@ ALLOWED_OPCODES: Final = """
 
 
 class Storage(NamedTuple):
-    """A flat buffer of numbers that tensors are views of. length: number of elements."""
+    """A flat buffer of numbers that tensors are views of.
+
+    Attributes:
+        dtype: of the numbers.
+        key: of the buffer in the file.
+        length: number of elements.
+    """
 
     dtype: np.dtype[Any]
     key: str
@@ -70,7 +76,7 @@ def read_tensors(path: Path, network: str, cure: str) -> dict[str, Array]:
 
     Args:
         path: of the state dict.
-        network: name in messages.
+        network: its name in messages.
         cure: advice in messages.
 
     Raises ModelError for any other file.

@@ -165,10 +165,7 @@ def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "Loade
         return None
     from stepline.models.procx.checkpoint import load_model
 
-    loaded = _require_features(load_model(settings.path), vision)
-    if settings.speech:
-        loaded.check_speech()
-    return loaded
+    return _require_features(load_model(settings.path), vision)
 
 
 def fingerprint(

@@ -1,5 +1,4 @@
-"""What is written of one finished video: which files, the pictures of its steps among them. Also its
-summary, the seconds that show its steps as one mp4."""
+"""The files of one finished video: outputs with key frames, clips, and the summary as an mp4."""
 
 import io
 import logging
@@ -39,11 +38,15 @@ SUMMARY_COMMENT = "summary by Stepline"  # in the file's metadata, by which it i
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """Options of the output files of each video. formats: keys of `outputs.OUTPUTS`.
+    """Which files are written of each video, and where.
 
-    force: also where an earlier run has.
-    overwrite: also in the place of files that no earlier run wrote.
-    web: where the folder and the videos will be found.
+    Attributes:
+        out: the folder.
+        formats: keys of `outputs.OUTPUTS`.
+        clips: whether an mp4 of each shown step is cut.
+        force: whether results of an earlier run are made again.
+        overwrite: whether files that no earlier run wrote are overwritten.
+        web: the addresses at which the folder and the videos will be found.
     """
 
     out: Path
@@ -60,7 +63,7 @@ class OutputOptions:
 
     @property
     def has_keyframes(self) -> bool:
-        """Whether an output holds pictures of the steps."""
+        """Whether an output has pictures of the steps."""
         from stepline.outputs import OUTPUTS
 
         return any(OUTPUTS[name].keyframes != "none" for name in self.formats)
@@ -72,8 +75,14 @@ def write_files(
     options: OutputOptions,
     thumbnails: "Thumbnails | None" = None,
 ) -> tuple[Path, ...]:
-    """Write every file that is asked for of one video, all or none, and return their paths.
-    thumbnails: of it."""
+    """Write all files of one video, or none of them. Return their paths.
+
+    Args:
+        request: the video.
+        result: its record and alignment.
+        options: which files are written.
+        thumbnails: frames of the video that were kept when it was decoded.
+    """
     from stepline.outputs import (
         missing_outputs,
         output_places,
@@ -115,13 +124,16 @@ def write_files(
 def keyframes(
     record: Record, path: Path, thumbnails: "Thumbnails | None" = None, start: float = 0.0
 ) -> dict[str, bytes]:
-    """Return a JPEG of every step that is shown, by step id. It is of the step's most likely
-    second, or of the moment before a click with its place marked.
+    """Return a JPEG of every shown step, by step id: the frame of its most likely second.
 
-    Steps that share that second and their span get pictures of their own, of seconds spread evenly
-    over it.
-    thumbnails: pictures kept while the video was looked at. None of them is decoded again.
-    start: second of the video from which they count.
+    Args:
+        record: has the steps.
+        path: the video.
+        thumbnails: frames that were kept when the video was decoded.
+        start: second of the video from which the thumbnails count.
+
+    A clicked step has the frame before the click, with a box around its target. Steps with the same
+    second and span get frames of different seconds, spread evenly over the span.
     """
     from stepline.media import MAX_KEYFRAME_BYTES, encode_jpeg, read_frames_at
     from stepline.outputs.text import shown_span
@@ -175,8 +187,7 @@ def keyframes(
 
 
 def _spread_seconds(span: Span, count: int, start: float) -> list[float]:
-    """Return the middles of seconds, as `Thumbnails` keeps them, spread evenly over a span that is
-    `count` seconds long at least."""
+    """Return the middles of `count` seconds, spread evenly over a span."""
     middles = []
     for number in range(count):
         second = span.start + (number + 0.5) / count * span.duration
@@ -185,7 +196,7 @@ def _spread_seconds(span: Span, count: int, start: float) -> list[float]:
 
 
 def draw_target_box(picture: bytes, target: ScreenTarget) -> bytes:
-    """Return a JPEG with a frame around what is clicked."""
+    """Return the JPEG with a box around what is clicked."""
     from PIL import Image, ImageDraw
 
     from stepline.media import MAX_KEYFRAME_BYTES, encode_jpeg

@@ -36,7 +36,7 @@ DESCRIBER = (
     "rows=16", "attention.width=16", "attention.heads=2", "attention.levels=2", "attention.points=2",
     "encoder_layers=1", "decoder_layers=1", "feed_forward=24", "queries=6", "most_steps=8", "captioner.width=16",
     "captioner.heads=2", "captioner.text_layers=1", "captioner.joint_layers=1", "captioner.feed_forward=24",
-    "captioner.projection=8", "captioner.longest=16", "captioner.longest_transcript=16",
+    "captioner.projection=8", "captioner.longest=16",
 )
 
 

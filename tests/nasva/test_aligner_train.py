@@ -24,7 +24,7 @@ from training_data import WIDTH, command, write_stores
 
 from stepline.cli import main
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.features.shard_index import shard_path
+from stepline.features.store import shard_path
 from stepline.models.nasva.checkpoint import load_aligner, read_aligner, write_aligner
 from stepline.models.nasva.dataset import gather_samples
 from stepline.models.nasva.model import Aligner

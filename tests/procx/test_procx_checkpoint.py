@@ -26,7 +26,7 @@ def written(tmp_path_factory):
     torch.manual_seed(0)
     network = ProcX(TINY, len(WORDS)).eval()
     path = tmp_path_factory.mktemp("network") / "procx.safetensors"
-    write_model(network, WORDS, path, TrainingFeatures("drawn", 2.0, unit=True, around=4.0))
+    write_model(network, WORDS, path, TrainingFeatures("drawn", 2.0, unit=True))
     return network, path
 
 
@@ -49,7 +49,7 @@ def test_what_is_read_is_what_was_written(written):
     network, path = written
     loaded = load_model(path.parent)  # a folder is searched
     assert loaded.vocabulary == WORDS
-    assert loaded.trained == TrainingFeatures("drawn", 2.0, unit=True, around=4.0)
+    assert loaded.trained == TrainingFeatures("drawn", 2.0, unit=True)
     assert loaded.sha256 == sha256(path)
     assert not loaded.model.training
     seen = stack_videos([np.ones((9, WIDTH), np.float32)], [9.0], TINY.rows)
@@ -113,16 +113,13 @@ def test_features_of_another_kind_are_refused(written):
         loaded.check_features(FeatureSequence(values[:, :3], 2.0, "drawn"))
 
 
-def test_speech_and_scale_are_those_of_the_training(written, tmp_path):
+def test_scale_is_that_of_the_training(written, tmp_path):
     network, path = written
-    load_model(path).check_speech()
     load_model(path).check_row_scale(unit=True)
     raw = tmp_path / "raw.safetensors"
     write_model(network, WORDS, raw, TrainingFeatures("drawn"))
     load_model(raw).check_row_scale(unit=True)  # it gives rows a length of its own
     as_given = ProcX(network.settings.model_copy(update={"standardise": False}), len(WORDS))
     write_model(as_given, WORDS, raw, TrainingFeatures("drawn"))
-    with pytest.raises(ModelError, match="trained on pictures alone"):
-        load_model(raw).check_speech()
     with pytest.raises(ModelError, match="not on rows of length 1"):
         load_model(raw).check_row_scale(unit=True)

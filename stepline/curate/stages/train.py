@@ -57,7 +57,7 @@ def sieve_swap(dataset: DatasetContext) -> None:
     base = open_base(settings.base)
     out = dataset.folder / RUN_FOLDER
     swap = SieveSwapSettings(pairing=settings.pairing, match=settings.match)
-    run(Job(source, base, out, swap, say=dataset.say))
+    run(Job(source, base, out, swap, report=dataset.say))
     # What was left out before stays so, with its reason.
     left_out = read_left_out(gathered)
     # The split is in each record's settings.

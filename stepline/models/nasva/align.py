@@ -124,7 +124,8 @@ def score_texts(
 
 
 def split_into_windows(rows: int, settings: AlignerSettings) -> list[slice]:
-    """Return the rows of each window of a video. Every row is in at least one window."""
+    """Return the rows of each window of a video of `rows` rows. Every row is in at least one
+    window."""
     if rows <= settings.whole:
         return [slice(0, rows)]
     length = settings.window
@@ -235,8 +236,11 @@ def weigh_order(probabilities: Array, p_shown: Array, before: Array) -> Array:
 def _run_mean_field(
     probabilities: Array, p_shown: Array, adjust: Callable[[Array, Array], Array]
 ) -> Array:
-    """Return row probabilities (K, T) after some rounds, in each of which every text moves half the
-    way to `adjust` of its log P and the others' occupancy."""
+    """Return row probabilities (K, T) after mean-field rounds.
+
+    In each round every text moves half the way to `adjust`: its log P (K, T), given the occupancy
+    (K, T) of all texts.
+    """
     column = p_shown[:, None]
     occupancy = probabilities * column
     log_p = np.log(probabilities + MIN_PROBABILITY)

@@ -267,12 +267,12 @@ def write_alignments(
     records: list[Record] = []
     tree: dict[str, Any] = {}
     for question in questions:
-        fit = answers.by_id.get(question.id)
-        if fit is None:
+        text_scores = answers.by_id.get(question.id)
+        if text_scores is None:
             continue
-        placement = place_steps(question.steps, fit, loaded.calibration, settings=settings)
+        placement = place_steps(question.steps, text_scores, loaded.calibration, settings=settings)
         # of the best row of each text, as the released code counts
-        seconds = [float(row / fit.rate) for row in placement.posterior.best_rows]
+        seconds = [float(row / text_scores.rate) for row in placement.posterior.best_rows]
         if name == "ht-step":
             records.append(_make_record(question, placement, seconds))
         elif name == "htm-align":

@@ -42,7 +42,7 @@ class Calibration:
     modes: Mapping[Mode, Logistic]
 
 
-def compute_calibration_features(fit: TextScores) -> Array:
+def compute_calibration_features(text_scores: TextScores) -> Array:
     """Return the features of the regression for each text, (K, 6).
 
     best: its highest cosine
@@ -53,7 +53,7 @@ def compute_calibration_features(fit: TextScores) -> Array:
     alignable: logit of the network's alignability head, 0 without a head
     """
     # How high the best row is, and how far above the median.
-    scores = fit.scores.astype(np.float64)
+    scores = text_scores.scores.astype(np.float64)
     texts, rows = scores.shape
     at = scores.argmax(axis=1)
     text = np.arange(texts)
@@ -74,16 +74,20 @@ def compute_calibration_features(fit: TextScores) -> Array:
     uncontested = best - others.max(axis=0, initial=-1.0)
 
     # What the network's own head says.
-    alignable = np.zeros(texts) if fit.alignable is None else fit.alignable.astype(np.float64)
+    alignable = (
+        np.zeros(texts)
+        if text_scores.alignable is None
+        else text_scores.alignable.astype(np.float64)
+    )
     return np.stack([best, rise, spread, lead, uncontested, alignable], axis=1)
 
 
-def estimate_uncalibrated(fit: TextScores) -> Array:
+def estimate_uncalibrated(text_scores: TextScores) -> Array:
     """Return a stand-in for P(shown) without a calibration, (K,): the probability of the
     alignability head, else the best cosine, at least 0."""
-    if fit.alignable is not None:
-        return sigmoid(fit.alignable.astype(np.float64))
-    return np.asarray(np.clip(fit.scores.max(axis=1), 0.0, 1.0), dtype=np.float64)
+    if text_scores.alignable is not None:
+        return sigmoid(text_scores.alignable.astype(np.float64))
+    return np.asarray(np.clip(text_scores.scores.max(axis=1), 0.0, 1.0), dtype=np.float64)
 
 
 def estimate_shown_fraction(

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from stepline.errors import ShapeError
 from stepline.features import FeatureLocation, FeatureStore
-from stepline.features.shard_index import text_digest
+from stepline.features.store import text_digest
 from stepline.grounding.settings import LabelRule
 from stepline.models.nasva.settings import AlignerDataSettings
 from stepline.models.training.batches import GatheredSamples, Mask, Sample

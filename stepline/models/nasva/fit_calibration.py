@@ -144,7 +144,7 @@ def cross_validate(scored_videos: Sequence[tuple[TextScores, Flags]]) -> Calibra
         rows, flags = _stack_features(judged)
         after.append(logistic(rows))
         judged_truth.append(flags)
-    before = np.concatenate([estimate_uncalibrated(fit) for fit, _ in scored_videos])
+    before = np.concatenate([estimate_uncalibrated(scores) for scores, _ in scored_videos])
     truth = np.concatenate([flags for _, flags in scored_videos])
     p = np.concatenate(after)
     # Both in the order of the halves, unlike `before` and `truth`.
@@ -162,7 +162,7 @@ def cross_validate(scored_videos: Sequence[tuple[TextScores, Flags]]) -> Calibra
 
 def _stack_features(scored_videos: Sequence[tuple[TextScores, Flags]]) -> tuple[Array, Flags]:
     """Return the calibration features (N, E) of all texts, and whether each text is shown (N,)."""
-    rows = np.concatenate([compute_calibration_features(fit) for fit, _ in scored_videos])
+    rows = np.concatenate([compute_calibration_features(scores) for scores, _ in scored_videos])
     flags = np.concatenate([flags for _, flags in scored_videos])
     return rows, flags
 
@@ -173,7 +173,7 @@ MAX_PROBABILITY = 0.999  # no text is surely own, or surely foreign
 
 def calibrate_on_foreign_texts(
     loaded: LoadedAligner,
-    fits: Iterable[tuple[TextScores, TextScores]],
+    score_pairs: Iterable[tuple[TextScores, TextScores]],
     *,
     mode: Mode = "step",
     rate: float | None = None,
@@ -183,7 +183,7 @@ def calibrate_on_foreign_texts(
 
     Args:
         loaded: the network.
-        fits: for each video, the scores of its own texts, and of its own texts followed by foreign
+        score_pairs: for each video, the scores of its own texts, and of its own texts followed by foreign
             ones. They are read one video at a time.
         mode: of the texts.
         rate: the fraction of own texts that are shown. None: it is estimated.
@@ -193,11 +193,11 @@ def calibrate_on_foreign_texts(
     alone = []
     own = []
     foreign = []
-    for fit, fit_of_both in fits:
+    for own_scores, joint_scores in score_pairs:
         # Foreign texts come after the video's own.
-        rows = compute_calibration_features(fit_of_both)
-        count = len(fit.scores)
-        alone.append(compute_calibration_features(fit))
+        rows = compute_calibration_features(joint_scores)
+        count = len(own_scores.scores)
+        alone.append(compute_calibration_features(own_scores))
         own.append(rows[:count])
         foreign.append(rows[count:])
     logistic, share = fit_on_foreign_texts(

@@ -91,7 +91,7 @@ class AlignerGrounding:
 
 def place_steps(
     steps: Sequence[Step],
-    fit: TextScores,
+    text_scores: TextScores,
     calibration: Calibration | None = None,
     *,
     settings: AlignerSettings | None = None,
@@ -102,7 +102,7 @@ def place_steps(
 
     Args:
         steps: K steps. Where `said` is known, it weighs in by `settings.speech`.
-        fit: scores of the steps' texts, in the same order.
+        text_scores: scores of the steps' texts, in the same order.
         calibration: of the network. None: every step counts as shown.
         settings: how texts compete, whether their order counts, and how long spans are.
         duration: seconds of the video. None: that of the feature rows.
@@ -111,33 +111,37 @@ def place_steps(
     Raises ShapeError where scores and steps differ in number.
     """
     settings = settings or AlignerSettings()
-    if len(fit.scores) != len(steps):
+    if len(text_scores.scores) != len(steps):
         raise ShapeError(
-            f"{len(fit.scores)} rows of scores for {len(steps)} steps; give one row per step"
+            f"{len(text_scores.scores)} rows of scores for {len(steps)} steps; give one row per step"
         )
 
     # whether each step is shown, by itself
     logistic = None if calibration is None else calibration.modes.get(settings.mode)
-    p_shown = estimate_uncalibrated(fit)
+    p_shown = estimate_uncalibrated(text_scores)
     min_probability = 0.0
     if logistic is not None:
-        p_shown = logistic(compute_calibration_features(fit))
+        p_shown = logistic(compute_calibration_features(text_scores))
         min_probability = settings.shown_threshold
 
     # where and whether, with regard to the other steps
-    prior = _compute_speech_prior(steps, fit)
-    posterior = estimate_posterior(fit.scores, p_shown, settings, prior=prior, before=before)
+    prior = _compute_speech_prior(steps, text_scores)
+    posterior = estimate_posterior(
+        text_scores.scores, p_shown, settings, prior=prior, before=before
+    )
     if duration is None:
-        duration = fit.scores.shape[1] / fit.rate
-    spans = extract_spans(posterior.row_probabilities, fit.rate, settings, end=duration)
-    seconds = find_best_seconds(posterior.row_probabilities, spans, fit.rate, end=duration)
+        duration = text_scores.scores.shape[1] / text_scores.rate
+    spans = extract_spans(posterior.row_probabilities, text_scores.rate, settings, end=duration)
+    seconds = find_best_seconds(posterior.row_probabilities, spans, text_scores.rate, end=duration)
     rows = zip(steps, spans, seconds, posterior.p_shown.tolist(), strict=True)
     placed_steps = [_add_verdict(*row, min_probability) for row in rows]
 
     # A step is shown at a second only if it is shown at all.
     alignment_scores = np.minimum(posterior.row_probabilities * posterior.p_shown[:, None], 1.0)
     texts = tuple(step.text for step in steps)
-    alignment = Alignment(texts, alignment_scores.astype(np.float32), fit.rate, "probability")
+    alignment = Alignment(
+        texts, alignment_scores.astype(np.float32), text_scores.rate, "probability"
+    )
     count = sum(step.status == "shown" for step in placed_steps)
     log.info("aligner: %d of %d steps shown", count, len(placed_steps))
     calibrated = logistic is not None
@@ -175,9 +179,9 @@ def ground_by_aligner(
     """
     settings = settings or AlignerSettings()
     loaded.check_features(features)
-    fit = score_texts(loaded.aligner, features, vectors, settings)
+    text_scores = score_texts(loaded.aligner, features, vectors, settings)
     placement = place_steps(
-        steps, fit, loaded.calibration, settings=settings, duration=duration, before=before
+        steps, text_scores, loaded.calibration, settings=settings, duration=duration, before=before
     )
     grown = settings.spans == "grown"
     placed_steps = separate_overlapping_spans(placement.steps) if grown else placement.steps
@@ -194,13 +198,13 @@ def _add_verdict(step: Step, span: Span, at: float, p: float, min_probability: f
     return step.model_copy(update={"spans": (), "at": None, "score": p, "status": status})
 
 
-def _compute_speech_prior(steps: Sequence[Step], fit: TextScores) -> Array | None:
+def _compute_speech_prior(steps: Sequence[Step], text_scores: TextScores) -> Array | None:
     """Return (K, T) P(step k is shown in row t | when it is said), or None where no step is
     said."""
     if all(step.said is None for step in steps):
         return None
-    rows = np.arange(fit.scores.shape[1])
-    second = (rows / fit.rate).astype(np.int64)  # (T,)
+    rows = np.arange(text_scores.scores.shape[1])
+    second = (rows / text_scores.rate).astype(np.int64)  # (T,)
     seconds = int(second[-1]) + 1
     curves = []
     for step in steps:

@@ -132,7 +132,12 @@ def refine_dataset(
     start_processes(settings.train.device)
     features = open_video_store(sources.features)
     excluded = read_excluded(sources.excluded)
-    vectors = first_then_all(partial(_open_step_vectors, sources, folder))
+    step_texts = iterate_labelled_texts(read_records(sources.dataset), "step")
+    vectors = first_then_all(
+        lambda: open_or_store_text_vectors(
+            sources.step_vectors, step_texts, folder / "vectors" / "step"
+        )
+    )
     reader = _VideoReader(features, vectors, settings, excluded)
     # The videos whose steps can be placed.
     read = map(reader.read, read_records(sources.dataset))
@@ -171,11 +176,6 @@ def refine_dataset(
         write_parquet(records, folder / REFINED_FILE)
     wait_for_all()
     return RefineResult(trained, len(labels), omitted)
-
-
-def _open_step_vectors(sources: RefineSources, folder: Path) -> FeatureStore:
-    texts = iterate_labelled_texts(read_records(sources.dataset), "step")
-    return open_or_store_text_vectors(sources.step_vectors, texts, folder / "vectors" / "step")
 
 
 def _gather_narrations(

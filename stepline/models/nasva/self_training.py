@@ -20,7 +20,7 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -65,8 +65,6 @@ from stepline.models.training.loop import Progress
 from stepline.models.training.network import FeatureSpace
 from stepline.models.training.run import TrainingRun, package_versions, run_training
 from stepline.models.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
-from stepline.numeric import cosine_matrix
-from stepline.records import Matrix
 
 log = logging.getLogger(__name__)
 
@@ -164,12 +162,14 @@ class SelfTraining:
     # ------------------------------------------------------------ what a round makes
 
     def _get_round_labels(self, number: int) -> tuple[StepSpans, ...]:
-        """Return the labels of a round. They are read where they are on disk."""
+        """Return the labels of a round. They are read if they are on disk."""
         path = self.folder / f"round-{number}" / "labels.json"
         if broadcast_from_first(path.exists()):
             counts = [(video.id, len(video.said_spans)) for video in self.videos]
             return read_labels(path, counts)
-        labels = self._make_new_labels(number) if number else self._make_first_labels()
+        labels = tuple(video.said_spans for video in self.videos)
+        if number:
+            labels = self._make_new_labels(number)
         if is_first():
             write_labels(path, [video.id for video in self.videos], labels)
         wait_for_all()
@@ -180,37 +180,17 @@ class SelfTraining:
         refine = self.settings.get_round_settings(number)
         teachers = self._train_teachers(number - 1)
         candidates: dict[int, LabelCandidates] = {}
-        for index, matrices in self._iterate_matrices(teachers, self.videos):
+        rank, size = rank_and_world_size()
+        samples = make_unlabelled_samples(self.videos)
+        for index, matrices in iterate_matrices(teachers, samples, rank=rank, world_size=size):
             candidates[index] = find_label_candidates(matrices, self.videos[index].rate, refine)
         # Each process has seen its share of the videos.
         candidates = gather_from_all(candidates)
         in_order = [candidates[index] for index in range(len(candidates))]
         return choose_labels(in_order, refine)
 
-    def _make_first_labels(self) -> tuple[StepSpans, ...]:
-        """Return where the steps are said, or the seconds whose pictures are most similar to
-        them."""
-        if self.settings.first == "asr":
-            return tuple(video.said_spans for video in self.videos)
-        # by similarity to the pictures: all texts, each grown around its best second
-        changes = {
-            "threshold": 0.0,
-            "threshold_kind": "quantile",
-            "agree": None,
-            "position": "center",
-            "seconds": None,
-        }
-        grown = self.settings.refine.model_copy(update=changes)
-        candidates = []
-        for video in self.videos:
-            features, vectors = video.read_inputs()
-            cosines = cosine_matrix(vectors, features.values)  # (K, T)
-            candidates.append(find_label_candidates([cosines], video.rate, grown))
-        return choose_labels(candidates, grown)
-
     def _train_teachers(self, number: int) -> list[Aligner]:
-        """Return the networks that learn the labels of a round. They are read where they are on
-        disk."""
+        """Return the networks that learn the labels of a round. Those that are on disk are read."""
         samples = make_step_samples(self.videos, self._get_round_labels(number))
         # The same samples for all, with other seeds.
         teachers = []
@@ -299,16 +279,6 @@ class SelfTraining:
             raise StoreError(
                 f"{path}: no report of rounds ({error}); remove the folder to start again"
             ) from error
-
-    def _iterate_matrices(
-        self, networks: Sequence[Aligner], videos: Sequence[StepVideo]
-    ) -> Iterator[tuple[int, list[Matrix]]]:
-        """Yield this process's share of the videos, each by its place, and every network's matrix
-        of it."""
-        rank, size = rank_and_world_size()
-        return iterate_matrices(
-            networks, make_unlabelled_samples(videos), rank=rank, world_size=size
-        )
 
 
 def _get_training_folder(network: Path) -> Path:

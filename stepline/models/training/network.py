@@ -57,6 +57,8 @@ class NetworkSpec(Generic[H, N]):
         parse: turns the header into what `build` needs. Its errors mean that the file is of another
             kind.
         build: makes a network with fresh weights.
+        removed_weights: starts of the names of weights that only earlier versions had, which are not
+            read.
     """
 
     kind: str
@@ -66,6 +68,7 @@ class NetworkSpec(Generic[H, N]):
     file_names: tuple[str, ...]
     parse: Callable[[Header], H]
     build: Callable[[H], N]
+    removed_weights: tuple[str, ...] = ()
 
     def write(self, path: Path, network: N, header: Header) -> None:
         """Write a network as float32 weights. A killed process leaves the old file or the new one,
@@ -127,6 +130,8 @@ class NetworkSpec(Generic[H, N]):
             raise ModelError(
                 f"{path}: not {self.title} of Stepline ({first_line(error)}); {cure}"
             ) from error
+        for name in [name for name in weights if name.startswith(self.removed_weights)]:
+            del weights[name]
         # Checked before the network takes memory.
         check_network_weights(lambda: self.build(header), weights, path)
         network = self.build(header)

@@ -282,8 +282,8 @@ def get_text_space_name(source: str) -> str:
 def open_or_store_text_vectors(
     source: str, texts: Iterable[LabelledTexts], folder: Path
 ) -> FeatureStore:
-    """Return the store that `source` names by its path or URL, else one made in `folder` by the
-    encoder of that name."""
+    """Return the store of text vectors at a path or URL. For an encoder's name, encode the texts
+    and store them in `folder`."""
     if is_feature_store(source):
         return open_store(source)
     return store_text_vectors(

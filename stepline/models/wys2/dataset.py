@@ -77,7 +77,7 @@ class ClipDataset:
         return [ClipTextPair(pair.id, pair.video, pair.text[:1]) for pair in self.pairs]
 
     def select_positive_pairs(self, labels: Mask) -> list[ClipTextPair]:
-        """Return the pairs that labels (N,) call positive."""
+        """Return the pairs whose labels (N,) are True."""
         return list(compress(self.pairs, labels.tolist()))
 
 
