@@ -118,6 +118,11 @@ SECTION_NAMES = frozenset(
 
 # Settings of earlier versions, each with what to use instead.
 REMOVED_SETTINGS = {
+    "llm.prompt_file": "`writing.llm.prompt` chooses between the two prompts (steps, nasva)",
+    "llm.pictures": "the writer reads words only; `vision.vlm` looks at the video",
+    "llm.picture_size": "the writer reads words only; leave it out",
+    "llm.together": "the writer reads words only; leave it out",
+    "llm.projector": "the writer reads words only; `vision.vlm.projector` is the one that sees",
     "writing.second_pass": "the language model writes the steps in one pass; leave it out",
     "run.words": "it is a constant now; leave it out",
     "engine.batch": "each video is recognised by itself; leave it out",
@@ -127,6 +132,8 @@ REMOVED_SETTINGS = {
     "train.offset_rate": "all layers learn at one rate; leave it out",
     "data.held_out_score": "SODA-D chooses the best network; leave it out",
 }
+# Those of them that stored results hold, by a section and name that no settings have any more.
+STORED_REMOVED_SETTINGS = frozenset(name for name in REMOVED_SETTINGS if name.startswith("llm."))
 # Settings of earlier versions that are constants of the code now, by section, each with the default
 # that it had. What earlier versions stored holds them.
 CONSTANT_SETTINGS: dict[str, dict[str, JsonValue]] = {
@@ -292,12 +299,12 @@ def validate(kind: type[T], tree: Mapping[str, Any]) -> T:
 
 
 def without_constants(tree: Mapping[str, Any], section: str = "") -> dict[str, Any]:
-    """Return stored settings without those that are constants now. `section` is the tree's own
-    name."""
+    """Return stored settings without those that were removed or are constants now. `section` is
+    the tree's own name."""
     constants = CONSTANT_SETTINGS.get(section, {})
     current = {}
     for name, value in tree.items():
-        if name in constants:
+        if name in constants or f"{section}.{name}" in STORED_REMOVED_SETTINGS:
             continue
         current[name] = without_constants(value, name) if isinstance(value, dict) else value
     return current

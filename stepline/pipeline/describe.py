@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 from pydantic import JsonValue
 
 from stepline.errors import SettingsError
@@ -14,17 +13,7 @@ from stepline.networks.device import one_torch_thread
 from stepline.outputs.text import one_line
 from stepline.pipeline.networks import Networks, fingerprint, load_describer
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.records import (
-    Alignment,
-    FeatureSequence,
-    Record,
-    Rejected,
-    Span,
-    Step,
-    Transcript,
-    Video,
-)
-from stepline.vision.settings import VisionLanguageSettings
+from stepline.records import FeatureSequence, Record, Rejected, Step, Transcript, Video
 
 if TYPE_CHECKING:
     from stepline.models.procx.checkpoint import LoadedProcx as LoadedDescriber
@@ -93,105 +82,29 @@ def describe_pictures(
     )
 
 
-def insert_described_steps(
-    written: Sequence[Step],
-    placed: Sequence[Step],
-    alignment: Alignment | None,
-    shots: Sequence[slice],
-    duration: float,
-    settings: VisionLanguageSettings,
-) -> tuple[tuple[Step, ...], Alignment | None]:
-    """Return all written steps in their order, and their alignment: those that no one says in the
-    place they were seen.
-
-    written: of these `placed` are placed already, row by row of the alignment. The others hold the
-    second of the picture that they rest on as `at`. They are shown in the place around it, as
-    surely as a model is reliable by the settings.
-    """
-    from stepline.grounding.vision_language.places import video_places
-
-    shot_places = video_places(shots)
-    placed_rows = {step.id: row for row, step in enumerate(placed)}
-    # The share of right answers, which is how far such a model can be trusted.
-    score = settings.right / (settings.right + settings.wrong)
-
-    # each step with its row, placed or around its picture
-    steps = []
-    rows = []
-    for step in written:
-        placed_row = placed_rows.get(step.id)
-        if placed_row is not None:
-            steps.append(placed[placed_row])
-            if alignment is not None:
-                rows.append(alignment.scores[placed_row])
-            continue
-        # Times are cut to the video, since a model may name a second past its end.
-        at = min(step.at or 0.0, duration)
-        around = [shot for shot in shot_places if shot.start <= at < shot.stop]
-        shot = around[0] if around else shot_places[-1]
-        span = Span(float(shot.start), min(float(shot.stop), duration))
-        update = {"spans": (span,), "at": at, "status": "shown", "score": score}
-        steps.append(step.model_copy(update=update))
-        if alignment is not None:
-            # Its row is the score inside the span, so that the alignment agrees with the step.
-            seconds = (np.arange(alignment.scores.shape[1]) + 0.5) / alignment.rate  # (T,)
-            is_inside = (seconds >= span.start) & (seconds < span.end)
-            rows.append(np.where(is_inside, score, 0.0).astype(np.float32))
-    if alignment is None:
-        return tuple(steps), None
-    texts = tuple(step.text for step in steps)
-    scores = np.stack(rows)  # (K, T)
-    return tuple(steps), Alignment(texts, scores, alignment.rate, alignment.kind)
-
-
-# s from a picture within which a line on screen counts as read in it. Lines are read once per second
-MAX_TEXT_DISTANCE_SECONDS = 1.0
 AMOUNT_NOT_READ_REMARK = (
     "against: no one says the amount {}, and it is not read in the picture: the model's claim"
 )
 AMOUNT_READ_REMARK = "for: the amount {} is on screen: {}"
 
 
-def check_amounts(
-    step: Step, transcript: Transcript, lines: "Sequence[ScreenText]", start: float = 0.0
-) -> Step:
-    """Return the step with a remark on each amount in it that a model took from a picture: read
-    there too, or not.
+def check_amounts(step: Step, lines: "Sequence[ScreenText]") -> Step:
+    """Return a step that a vision-language model described, with a remark for each amount in its
+    text: whether the amount is also read on screen while the step is shown.
 
-    Amounts that a sentence of its sources says need none.
     lines: text on screen, by an own reader that misses small letters.
-    start: second of the whole video at which the part with the lines begins.
     """
     from stepline.grounding.vision_language.describe import SEEN_BY_VLM
-    from stepline.writing.llm.citing import named_seconds
     from stepline.writing.quantities import quantities
 
-    # Remarks name seconds of the whole video, lines those of the part.
-    seconds = [second - start for second in named_seconds(step)]
-    # when the model saw it
-    spans = []
-    for second in seconds:
-        start = max(0.0, second - MAX_TEXT_DISTANCE_SECONDS)
-        spans.append(Span(start, second + MAX_TEXT_DISTANCE_SECONDS))
-    if SEEN_BY_VLM in step.seen:
-        spans += step.spans
-    if not spans:
+    if SEEN_BY_VLM not in step.seen:
         return step
-
-    # the amounts that are said, and the lines on screen then
-    spoken_amounts = []
-    for index in step.sources:
-        spoken_amounts += quantities(transcript.sentences[index].text)
     lines_then = []
     for line in lines:
-        if any(line.span.overlap(span) > 0 for span in spans):
+        if any(line.span.overlap(span) > 0 for span in step.spans):
             lines_then.append(line.text)
-
-    # A remark for each amount that no one says.
     remarks = []
     for amount in quantities(step.text):
-        if any(amount.is_same(other) for other in spoken_amounts):
-            continue
         remark = AMOUNT_NOT_READ_REMARK.format(amount)
         for text in lines_then:
             if any(amount.is_same(other) for other in quantities(text)):

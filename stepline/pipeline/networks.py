@@ -81,14 +81,9 @@ def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks
     to share them.
 
     Raises ModelError where one cannot be read. Raises ModelError or SettingsError where it was
-    trained on other features than the settings make. Raises SettingsError for a language model's
-    prompt that is not one. All of this is before any video is heard.
+    trained on other features than the settings make. All of this is before any video is heard.
     """
-    # Cheap checks come first: a wrong prompt or server ends the run before networks are read.
-    if settings.writing.writer == "llm":
-        from stepline.writing.llm.prompts import chosen_prompt
-
-        chosen_prompt(settings.writing.llm)
+    # Cheap checks come first: a wrong server ends the run before networks are read.
     check_vlm(settings.vision)
     return Networks(
         load_aligner(settings),
@@ -203,8 +198,6 @@ def fingerprint(
         "texts": [*request.texts],
         "features": features,
     }
-    if settings.writing.llm.prompt_file is not None:
-        inputs["prompt"] = _digest(settings.writing.llm.prompt_file)
     if request.part is not None:
         inputs["part"] = [request.part.start, request.part.end]
     if request.graph is not None:

@@ -61,14 +61,13 @@ from stepline.pipeline.screen import (
 from stepline.pipeline.sources import read_media_info
 from stepline.pipeline.speech import (
     Speech,
-    SpeechInVideo,
     drop_speech_past_end,
     recognise_speech,
     sentences_near_video,
 )
 from stepline.processes import limit_malloc_arenas, trim_memory
 from stepline.progress import Progress, StoppedError
-from stepline.records import Alignment, Record, Step, TitleSource, Transcript, Video
+from stepline.records import Alignment, Record, TitleSource, Transcript, Video
 from stepline.text.embedding import embedding_cache
 from stepline.version import __version__
 from stepline.writing import WrittenSteps, check_writer, write_steps
@@ -203,9 +202,6 @@ def _find_steps(
     # The changes of a screen place its steps, unless a trained network has placed them.
     if visual.screen is not None and networks.aligner is None:
         placed = with_clicks(placed, inside.transcript, visual.screen, duration)
-    if settings.writing.llm.pictures:
-        checked = _with_checked_amounts(run, placed.steps, inside, visual)
-        placed = replace(placed, steps=checked)
 
     # what the pictures alone show
     descriptions = describe_pictures(
@@ -219,7 +215,8 @@ def _find_steps(
     silent = not (inside.transcript.sentences or request.texts)
     if settings.vision.vlm.named and visual.features is not None and silent:
         descriptions = describe_with_vlm(request, visual, settings, duration, descriptions)
-        checked = _with_checked_amounts(run, descriptions.steps, inside, visual)
+        lines = visual.cues.lines if visual.cues else ()
+        checked = tuple(check_amounts(step, lines) for step in descriptions.steps)
         descriptions = replace(descriptions, steps=checked)
 
     # which sentences are shown
@@ -263,13 +260,6 @@ def _find_steps(
         **_materials_and_tools(evidence.narration, transcript, video.title or ""),
     )
     return StepsResult(record, placed.alignment)
-
-
-def _with_checked_amounts(
-    run: VideoRun, steps: tuple[Step, ...], inside: SpeechInVideo, visual: VisualFeatures
-) -> tuple[Step, ...]:
-    lines = visual.cues.lines if visual.cues else ()
-    return tuple(check_amounts(step, inside.transcript, lines, run.request.start) for step in steps)
 
 
 def _placing_warnings(placed: PlacedSteps, visual: VisualFeatures, seconds: float) -> list[str]:
@@ -373,7 +363,7 @@ def _read_sound_and_picture(
             pool.submit(load_text_encoder, look)  # after the look, while steps are written
             near = sentences_near_video(speech.transcript, info.duration)
             narration = _read_narration(request, near, settings)
-            written = propose_steps(request, near, settings, info, narration)
+            written = propose_steps(request, near, settings, narration)
             evidence = SoundAndPicture(speech, written, look.result(), narration)
             return _with_typed_captions(run, evidence) or evidence
         except StoppedError:
@@ -398,7 +388,7 @@ def _with_typed_captions(run: VideoRun, evidence: SoundAndPicture) -> SoundAndPi
     warnings = (*evidence.speech.warnings, CAPTIONS_NOTE)
     speech = evidence.speech.model_copy(update={"transcript": transcript, "warnings": warnings})
     narration = _read_narration(request, transcript, run.settings)
-    written = propose_steps(request, transcript, run.settings, run.info, narration)
+    written = propose_steps(request, transcript, run.settings, narration)
     return SoundAndPicture(speech, written, evidence.visual, narration)
 
 
@@ -430,35 +420,19 @@ def propose_steps(
     request: Request,
     transcript: Transcript,
     settings: StepsSettings,
-    info: "MediaInfo | None" = None,
     narration: "NarrationReading | None" = None,
 ) -> "WrittenSteps":
     """Return the steps to look for: the user's own lines, else what a writer makes of the
     transcript.
 
-    info: of the video, for a writer that is shown pictures of it. narration: the transcript as it
-    was read already.
+    narration: the parsed transcript, where it exists already.
     """
     if settings.procx.when == "alone":
         return WrittenSteps()
     if request.texts:
         return place_user_lines(request.texts, transcript, settings, request.graph)
-
-    # pictures, for a language model that is shown some
-    pictures = None
-    llm = settings.writing.llm
-    if settings.writing.writer == "llm" and llm.pictures and info is not None and info.has_picture:
-        from stepline.grounding.vision_language.places import picture_reader
-        from stepline.llm.pictures import VideoPictures
-
-        reader = picture_reader(
-            request.path, llm.picture_size, start=request.start, media=settings.media
-        )
-        pictures = VideoPictures(reader, info.duration, request.start)
     title = (request.origin and request.origin.title) or ""
-    return write_steps(
-        transcript, settings.writing, pictures=pictures, title=title, narration=narration
-    )
+    return write_steps(transcript, settings.writing, title=title, narration=narration)
 
 
 Array = npt.NDArray[np.float64]

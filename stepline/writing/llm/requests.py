@@ -1,16 +1,9 @@
 """What the model is asked about a chunk of a transcript, and what is taken of its reply."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from stepline.llm.checked_requests import (
-    CheckedQuestion,
-    CheckedRequests,
-    KeyParts,
-    pictures_digest,
-)
-from stepline.llm.pictures import with_pictures
-from stepline.llm.servers import Answer, Content
+from stepline.llm.checked_requests import CheckedQuestion, CheckedRequests, KeyParts
+from stepline.llm.servers import Answer
 from stepline.records import Rejected
 from stepline.writing.llm.prompts import STEPS_SCHEMA, Chunk, ChunkContext, Prompt, build_prompt
 from stepline.writing.llm.replies import ParsedReply, read_reply
@@ -38,14 +31,10 @@ class ChunkReply:
 
 @dataclass(frozen=True)
 class RequestRunner(CheckedRequests):
-    """Asks the model about one chunk at a time.
-
-    pictures: chunk number -> second -> JPEG.
-    """
+    """Asks the model about one chunk at a time."""
 
     settings: LlmSettings
     prompt: Prompt
-    pictures: Mapping[int, Mapping[float, bytes]] = field(default_factory=dict)
 
     def serve(self, chunk: Chunk, context: ChunkContext | None = None) -> ChunkReply:
         """Return the model's steps for a chunk, or the reason why there are none.
@@ -53,22 +42,13 @@ class RequestRunner(CheckedRequests):
         Raises WriterError when the server cannot be used at all.
         """
         # What the reply depends on: its key in the cache.
-        pictures = list(self.pictures.get(chunk.number, {}).values())
         key_parts: KeyParts = {
             "prompt": self.prompt.name,
             "question": build_prompt(self.prompt, chunk, context),
         }
-        if pictures:
-            together = self.settings.together
-            digest = pictures_digest(pictures)
-            key_parts = {**key_parts, "pictures": digest, "together": together}
 
-        # How the question is put, and how an answer is read.
-        def content(with_reminder: bool) -> Content:
-            text = build_prompt(self.prompt, chunk, context, with_reminder=with_reminder)
-            if not pictures:
-                return text
-            return with_pictures(text, pictures, in_one_image=self.settings.together)
+        def content(with_reminder: bool) -> str:
+            return build_prompt(self.prompt, chunk, context, with_reminder=with_reminder)
 
         def parse_answer(answer: Answer) -> ParsedReply:
             return read_reply(

@@ -8,15 +8,14 @@ the extractive writer, with a note.
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
 from typing import Final
 
 from stepline.errors import WriterError
 from stepline.llm import requests as reply_cache
 from stepline.llm.checked_requests import DEADLINE_PASSED
-from stepline.llm.pictures import PICTURE_LETTERS, VideoPictures, question_tokens
+from stepline.llm.pictures import question_tokens
 from stepline.llm.requests import RequestLimits, run_in_threads
 from stepline.llm.servers import open_server
 from stepline.records import Rejected, Step, Transcript
@@ -34,7 +33,6 @@ from stepline.writing.llm.prompts import (
     chosen_prompt,
     chunk_context,
     find_model_instructions,
-    split_citation,
     split_transcript,
 )
 from stepline.writing.llm.replies import ParsedReply
@@ -45,7 +43,6 @@ from stepline.writing.types import WrittenSteps
 logger = logging.getLogger(__name__)
 
 Fallback = Callable[[Transcript], WrittenSteps]
-Pictures = Mapping[int, Mapping[float, bytes]]  # by the number of the chunk: second -> JPEG
 
 WITHHELD_REASON = "addresses a language model, not the viewer; withheld from it"
 
@@ -68,11 +65,9 @@ def write_llm(
     prompt: Prompt | None = None,
     fallback: Fallback | None = None,
     embed: Embed | None = None,
-    pictures: VideoPictures | None = None,
     title: str = "",
 ) -> WrittenSteps:
-    """Return the steps that a language model finds in the transcript, with source sentences or
-    pictures.
+    """Return the steps that a language model finds in the transcript, with source sentences.
 
     Args:
         transcript: sentences with their times.
@@ -81,7 +76,6 @@ def write_llm(
         fallback: writes the whole transcript where the model fails (default: the extractive
             writer).
         embed: texts to unit vectors (default: MiniLM).
-        pictures: of the video, for a vision-language model.
         title: of the video, "" without one.
     Raises WriterError when the server is missing or refuses access, ModelError when a library or
     model is missing.
@@ -94,29 +88,18 @@ def write_llm(
         withheld_records.append(Rejected(what="sentence", text=text, reason=WITHHELD_REASON))
     if not chunks:
         return WrittenSteps(dropped=tuple(withheld_records))
-    if not settings.pictures:
-        pictures = None
-    uses_pictures = pictures is not None
-    prompt = prompt or chosen_prompt(settings, pictures=uses_pictures)
+    prompt = prompt or chosen_prompt(settings)
     fallback = fallback or write_extractive
     # A dry run asks nothing. The fallback writes.
     if settings.dry_run:
-        note = dry_run_note(chunks, prompt, settings, pictures=uses_pictures)
+        note = dry_run_note(chunks, prompt, settings)
         fallback_steps = fallback(transcript)
         dropped = (*withheld_records, *fallback_steps.dropped)
         return WrittenSteps(fallback_steps.steps, dropped, (note, *fallback_steps.notes))
-    # what the model is asked, and what it answers
-    jpegs: Pictures = {}
-    start = 0.0
-    if pictures is not None:
-        jpegs = _read_pictures(chunks, pictures, settings.pictures)
-        start = pictures.start
     request = TranscriptRequest(
         chunks=chunks,
         prompt=prompt,
         settings=settings,
-        jpegs=jpegs,
-        start=start,
         title=title,
         embed=embed or minilm,
         is_english=non_english_note(transcript) is None,
@@ -127,45 +110,25 @@ def write_llm(
 
 @dataclass(frozen=True)
 class TranscriptRequest:
-    """The request for a whole transcript: chunks, prompt, settings and pictures.
+    """The request for a whole transcript: chunks, prompt and settings.
 
-    start: second of the whole video at which this part begins. is_english: then talk is filtered
-    out.
+    is_english: then talk is filtered out.
     """
 
     chunks: tuple[Chunk, ...]
     prompt: Prompt
     settings: LlmSettings
-    jpegs: Pictures
-    start: float
     title: str
     embed: Embed
     is_english: bool
 
     def cite(self, chunk: Chunk, reply: ChunkReply) -> ChunkSteps:
         """Return the model's steps for a chunk with their sources, or why none can be used."""
-        seconds = tuple(self.jpegs.get(chunk.number, ()))
         if self.is_english:
             reply = _without_talk(reply)
         reading = reply.reading or ParsedReply()
-
-        # texts, and the seconds of the pictures that each names
-        texts: list[str] = []
-        pictures: list[list[float]] = []
-        for text in reading.texts:
-            letters: tuple[str, ...] = ()
-            if seconds:
-                text, letters = split_citation(text)
-            numbers = [PICTURE_LETTERS.index(letter) for letter in letters]
-            texts.append(text)
-            pictures.append([seconds[number] for number in numbers if number < len(seconds)])
         steps, unsupported = cite_sources(
-            texts,
-            chunk,
-            floor=self.settings.floor,
-            embed=self.embed,
-            seconds=pictures,
-            start=self.start,
+            reading.texts, chunk, floor=self.settings.floor, embed=self.embed
         )
 
         # why it has no steps, and what is noted
@@ -189,9 +152,7 @@ def _write_by_model(
     server = open_server(settings)
     try:
         until = time.monotonic() + settings.deadline_for(len(request.chunks))
-        runner = RequestRunner(
-            server, settings, cache, RequestLimits(), until, request.prompt, request.jpegs
-        )
+        runner = RequestRunner(server, settings, cache, RequestLimits(), until, request.prompt)
         parts = _ask_chunks(runner, request)
         all_steps = _fill_gaps(transcript, parts, fallback)
     finally:
@@ -202,11 +163,7 @@ def _write_by_model(
     )
 
     # what a record holds next to the steps
-    seconds = [f"{request.start + at:.1f}" for chunk in request.jpegs.values() for at in chunk]
-    notes = []
-    if seconds:
-        notes.append(f"pictures went to {server.name}: those at {', '.join(seconds)} s")
-    notes += all_steps.notes
+    notes = list(all_steps.notes)
     if cache.write_error:
         notes.append(cache.write_error)
     return WrittenSteps(number_steps(merged), all_steps.dropped, tuple(notes))
@@ -258,50 +215,14 @@ def _ask_in_turn(
     return run_in_threads(serve, request.chunks, workers=1, until=runner.until)
 
 
-def _read_pictures(
-    chunks: Sequence[Chunk], pictures: VideoPictures, count: int
-) -> dict[int, dict[float, bytes]]:
-    """Return the pictures of each chunk, number -> second -> JPEG.
-
-    They are spread evenly from the start of the chunk to the start of the next.
-    """
-    # A chunk reaches to where the next one begins.
-    edges = [0.0]
-    edges += [chunk.sentences[0].span.start for chunk in chunks[1:]]
-    edges.append(pictures.duration)
-    seconds: dict[int, list[float]] = {}
-    for chunk, (start, end) in zip(chunks, pairwise(edges), strict=True):
-        if end <= start:
-            continue
-        # The middles of `count` equal parts.
-        seconds[chunk.number] = [
-            round(start + (end - start) * (number + 0.5) / count, 1) for number in range(count)
-        ]
-    # All pictures in one reading of the video. Some may be unreadable.
-    jpegs = pictures.reader(list(chain(*seconds.values())))
-    pictures_by_chunk: dict[int, dict[float, bytes]] = {}
-    for number, chunk_seconds in seconds.items():
-        readable = {second: jpegs[second] for second in chunk_seconds if second in jpegs}
-        if readable:
-            pictures_by_chunk[number] = readable
-    return pictures_by_chunk
-
-
-def dry_run_note(
-    chunks: Sequence[Chunk], prompt: Prompt, settings: LlmSettings, *, pictures: bool
-) -> str:
+def dry_run_note(chunks: Sequence[Chunk], prompt: Prompt, settings: LlmSettings) -> str:
     """Return a note with the maximum requests, tokens and seconds, without retries."""
-    pixels = []
-    if pictures:
-        pixels = [(settings.picture_size, 2 * settings.picture_size)] * settings.pictures
     # tokens of replies, and of questions
     tokens = len(chunks) * settings.max_tokens
     for chunk in chunks:
-        tokens += question_tokens(len(build_prompt(prompt, chunk)), pixels)
+        tokens += question_tokens(len(build_prompt(prompt, chunk)), ())
     seconds = settings.deadline_for(len(chunks))
     request_cost = f"{len(chunks)} requests, {tokens} tokens and {seconds:g} s"
-    if pixels:
-        request_cost += f", {len(chunks) * len(pixels)} pictures with them"
     request = f"the language model that writes would be asked at most {request_cost}"
     return f"dry run: {request}; the grammar wrote the steps"
 
@@ -311,8 +232,7 @@ def _without_talk(reply: ChunkReply) -> ChunkReply:
     reading = reply.reading
     if reading is None or not reading.texts:
         return reply
-    plain_texts = [split_citation(text)[0] for text in reading.texts]
-    reasons = talk_reasons(plain_texts)
+    reasons = talk_reasons(reading.texts)
     work_texts = []
     dropped = list(reading.dropped)
     for text, reason in zip(reading.texts, reasons, strict=True):
