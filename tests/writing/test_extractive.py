@@ -12,7 +12,7 @@ import pytest
 
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video, Word, covering_span
 from stepline.writing import WritingSettings, WrittenSteps, write_steps
-from stepline.writing.extractive.coreference import resolve_pronouns
+from stepline.writing.extractive.antecedents import resolve_pronouns
 from stepline.writing.extractive.segments import MAX_SEGMENT_WORDS, split_into_segments
 from stepline.writing.extractive.writer import merge_repeats, number_steps, write_extractive
 

@@ -23,7 +23,7 @@ from stepline.models.training.batches import TensorRecord, pad
 from stepline.models.training.sources import EXCLUDED_REASON, ExcludedIds, FeatureJoin, Flaw
 from stepline.models.wys2.settings import ClipSettings
 from stepline.records import FeatureSequence, Matrix, Record, Span, Step
-from stepline.writing.extractive.coreference import resolve_pronouns
+from stepline.writing.extractive.antecedents import resolve_pronouns
 
 WITHHELD_SHARE = 0.2  # of the videos for test, and of the rest for validation
 

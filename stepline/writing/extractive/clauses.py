@@ -26,14 +26,10 @@ NON_PRESENT_AUXILIARIES = word_set("have has had 've 'd did was were would could
 # Verbs that take a whole clause along: "let it cool", "ensure that the lid is closed".
 CLAUSAL_COMPLEMENT_VERBS = word_set("let ensure check see watch help make keep have get")
 RELATIVE_WORDS = word_set("that what which how where who why whatever whether")
-# A passive is an instruction only with one of these: "the potatoes are then mashed".
-PASSIVE_CUES = word_set("then now next should must finally")
 QUESTION_WORDS = word_set("what why how who where which when")
 
 # "let's add", "let me add": we and I, not a thing that is let
 LET_SUBJECTS = frozenset(("'s", "s", "us", "me"))
-# As participles they say by what means an action is done: "using a ruler".
-INSTRUMENT_VERBS = word_set("use make be have keep leave let")
 
 _SUBJECT_VOICES: dict[str, Voice] = {"you": "you", "ya": "you", "we": "we", "i": "i"}
 _BASE_TAGS = frozenset(("VB", "VBP"))
@@ -85,8 +81,7 @@ def find_clauses(
     for sentence in doc.sents:
         for clause in _clauses_below(sentence.root, None, None):
             verb = clause.verb
-            has_passive_cue = any(token.lower_ in PASSIVE_CUES for token in verb.doc[: verb.i])
-            if clause.voice == "passive" and not after_then and not has_passive_cue:
+            if clause.voice == "passive" and not after_then:
                 continue
             # The first half of a hyphenated verb, the "shift" of "shift-click", is no action.
             is_near_end = verb.i + 2 >= len(verb.doc)
@@ -119,14 +114,9 @@ def _clauses_below(
         yield Clause(
             verb, mood.voice, mood.is_permitted, mood.is_negated, mood.is_planned, joined_verb
         )
-        is_action = verb.lemma_ not in CARRIER_VERBS and verb.lemma_ != "be"
-        if is_action and not mood.is_negated:
-            for child in verb.children:
-                if is_separate_action(child):
-                    yield from _clauses_below(child, mood, None)
 
     # actions that are linked to it
-    for child in [*verb.children, *_orders_after_let(verb)]:
+    for child in verb.children:
         if child is carried or child.i <= verb.i or child.dep_ not in _LINK_RELATIONS:
             continue
         subject = _subject(child)
@@ -143,22 +133,6 @@ def _clauses_below(
             yield from _clauses_below(child, mood, joined_to)
 
 
-def _orders_after_let(verb: "Token") -> "list[Token]":
-    """Return orders that the parser joined to a complement clause: "let it dry, then SAND it
-    lightly"."""
-    orders: list[Token] = []
-    if verb.lemma_ != "let":
-        return orders
-    for child in verb.children:
-        if child.dep_ == "ccomp":
-            orders += [
-                nested
-                for nested in child.children
-                if nested.dep_ == "conj" and has_own_object(nested)
-            ]
-    return orders
-
-
 def has_own_object(verb: "Token") -> bool:
     """Return whether a verb has its own object and no subject."""
     return _subject(verb) is None and has_child(verb, ("dobj",))
@@ -167,19 +141,6 @@ def has_own_object(verb: "Token") -> bool:
 def has_child(token: "Token", relations: Sequence[str]) -> bool:
     """Return whether a token has a child in one of these dependency relations."""
     return any(child.dep_ in relations for child in token.children)
-
-
-def is_separate_action(child: "Token") -> bool:
-    """Return whether a participle is a separate action: "lie back, PINCHING your shoulders".
-
-    "using ..." is not.
-    """
-    if child.dep_ != "advcl" or child.tag_ != "VBG" or child.lemma_ in INSTRUMENT_VERBS:
-        return False
-    is_behind_comma = child.i > child.head.i + 1 and child.nbor(-1).text == ","
-    if not is_behind_comma or has_child(child, ("mark", "aux")):
-        return False
-    return has_own_object(child)
 
 
 def _mood(verb: "Token", inherited: _Mood | None) -> _Mood | None:
@@ -224,9 +185,10 @@ def _without_subject(
         is_action = _is_base_form(verb) or verb.tag_ == "VBG"
         if not is_action or auxiliaries & NON_PRESENT_AUXILIARIES:
             return None
-        if inherited.is_negated and not is_negated:
-            return _behind_negation(verb, inherited)
-        return replace(inherited, is_negated=is_negated)
+        # "don't scrape it, TURN it around" and "don't twist it or BEND it" look alike to the parser.
+        if inherited.is_negated and not is_negated and verb.dep_ in _LINK_RELATIONS:
+            return None
+        return replace(inherited, is_negated=inherited.is_negated or is_negated)
     if verb.dep_ != "ROOT":
         return None
     first = next((token for token in verb.doc if not token.is_punct), verb.doc[0])
@@ -237,25 +199,6 @@ def _without_subject(
     if verb.tag_ in _BASE_TAGS and not is_question:
         return _Mood("order", is_negated=is_negated)
     return None
-
-
-def _behind_negation(verb: "Token", inherited: _Mood) -> _Mood | None:
-    """Return the mood of an action linked to a negated one.
-
-    After "or" it is negated too: "don't twist it OR BEND it". After a comma it is not: "don't
-    scrape it, TURN it around". After "and" alone it is part of the negated action, so None.
-    """
-    words_before = ["", ""]
-    for token in verb.doc[: verb.i]:
-        if token.dep_ != "advmod":
-            words_before.append(token.lower_)
-    conjunction = words_before[-1]
-    # In "don't try to start it" both are one action.
-    if verb.dep_ == "xcomp" or conjunction in ("or", "nor", "to"):
-        return inherited
-    if conjunction == "and" and "," not in words_before[-2:]:
-        return None
-    return replace(inherited, is_negated=False)
 
 
 def _carried_verb(verb: "Token") -> "Token | None":

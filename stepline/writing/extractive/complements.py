@@ -13,7 +13,6 @@ from stepline.writing.extractive.clauses import (
     Clause,
     has_child,
     has_own_object,
-    is_separate_action,
 )
 from stepline.writing.extractive.english import word_set
 from stepline.writing.extractive.segments import CONDITION_OPENERS
@@ -21,15 +20,12 @@ from stepline.writing.extractive.segments import CONDITION_OPENERS
 if TYPE_CHECKING:
     from spacy.tokens import Token
 
-MAX_STEP_WORDS = 20  # words per step, a longer one loses its last qualifiers
-MAX_LIST_WORDS = 45  # words of a list of things
 NOUN_TAGS = ("NOUN", "PROPN")
 # Qualifying clauses that belong to the step: until when, under which condition, by what means, for
 # what.
 KEPT_CLAUSE_OPENERS = word_set(
     "until till if so before without by unless to that while when once after"
 )
-UNTIL_WORDS = word_set("until till")
 # Adverbs of order or emphasis, without meaning for the action.
 FILLER_ADVERBS = word_set(
     """
@@ -40,9 +36,6 @@ FILLER_ADVERBS = word_set(
 INTRANSITIVE_VERBS = word_set(
     "click tap wait stop pause go come stand sit breathe"
 )  # need no object
-SETTING_VERBS = word_set("set put leave place lay")
-ASIDE_WORDS = word_set("aside side away")
-ADVERB_PHRASES = (("instead", "of"), ("even", "with"))
 OBJECT_RELATIONS = word_set("dobj prep prt xcomp ccomp oprd acomp")
 MAX_SHARED_REACH = 4  # tokens from a verb to the one that brings the object of both
 _OTHER_RELATIONS = word_set(
@@ -56,9 +49,6 @@ KeepProbability: TypeAlias = "Callable[[Token], float]"  # P(a word is part of t
 MIN_COMPLEMENT_KEEP_PROBABILITY = (
     0.3  # mean of a complement's words from which it stays; its verb was chosen
 )
-# The same of what says until when. Of 74 sentences of our own with such a clause an editor kept
-# it in 66.
-MIN_UNTIL_KEEP_PROBABILITY = 0.15
 MIN_ASIDE_KEEP_PROBABILITY = (
     0.6  # of a clause that says which or where: "a spot where you can walk around it"
 )
@@ -85,20 +75,16 @@ def verb_complements(
         )
         if child.i > verb.i:
             after.append(child)
-        elif (
-            (keep_probability is not None and names_a_thing)
-            or _is_condition(child)
-            or _is_occasion(child)
-        ):
+        elif (keep_probability is not None and names_a_thing) or _is_condition(child):
             before.append(child)
     before += _governor_qualifiers(verb)
     complements = []
     for head in [*after, *before]:
-        complement = _with_can_noun(tokens_of(head, keep_probability), verb)
-        # "stir it UNTIL IT IS SMOOTH"
-        is_until = head.dep_ == "advcl" and _is_opened_by(head, UNTIL_WORDS)
-        min_keep = MIN_UNTIL_KEEP_PROBABILITY if is_until else MIN_COMPLEMENT_KEEP_PROBABILITY
-        if keep_probability is None or _mean_keep(complement, keep_probability) >= min_keep:
+        complement = tokens_of(head, keep_probability)
+        if (
+            keep_probability is None
+            or _mean_keep(complement, keep_probability) >= MIN_COMPLEMENT_KEEP_PROBABILITY
+        ):
             complements.append(complement)
 
     # the object, where the parser has it elsewhere
@@ -106,24 +92,7 @@ def verb_complements(
         shared_object = _shared_object(clause)
         if shared_object is not None:
             complements.insert(0, tokens_of(shared_object))
-    misattached = _misattached_object(verb)
-    if misattached and not any(misattached[-1] in complement for complement in complements):
-        complements.insert(1, misattached)
     return [complement for complement in complements if complement]
-
-
-def _with_can_noun(complement: "Complement", verb: "Token") -> "Complement":
-    """Return a complement with a "can" that the parser took for a modal: "the watering CAN"."""
-    if not complement or complement[-1].i + 1 >= len(verb.doc):
-        return complement
-    next_token = complement[-1].nbor()
-    is_modal = next_token.lower_ == "can" and next_token.tag_ == "MD"
-    is_childless = next_token.head == verb and not any(next_token.children)
-    return (
-        [*complement, next_token]
-        if is_modal and is_childless and next_token.i > verb.i
-        else complement
-    )
 
 
 def _belongs_to_step(verb: "Token", child: "Token") -> bool:
@@ -136,7 +105,7 @@ def _belongs_to_step(verb: "Token", child: "Token") -> bool:
     if child.dep_ in ("advmod", "npadvmod"):
         return child.lower_ not in FILLER_ADVERBS and child.i > verb.i
     if child.dep_ == "advcl":
-        return _is_kept_clause(child) and not is_separate_action(child)
+        return _is_kept_clause(child)
     if child.dep_ == "ccomp":
         is_relative = any(nested.lower_ in RELATIVE_WORDS for nested in child.subtree)
         return is_relative or verb.lemma_ in CLAUSAL_COMPLEMENT_VERBS
@@ -148,14 +117,6 @@ def _is_kept_clause(clause: "Token") -> bool:
     it"."""
     if clause.tag_ == "VBG" and not has_child(clause, ("aux", "nsubj")):
         return True
-    # how much: "as hard AS YOU CAN"
-    measured_word = clause.head
-    if (
-        measured_word.pos_ in ("ADJ", "ADV")
-        and _has_as_before(clause)
-        and _has_as_before(measured_word)
-    ):
-        return True
     for child in clause.children:
         is_opener = child.i < clause.i and child.dep_ in ("mark", "aux", "advmod")
         if is_opener and child.lower_ in KEPT_CLAUSE_OPENERS:
@@ -163,35 +124,10 @@ def _is_kept_clause(clause: "Token") -> bool:
     return False
 
 
-def _has_as_before(head: "Token") -> bool:
-    return any(child.lower_ == "as" and child.i < head.i for child in head.children)
-
-
 def _is_condition(child: "Token") -> bool:
     """Return whether a clause is a condition of the action: "WHEN IT BOILS, turn it down"."""
-    return child.dep_ == "advcl" and _is_opened_by(child, CONDITION_OPENERS)
-
-
-def _is_opened_by(clause: "Token", openers: frozenset[str]) -> bool:
-    """Return whether a clause's verb has one of these words as a child."""
-    return any(child.lower_ in openers for child in clause.children)
-
-
-def _is_occasion(child: "Token") -> bool:
-    """Return whether a phrase before the verb is its occasion: "FOR A SERIOUS BURN, call the
-    doctor"."""
-    if child.dep_ != "prep":
-        return False
-    objects = [nested for nested in child.children if nested.dep_ == "pobj"]
-    nouns = [nested for nested in objects if nested.pos_ in NOUN_TAGS]
-    if not nouns:
-        return False
-    if child.lower_ == "for":
-        # not "for example"
-        return has_child(nouns[0], ("det", "amod", "compound"))
-    if child.lower_ == "in":
-        return bool(nouns[0].lower_ == "case")
-    return child.lower_ in ("after", "before", "during")
+    is_condition = any(nested.lower_ in CONDITION_OPENERS for nested in child.children)
+    return child.dep_ == "advcl" and is_condition
 
 
 def _governor_qualifiers(verb: "Token") -> "Complement":
@@ -232,18 +168,6 @@ def _shared_object(clause: Clause) -> "Token | None":
         if nested_object is not None and not _has_object(child):
             return nested_object
     return None
-
-
-def _misattached_object(verb: "Token") -> "Complement":
-    """Return the object after a particle that the parser attached elsewhere: "pinch off | the
-    bottom leaves"."""
-    has_particle = any(child.dep_ == "prt" and child.i == verb.i + 1 for child in verb.children)
-    if not has_particle or has_child(verb, ("dobj", "prep")):
-        return []
-    for chunk in verb.doc.noun_chunks:
-        if chunk.start == verb.i + 2:
-            return list(chunk)
-    return []
 
 
 def _mean_keep(complement: "Sequence[Token]", keep_probability: "KeepProbability") -> float:
@@ -299,10 +223,6 @@ def _is_aside(token: "Token", head: "Token") -> bool:
         if [word.lower_ for word in neighbours] == ["as", "well", "as"]:
             return False
     if token.dep_ == "advmod" and token.lower_ in FILLER_ADVERBS:
-        # "INSTEAD of", "EVEN with"
-        next_token = doc[token.i + 1].lower_ if token.i + 1 < len(doc) else ""
-        if (token.lower_, next_token) in ADVERB_PHRASES:
-            return False
         if token.head.pos_ in ("VERB", "AUX"):
             return True
         if token.head.pos_ == "ADP":
@@ -316,58 +236,3 @@ def _is_aside(token: "Token", head: "Token") -> bool:
         if token.head.dep_ == "ccomp" and has_own_object(token):
             return True  # "let it dry, then sand it": the sanding is a step of its own
     return token.dep_ == "advcl" and not _is_kept_clause(token)
-
-
-def limit_length(complements: "list[Complement]") -> "list[Complement]":
-    """Return the complements without the last qualifiers, so that a step has at most MAX_STEP_WORDS
-    words.
-
-    The verb's objects stay, and a list of things stays whole.
-    """
-    qualifiers = []
-    for complement in complements[1:]:
-        if not any(token.dep_ == "dobj" and token.head not in complement for token in complement):
-            qualifiers.append(complement)
-    while sum(map(len, complements)) + 1 > MAX_STEP_WORDS and qualifiers:
-        last = qualifiers.pop()
-        complements = [complement for complement in complements if complement is not last]
-    limited_parts = []
-    for complement in complements:
-        is_list = any(
-            token.pos_ in NOUN_TAGS and token.dep_ in ("conj", "appos") for token in complement
-        )
-        limited_parts.append(complement[: MAX_LIST_WORDS if is_list else MAX_STEP_WORDS - 1])
-    return limited_parts
-
-
-def is_resting_clause(clause: Clause) -> bool:
-    """Return whether a clause only says to leave a thing alone: "set that to the side, LET IT
-    COOL"."""
-    verb = clause.verb
-    before = verb.head
-    if verb.lemma_ != "let" or before is verb or before.lemma_ not in SETTING_VERBS:
-        return False
-    if not any(token.lower_ in ASIDE_WORDS for token in verb.doc[before.i : verb.i]):
-        return False
-    return all(
-        token.dep_ != "nsubj" or token.pos_ not in NOUN_TAGS for token in _let_complement(verb)
-    )
-
-
-def _let_complement(verb: "Token") -> "Complement":
-    """Return the complement of "let": "it cool for an hour"."""
-    tokens: list[Token] = []
-    for child in verb.children:
-        if child.dep_ == "ccomp":
-            tokens += tokens_of(child)
-    return tokens
-
-
-def resting_clause(verb: "Token") -> "Complement":
-    """Return how a set-aside thing rests: "cool for an hour" in "set it aside, let it cool for an
-    hour"."""
-    for child in verb.children:
-        is_let_verb = child.i > verb.i and child.lemma_ == "let"
-        if is_let_verb and is_resting_clause(Clause(child, "order")):
-            return [token for token in _let_complement(child) if token.dep_ != "nsubj"]
-    return []

@@ -14,7 +14,6 @@ annotators put 82 % and 79 % of such actions into one step with the action befor
 object of their own it is 9 %.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
@@ -23,13 +22,7 @@ from stepline.records import Rejected, Step, covering_span
 from stepline.text.narration.words import word_set
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.off_topic import flaw_of_step
-from stepline.writing.quantities import (
-    COUNT_KIND,
-    DEGREE_WORDS,
-    SMALL_NUMBERS,
-    UNIT_KINDS,
-    quantities,
-)
+from stepline.writing.quantities import COUNT_KIND, DEGREE_WORDS, UNIT_KINDS, quantities
 from stepline.writing.types import instruction_kind
 
 if TYPE_CHECKING:
@@ -233,15 +226,6 @@ def _first_lemma(doc: "Doc") -> str:
 
 MAX_AMOUNT_WORDS: Final = 10  # of a sentence that says an amount and nothing else
 MAX_SENTENCES_APART: Final = 2  # of a step and the sentence that says its amount
-# "two and a half" and "a cup and a half"
-HALF_PATTERN: Final = re.compile(
-    rf"\b({'|'.join(SMALL_NUMBERS)}|\d+) and (?:a|one) half\b", re.IGNORECASE
-)
-UNIT_AND_HALF_PATTERN: Final = re.compile(
-    r"\b(?:an?|one) (cup|pint|quart|litre|liter|kilo|pound|inch|minute|hour) and a half\b",
-    re.IGNORECASE,
-)
-INCHES: Final = "inches"
 
 
 def sentence_amount(doc: "Doc") -> str | None:
@@ -301,21 +285,3 @@ def with_amount(step: Step, amount: str, sentence: int) -> Step | None:
             return None
     changes = {"text": f"{step.text}, {amount}", "sources": (*step.sources, sentence)}
     return step.model_copy(update=changes)
-
-
-def with_digits(text: str) -> str:
-    """Return a step with halves as digits: "two and a half cups" -> "2.5 cups"."""
-    text = HALF_PATTERN.sub(_number_and_half, text)
-    return UNIT_AND_HALF_PATTERN.sub(_unit_and_half, text)
-
-
-def _number_and_half(match: re.Match[str]) -> str:
-    number_word = match[1].lower()
-    return f"{SMALL_NUMBERS.get(number_word, number_word)}.5"
-
-
-def _unit_and_half(match: re.Match[str]) -> str:
-    unit = match[1].lower()
-    if unit == "inch":
-        return f"1.5 {INCHES}"
-    return f"1.5 {unit}s"

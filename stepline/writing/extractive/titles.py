@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from stepline.text.narration import SentenceReading
 from stepline.text.narration.words import SENTENCE_KINDS, word_set
+from stepline.writing.extractive.antecedents import MEASURE_NOUNS, NON_ANTECEDENT_NOUNS
 from stepline.writing.extractive.clauses import find_clauses
-from stepline.writing.extractive.pronouns import MEASURE_NOUNS, NON_ANTECEDENT_NOUNS
 from stepline.writing.extractive.reading import NarrationReading
 from stepline.writing.extractive.segments import SEQUENCE_WORDS
 
