@@ -15,7 +15,7 @@ from stepline.llm.servers import Answer, RequestError
 from stepline.records import Sentence, Span, Transcript
 from stepline.vision.settings import VisionLanguageSettings
 from stepline.writing.llm.prompts import nasva_prompt, split_into_chunks
-from stepline.writing.llm.requests import RequestRunner
+from stepline.writing.llm.writer import ChunkWriter
 from stepline.writing.settings import LlmSettings
 
 PICTURES = (b"one", b"two")
@@ -51,10 +51,10 @@ def write(server: ScriptedServer, folder: Path, **settings: Any) -> bool:
     (chunk,) = split_into_chunks(Transcript(sentences=(sentence,)), 10)
     named = LlmSettings(**QUICK, **settings)
     until = time.monotonic() + 5
-    runner = RequestRunner(
+    writer = ChunkWriter(
         server, named, open_cache(named.cache), RequestLimits(), until, nasva_prompt()
     )
-    return runner.serve(chunk).reading is not None
+    return bool(writer.write(chunk).steps)
 
 
 def choose(server: ScriptedServer, folder: Path, **settings: Any) -> bool:

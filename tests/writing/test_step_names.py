@@ -32,20 +32,3 @@ def test_work_gets_no_name_of_a_thing(monkeypatch, text, place, name):
     monkeypatch.setattr(antecedents, "AntecedentFinder", SureFinder)
     namer = StepNamer(list(parse([text])), [reading_that_keeps_all(text)])
     assert namer.name_at(0, place) == name
-
-
-@pytest.mark.parametrize(
-    ("text", "place", "name"),
-    [
-        ("Two green chillies, I slit them.", 5, "two green chillies"),
-        ("So a plate, I put it upside down on top.", 5, "plate"),
-        # one and many do not agree, and something else is named between
-        ("Two green chillies, I slit it.", 5, None),
-        ("A plate, take the cloth and put it on top.", 6, None),
-        ("No knife, don't bend it.", 4, None),
-        ("When it boils, stir it.", 4, None),
-    ],
-)
-def test_a_thing_in_front_of_the_clause_names_its_pronoun(text, place, name):
-    namer = StepNamer(list(parse([text])), [reading_that_keeps_all(text)])
-    assert namer.name_at(0, place) == name

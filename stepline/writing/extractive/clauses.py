@@ -26,7 +26,6 @@ NON_PRESENT_AUXILIARIES = word_set("have has had 've 'd did was were would could
 # Verbs that take a whole clause along: "let it cool", "ensure that the lid is closed".
 CLAUSAL_COMPLEMENT_VERBS = word_set("let ensure check see watch help make keep have get")
 RELATIVE_WORDS = word_set("that what which how where who why whatever whether")
-QUESTION_WORDS = word_set("what why how who where which when")
 
 # "let's add", "let me add": we and I, not a thing that is let
 LET_SUBJECTS = frozenset(("'s", "s", "us", "me"))
@@ -195,8 +194,7 @@ def _without_subject(
     has_verb = any(token.tag_ in ("VBZ", "VBD") for token in verb.doc)
     if verb.tag_ == "VBG" and verb.i == first.i and not has_verb:
         return _Mood("title", is_negated=is_negated)
-    is_question = first.lower_ in QUESTION_WORDS and first.dep_ != "mark" and first.head == verb
-    if verb.tag_ in _BASE_TAGS and not is_question:
+    if verb.tag_ in _BASE_TAGS:
         return _Mood("order", is_negated=is_negated)
     return None
 

@@ -40,7 +40,7 @@ from stepline.writing.extractive.reading import (
     non_english_note,
     read_narration,
 )
-from stepline.writing.extractive.repeats import merge_by_meaning, merge_repeats, number_steps
+from stepline.writing.extractive.repeats import merge_by_meaning, number_steps
 from stepline.writing.extractive.step_editor import DraftStep, SentenceEditor
 from stepline.writing.extractive.step_score import instruction_log_bayes, step_probabilities
 from stepline.writing.settings import WritingSettings
@@ -48,8 +48,6 @@ from stepline.writing.types import WrittenSteps
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
-
-__all__ = ["merge_repeats", "number_steps", "write_extractive"]
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
@@ -136,7 +134,7 @@ def write_extractive(
     # One list: continuations joined, repeats merged, steps numbered.
     joined = join_continuations(steps, settings.detail)
     dropped += joined.rejected
-    merged = merge_by_meaning(merge_repeats(joined.steps))
+    merged = merge_by_meaning(joined.steps)
     return WrittenSteps(number_steps(merged), tuple(dropped))
 
 
