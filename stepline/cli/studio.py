@@ -235,12 +235,11 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
     "out",
     type=PATH_TYPE,
     required=True,
-    help="Folder for the corrected videos: records and features to train on, and a test set of "
-    "those that several people corrected.",
+    help="Folder for the corrected videos: records and features to train on.",
 )
 @device_options
 def corrections(library: Path, out: Path) -> None:
-    """Export corrected videos as training data and a test set.
+    """Export corrected videos as training data.
 
     \b
     Example:
@@ -256,19 +255,12 @@ def corrections(library: Path, out: Path) -> None:
     studio = Studio(library)
     try:
         with progress_bars() as progress:
-            summary = export_corrected(studio.library, studio.answers, out, progress)
+            count, left_out = export_corrected(studio.library, studio.answers, out, progress)
     finally:
         studio.close()
-    print_message(
-        *(f"left out {video.id}: {video.value}" for video in summary.left_out), urgent=True
-    )
-    print_message(f"wrote {out / 'records'}: {summary.trained} videos to train on")
+    print_message(*(f"left out {video.id}: {video.value}" for video in left_out), urgent=True)
+    print_message(f"wrote {out / 'records'}: {count} videos to train on")
     print_message(f"wrote {out / 'features'}: what is seen of all")
-    if summary.tested:
-        kappa = summary.agreement.kappa
-        agreement = "undefined" if kappa is None else f"{kappa:.2f}"
-        count = f"{summary.tested} videos that several people corrected"
-        print_message(f"wrote {out / 'test'}: {count}, kappa {agreement}")
 
 
 @click.command()

@@ -33,7 +33,7 @@ from stepline.library.corrections import (
     corrects_steps,
 )
 from stepline.library.database import DATABASE_FILE, LibraryDatabase
-from stepline.library.record_files import RecordFolder, Stamp, file_stamp, is_below, real_path
+from stepline.library.record_files import Stamp, file_stamp, is_below, real_path, record_files
 from stepline.outputs.text import shown_span
 from stepline.outputs.verdict import count_verdicts
 from stepline.pipeline.sources import VIDEO_SUFFIXES
@@ -148,7 +148,6 @@ class CorrectedLibrary:
         self.on_correction: Callable[[str, int], None] = lambda _id, _revision: None
         self.in_transaction: Callable[[sqlite3.Connection, str, int], None] = lambda *_: None
         self.digest_of: Callable[[Path], str | None] = sha256
-        self._record_folder = RecordFolder(self.folder, self.allowed)
         self._stamps: dict[str, Stamp] = {}  # of the files that were read, by name
         self._scan_lock = Lock()
         self._record_lock = Lock()
@@ -206,7 +205,7 @@ class CorrectedLibrary:
     def scan_folder(self) -> None:
         """Read the records that are new or have changed."""
         with self._scan_lock:
-            stamps = self._record_folder.files()
+            stamps = record_files(self.folder, self.allowed)
             if stamps == self._stamps:
                 return
 

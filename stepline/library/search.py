@@ -34,7 +34,7 @@ from stepline.library.database import (
     schema_of_statements,
 )
 from stepline.library.moments import Moment, moments
-from stepline.library.record_files import RecordFolder
+from stepline.library.record_files import record_files
 from stepline.progress import Progress
 from stepline.records import Matrix
 from stepline.storage import read_record
@@ -118,7 +118,7 @@ class SearchIndex:
         self._corrections = corrections
         # the folders that links of the folder may lead to
         allowed = () if corrections is None else corrections.allowed
-        self._record_folder = RecordFolder(folder, allowed)
+        self._allowed = allowed
         self._database = self._open()
         self._moment_rows: MomentRows | None = None
         self._null_queries: Matrix | None = None
@@ -154,9 +154,8 @@ class SearchIndex:
             for name in gone:
                 self._remove(name)
             for number, name in enumerate(changed, start=1):
-                stored_texts, stored_vectors = self._stored_vectors(name)
                 self._remove(name)
-                self._add(name, stamps[name], stored_texts, stored_vectors)
+                self._add(name, stamps[name])
                 if progress is not None:
                     progress("indexing", float(number), float(len(changed)))
             ((other,),) = self._rows("SELECT count(*) FROM file WHERE video IS NULL")
@@ -169,7 +168,7 @@ class SearchIndex:
         corrections."""
         revisions = {} if self._corrections is None else self._corrections.revisions()
         stamps = {}
-        for name, (modified, size) in self._record_folder.files().items():
+        for name, (modified, size) in record_files(self.folder, self._allowed).items():
             stamps[name] = f"{modified} {size}"
             revision = revisions.get(video_id(name)) if revisions else None
             if revision:
@@ -374,17 +373,10 @@ class SearchIndex:
         min_similarity = (vectors @ self._null_queries.T).max(axis=1).astype(np.float32)  # (N,)
         return vectors.astype(np.float16).tobytes(), min_similarity.tobytes()
 
-    def _add(
-        self, name: str, stamp: str, stored_texts: list[str], stored_vectors: VectorBytes
-    ) -> None:
-        """Take the moments of a record into the index. A file without a record is noted, and not
-        read again.
+    def _add(self, name: str, stamp: str) -> None:
+        """Index the moments of a record. A file without a record is noted, and not read again.
 
-        Args:
-            name: of the file below the folder.
-            stamp: of the file.
-            stored_texts: of the file's moments before.
-            stored_vectors: of these texts.
+        name: of the file, below the folder. stamp: of the file.
         """
         rows: list[tuple[Moment, list[int]]] = []
         video: str | None = None
@@ -396,11 +388,7 @@ class SearchIndex:
             rows = moments(record, name)
             video = record.video.id
             title = record.video.title or record.id
-        # vectors of the same texts are taken over, so that a new title or tag encodes no text again
-        texts = [moment.text for moment, _ in rows]
-        encoded = stored_vectors
-        if stored_vectors == (None, None) or stored_texts != texts:
-            encoded = self._encode(texts)
+        encoded = self._encode([moment.text for moment, _ in rows])
         # the rows, all or none
         with self._database:
             ((first,),) = self._rows("SELECT coalesce(max(id), 0) + 1 FROM moment")
@@ -425,15 +413,6 @@ class SearchIndex:
                         numbers,
                     ),
                 )
-
-    def _stored_vectors(self, name: str) -> tuple[list[str], VectorBytes]:
-        """Return the texts of a file's moments, and their vectors."""
-        rows = self._rows("SELECT id, vectors, least FROM file WHERE name = ?", name)
-        if not rows:
-            return [], (None, None)
-        ((file, vectors, min_similarity),) = rows
-        texts = self._rows("SELECT text FROM moment WHERE file = ? ORDER BY id", file)
-        return [text for (text,) in texts], (vectors, min_similarity)
 
     def _remove(self, name: str) -> None:
         with self._database:
