@@ -90,8 +90,8 @@ def fold_features(
     features = []
     for narration in test_narrations:
         texts = [sentence.text for sentence in narration.sentences]
-        readings = tagger.read_sentences(texts)
-        features.append(score_features(readings, texts))
+        sentence_tags = tagger.tag_sentences(texts)
+        features.append(score_features(sentence_tags, texts))
     return features
 
 

@@ -75,7 +75,7 @@ from stepline.writing import WrittenSteps, check_writer, write_steps
 if TYPE_CHECKING:
     from stepline.grounding.task_graph import TaskGraph
     from stepline.media import MediaInfo, Thumbnails
-    from stepline.writing.extractive.reading import NarrationReading
+    from stepline.writing.extractive.narration import ParsedNarration
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class SoundAndPicture:
     speech: Speech
     written: "WrittenSteps"
     visual: VisualFeatures
-    narration: "NarrationReading | None" = None
+    narration: "ParsedNarration | None" = None
 
 
 @embedding_cache()
@@ -362,7 +362,7 @@ def _read_sound_and_picture(
                 )
             pool.submit(load_text_encoder, look)  # after the look, while steps are written
             near = sentences_near_video(speech.transcript, info.duration)
-            narration = _read_narration(request, near, settings)
+            narration = _parse_narration(request, near, settings)
             written = propose_steps(request, near, settings, narration)
             evidence = SoundAndPicture(speech, written, look.result(), narration)
             return _with_typed_captions(run, evidence) or evidence
@@ -387,27 +387,27 @@ def _with_typed_captions(run: VideoRun, evidence: SoundAndPicture) -> SoundAndPi
         return None
     warnings = (*evidence.speech.warnings, CAPTIONS_NOTE)
     speech = evidence.speech.model_copy(update={"transcript": transcript, "warnings": warnings})
-    narration = _read_narration(request, transcript, run.settings)
+    narration = _parse_narration(request, transcript, run.settings)
     written = propose_steps(request, transcript, run.settings, narration)
     return SoundAndPicture(speech, written, evidence.visual, narration)
 
 
-def _read_narration(
+def _parse_narration(
     request: Request, transcript: Transcript, settings: StepsSettings
-) -> "NarrationReading | None":
+) -> "ParsedNarration | None":
     """Return the reading of what is said. None where there is nothing in English to read, or where
     what reads it is not installed and no writer needs it."""
     if not transcript.sentences or settings.procx.when == "alone":
         return None
     from stepline.text import load_encoder
-    from stepline.writing.extractive.reading import non_english_note, read_narration
+    from stepline.writing.extractive.narration import non_english_note, parse_narration
 
     if non_english_note(transcript) is not None:
         return None
     try:
         # the writer's, before the grammar: while it is loaded it takes twice its memory
         load_encoder()
-        return read_narration(transcript, settings.writing)
+        return parse_narration(transcript, settings.writing)
     except ModelError as error:
         # A writer that needs the reading fails here. Others lose the title and the materials alone.
         if settings.writing.writer == "extractive" and not request.texts:
@@ -420,7 +420,7 @@ def propose_steps(
     request: Request,
     transcript: Transcript,
     settings: StepsSettings,
-    narration: "NarrationReading | None" = None,
+    narration: "ParsedNarration | None" = None,
 ) -> "WrittenSteps":
     """Return the steps to look for: the user's own lines, else what a writer makes of the
     transcript.
@@ -478,15 +478,15 @@ def place_user_lines(
 
 
 def _materials_and_tools(
-    narration: "NarrationReading | None", transcript: Transcript, title: str
+    narration: "ParsedNarration | None", transcript: Transcript, title: str
 ) -> dict[str, Any]:
     """Return the materials, tools, yield and times from the speech, as record fields."""
     from stepline.writing.materials import (
         find_materials,
         find_times,
         find_yields,
-        materials_within,
-        times_within,
+        materials_of_first_sentences,
+        times_of_first_sentences,
     )
 
     if narration is None:
@@ -494,10 +494,10 @@ def _materials_and_tools(
     count = len(transcript.sentences)
     needed = find_materials(narration)
     return {
-        "materials": materials_within(needed.materials, count),
-        "tools": materials_within(needed.tools, count),
-        "yields": materials_within(find_yields(narration, title), count),
-        "times": times_within(find_times(narration), count),
+        "materials": materials_of_first_sentences(needed.materials, count),
+        "tools": materials_of_first_sentences(needed.tools, count),
+        "yields": materials_of_first_sentences(find_yields(narration, title), count),
+        "times": times_of_first_sentences(find_times(narration), count),
     }
 
 
@@ -507,7 +507,7 @@ NAME_JOINT_PATTERN = re.compile(r"_+|(?<!\d)[-.]+|[-.]+(?!\d)")
 
 
 def choose_title(
-    request: Request, info: "MediaInfo", narration: "NarrationReading | None"
+    request: Request, info: "MediaInfo", narration: "ParsedNarration | None"
 ) -> tuple[str, TitleSource]:
     """Return the title of a video and its source, the first that has one: user, link, file, speech,
     name."""

@@ -9,7 +9,7 @@ from stepline.writing.settings import WritingSettings
 from stepline.writing.types import WrittenSteps
 
 if TYPE_CHECKING:
-    from stepline.writing.extractive.reading import NarrationReading
+    from stepline.writing.extractive.narration import ParsedNarration
 
 __all__ = ["WritingSettings", "WrittenSteps", "check_writer", "write_steps"]
 
@@ -30,7 +30,7 @@ def write_steps(
     settings: WritingSettings | None = None,
     *,
     title: str = "",
-    narration: "NarrationReading | None" = None,
+    narration: "ParsedNarration | None" = None,
 ) -> WrittenSteps:
     """Return the steps that the transcript describes, each with its source sentences.
 

@@ -295,13 +295,14 @@ DEGREE_TOLERANCE = 6.0  # Celsius: 350 F is 180 C in every cookbook, and 176.7 b
 
 @dataclass(frozen=True)
 class Quantity:
-    """An amount in a text.
+    """An amount that a text states.
 
-    Args:
-        low, high: the range as stated; equal for one number.
+    Attributes:
+        low: the least number of the range, as stated.
+        high: the greatest number; equal to `low` for a single number.
         kind: volume, mass, length, time, share, temperature or count.
         unit: canonical name of the unit, "" for a bare number.
-        thing: stem of the measured noun, or None.
+        thing: stem of the measured noun, None without one.
     """
 
     low: float
@@ -334,7 +335,7 @@ class Quantity:
 
     @property
     def bounds(self) -> Range:
-        """Its least and greatest number, as stated."""
+        """The pair (low, high)."""
         return self.low, self.high
 
     def __str__(self) -> str:
@@ -381,8 +382,8 @@ def quantities(text: str) -> list[Quantity]:
 
 
 def located_quantities(words: Sequence[str]) -> Iterator[tuple[Quantity, int, int]]:
-    """Yield each amount among the tokens of a text, with its first token and the one after its
-    last."""
+    """Yield each amount among the tokens of a text, with the index of its first token and the index
+    after its last token."""
     index = 0
     while index < len(words):
         located = _quantity_at(words, index)
@@ -404,7 +405,7 @@ def _quantity_at(words: Sequence[str], index: int) -> Amount | None:
         is_pronoun = words[index] == "one" and end == index + 1
         if is_pronoun:
             return None
-        thing = _thing_after(words, end)
+        thing = _measured_noun_after(words, end)
         return Quantity(low, high, COUNT_KIND, "", thing), end
     kind, name, end = unit
     is_letter_c = words[end - 1] == "c" and kind == "volume"
@@ -426,7 +427,7 @@ def _is_celsius(words: Sequence[str], index: int, end: int, value: float) -> boo
         return not COLD_WORDS.isdisjoint(words_before)
     if words_before[-1:] == ["to"]:
         return has_warmth
-    return is_warm and has_warmth and _thing_after(words, end) is None
+    return is_warm and has_warmth and _measured_noun_after(words, end) is None
 
 
 def _unit_after(words: Sequence[str], index: int) -> Unit | None:
@@ -462,7 +463,7 @@ def _amount_with_half(
         added_half = 0.5
         index += 3
     low, high = amount
-    thing = _thing_after(words, index)
+    thing = _measured_noun_after(words, index)
     return Quantity(low + added_half, high + added_half, kind, unit, thing), index
 
 
@@ -486,7 +487,7 @@ def _unit_at(words: Sequence[str], index: int) -> Unit | None:
     return kind, _UNIT_NAMES[UNIT_KINDS[word]], index + 1
 
 
-def _thing_after(words: Sequence[str], index: int) -> str | None:
+def _measured_noun_after(words: Sequence[str], index: int) -> str | None:
     """Return the stem of the first content word after an amount, within its clause."""
     for word in words[index : index + MAX_THING_WORDS]:
         if word in ",.;:!?()" or word in CLAUSE_END_WORDS:

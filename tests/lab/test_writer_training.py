@@ -93,7 +93,7 @@ def test_a_narration_and_its_marks_can_be_learned_by_heart(folder, tmp_path):
     settings = TaggerTrainSettings(**learning, marks=MarkTrainSettings(**learning))
     path = train_writer_run([folder], tmp_path / "run", settings)
     texts = ["Hello and welcome.", "So we're going to cut two slices of bread."]
-    talk, step = NarrationTagger(path).read_sentences(texts)
+    talk, step = NarrationTagger(path).tag_sentences(texts)
     assert step.step_probability > talk.step_probability + 0.3
     words = [
         "so",

@@ -4,19 +4,19 @@ clauses are actions, and how they are worded."""
 import numpy as np
 import pytest
 
-from stepline.text.narration import SentenceReading
+from stepline.text.narration import SentenceTags
 from stepline.text.narration.words import SENTENCE_KINDS, WORD_EDITS, spoken_words
 from stepline.writing.extractive.grammar_actions import grammar_drafts
 
 
-def reading_that_keeps_all(text: str) -> SentenceReading:
+def reading_that_keeps_all(text: str) -> SentenceTags:
     """A reading by which an action may begin with every word, and none is left out."""
     count = len(spoken_words(text))
     edits = np.zeros((count, len(WORD_EDITS)), np.float32)
     edits[:, WORD_EDITS.index("verb")] = 1.0
     kinds = np.zeros(len(SENTENCE_KINDS), np.float32)
     kinds[SENTENCE_KINDS.index("warning")] = 1.0
-    return SentenceReading(kinds, edits, np.ones(1, np.float32))
+    return SentenceTags(kinds, edits, np.ones(1, np.float32))
 
 
 def steps_of(*texts: str) -> list[str]:

@@ -3,7 +3,7 @@
 import pytest
 
 from stepline.writing.extractive import antecedents
-from stepline.writing.extractive.antecedents import Antecedent, StepNamer
+from stepline.writing.extractive.antecedents import Antecedent, PronounResolver
 from stepline.writing.extractive.english import parse
 from tests.writing.test_extractive_rules import reading_that_keeps_all
 
@@ -30,5 +30,5 @@ class SureFinder:
 )
 def test_work_gets_no_name_of_a_thing(monkeypatch, text, place, name):
     monkeypatch.setattr(antecedents, "AntecedentFinder", SureFinder)
-    namer = StepNamer(list(parse([text])), [reading_that_keeps_all(text)])
-    assert namer.name_at(0, place) == name
+    namer = PronounResolver(list(parse([text])), [reading_that_keeps_all(text)])
+    assert namer.antecedent_at(0, place) == name

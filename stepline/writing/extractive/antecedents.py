@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.limits import packaged_json
-from stepline.text.narration import SentenceReading, load_tagger
+from stepline.text.narration import SentenceTags, load_tagger
 from stepline.text.narration.words import OUTER_PUNCTUATION, WORD_EDITS, spoken_words, word_set
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.step_editor import DraftStep, DraftWord
@@ -63,7 +63,9 @@ NON_ANTECEDENT_WORDS: Final = (
 class Antecedent:
     """The most likely antecedent of a pronoun.
 
-    name: without an article. probability: that it is the antecedent.
+    Attributes:
+        name: the noun with its modifiers, without an article.
+        probability: P(it is the antecedent).
     """
 
     name: str
@@ -72,14 +74,17 @@ class Antecedent:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A noun that can be an antecedent.
+    """A noun phrase that can be the antecedent of a later pronoun.
 
-    Args:
+    Attributes:
+        name: the noun with its modifiers, without an article.
+        stem: lower-case lemma of the noun.
         sentence: index of the sentence that names it.
-        role: dependency relation to its head.
-        keep_probability: P(the noun is part of a step).
-        count: mentions so far.
-        is_acted_on: object of a verb that is part of a step.
+        is_plural: whether the noun is plural, or several nouns are joined.
+        role: dependency relation to its head, as spaCy names it.
+        keep_probability: P(the noun is part of a step), by the tagger.
+        count: mentions of the noun so far, this one included.
+        is_acted_on: whether it is the object of a verb that is part of a step.
     """
 
     name: str
@@ -93,14 +98,16 @@ class Candidate:
 
 
 class AntecedentFinder:
-    """Finds the antecedents of one narration's pronouns."""
+    """Finds the antecedents of the pronouns in one narration."""
 
     def __init__(
         self, docs: "Sequence[Doc]", keep_probabilities: Sequence[Sequence[float]]
     ) -> None:
-        """Collect the candidates.
+        """Collect the noun phrases of all sentences as candidates.
 
-        docs: the parsed sentences. keep_probabilities: of each, P(part of a step) per token.
+        Args:
+            docs: the parsed sentences.
+            keep_probabilities: for each sentence, P(part of a step) of each spaCy token.
         """
         self.docs = docs
         self.mentions: list[list[tuple[int, Candidate]]] = []
@@ -116,7 +123,10 @@ class AntecedentFinder:
             self.mentions.append(sentence_mentions)
 
     def candidates(self, sentence: int, token: int) -> list[Candidate]:
-        """Return the candidates before a pronoun, the nearest first."""
+        """Return the candidates before a pronoun, the nearest first, MAX_CANDIDATES at most.
+
+        sentence: index of the pronoun's sentence. token: index of the pronoun in its document.
+        """
         earlier: list[Candidate] = []
         for number in range(sentence, max(-1, sentence - MAX_BACK_SENTENCES - 1), -1):
             for index, candidate in reversed(self.mentions[number]):
@@ -229,7 +239,14 @@ def candidate_features(pronoun: str, sentence: int, candidates: Sequence[Candida
 def candidate_probabilities(
     pronoun: str, sentence: int, candidates: Sequence[Candidate], weights: Array
 ) -> Array:
-    """Return P of each candidate and, last, of "no antecedent", (C + 1,)."""
+    """Return P(antecedent) of each of C candidates and, last, P(no antecedent), (C + 1,).
+
+    Args:
+        pronoun: in lower case.
+        sentence: index of the pronoun's sentence.
+        candidates: the nearest first.
+        weights: of `candidate_features`, (F,).
+    """
     logits = candidate_features(pronoun, sentence, candidates) @ weights
     # The largest logit is taken off first, so that exp cannot overflow.
     exponents = np.exp(logits - logits.max())
@@ -252,14 +269,14 @@ WORK_VERBS: Final = frozenset(("do", "repeat", "redo"))
 NAMEABLE_PRONOUNS: Final = frozenset(("it", "this", "that", "them", "these", "those", "they"))
 
 
-class StepNamer:
-    """Replaces the pronouns of one narration's steps by their antecedents."""
+class PronounResolver:
+    """Replaces the pronouns in the steps of one narration by their antecedents."""
 
-    def __init__(self, docs: "Sequence[Doc]", readings: Sequence[SentenceReading]) -> None:
+    def __init__(self, docs: "Sequence[Doc]", sentence_tags: Sequence[SentenceTags]) -> None:
         keep_probabilities = []
         self._tokens: list[list[int]] = []  # of each sentence, the first token of each word
-        for doc, reading in zip(docs, readings, strict=True):
-            kept_probabilities = 1 - reading.edits[:, WORD_EDITS.index("drop")]
+        for doc, tags in zip(docs, sentence_tags, strict=True):
+            kept_probabilities = 1 - tags.edits[:, WORD_EDITS.index("drop")]
             token_probabilities = []
             first_tokens = []
             index = 0
@@ -277,7 +294,7 @@ class StepNamer:
         self._docs = docs
         self._finder = AntecedentFinder(docs, keep_probabilities)
 
-    def name_at(
+    def antecedent_at(
         self, sentence: int, index: int, min_probability: float = MIN_NAME_PROBABILITY
     ) -> str | None:
         """Return the antecedent of the pronoun at a word, without an article, None where it is less
@@ -296,7 +313,7 @@ class StepNamer:
             return name.lower()
         return name
 
-    def likely_names(self, sentence: int, word_indices: Sequence[int]) -> tuple[str, ...]:
+    def likely_antecedents(self, sentence: int, word_indices: Sequence[int]) -> tuple[str, ...]:
         """Return the most likely antecedents of the pronouns at these words, sure or not."""
         names = []
         for index in word_indices:
@@ -319,15 +336,15 @@ class StepNamer:
             return None
         return int(token.i)
 
-    def with_names(self, draft: DraftStep) -> DraftStep:
-        """Return the step with its pronouns replaced by sure names."""
+    def replace_pronouns(self, draft: DraftStep) -> DraftStep:
+        """Return the draft with each pronoun that has a sure antecedent replaced by its name."""
         words: list[DraftWord] = []
         names: set[str] = set()
         for word in draft.words:
             if not word.is_pronoun or word.index is None:
                 words.append(word)
                 continue
-            name = self.name_at(draft.sentence, word.index)
+            name = self.antecedent_at(draft.sentence, word.index)
             is_named = name is not None and any(name in other.text for other in draft.words)
             if name is not None and name not in names and not is_named:
                 names.add(name)
@@ -351,7 +368,7 @@ def resolve_pronouns(sentences: Sequence[str]) -> list[str]:
     """
     words_of = [spoken_words(sentence) for sentence in sentences]
     docs = list(parse([" ".join(words) for words in words_of]))
-    namer = StepNamer(docs, load_tagger().read_sentences(sentences))
+    namer = PronounResolver(docs, load_tagger().tag_sentences(sentences))
     resolved = []
     for number, sentence in enumerate(sentences):
         index = -1  # of the word among the spoken ones
@@ -360,7 +377,7 @@ def resolve_pronouns(sentences: Sequence[str]) -> list[str]:
             name = None
             if spoken_words(part):
                 index += 1
-                name = namer.name_at(number, index, MIN_RESOLVED_PROBABILITY)
+                name = namer.antecedent_at(number, index, MIN_RESOLVED_PROBABILITY)
             word = part.strip(OUTER_PUNCTUATION)
             if name is not None and word.lower() in NAMEABLE_PRONOUNS:
                 part = part.replace(word, f"the {name}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Voice: TypeAlias = Literal["order", "you", "we", "i", "title", "passive"]
 
 # Verbs that only carry another one: "start adding" is adding. Their own meaning is how, not what.
-CARRIER_VERBS = word_set(
+CATENATIVE_VERBS = word_set(
     "go start begin continue keep finish proceed want need have like try get love prefer come"
 )
 # Auxiliaries that put an action into the past or into a might-be. No one is asked to do it now.
@@ -37,15 +37,16 @@ _LINK_RELATIONS = frozenset(("conj", "dep", "parataxis", "ccomp"))
 
 @dataclass(frozen=True)
 class Clause:
-    """An action clause.
+    """A verb that states an action, with its subject and mood.
 
-    Args:
-        verb: its head.
-        voice: who acts: the subject, or an order, title or passive.
-        is_permitted: the action is only allowed ("you can").
-        is_negated: it is forbidden.
-        is_planned: said with "going to", "will" or the like.
-        joined_verb: the verb that it is joined to ("peel and slice").
+    Attributes:
+        verb: the head of the clause.
+        voice: the subject ("you", "we", "i"), or the form without one ("order", "title",
+            "passive").
+        is_permitted: whether the action is only allowed ("you can").
+        is_negated: whether the action is forbidden.
+        is_planned: whether it is said with "going to", "will" or the like.
+        joined_verb: the verb before it that "and" joins to it ("PEEL and slice").
     """
 
     verb: "Token"
@@ -98,16 +99,16 @@ def _clauses_below(
     """Yield the clauses at and below a verb. An auxiliary-like verb ("start") yields its
     complement."""
     mood = _mood(verb, inherited)
-    carried = None if mood is None else _carried_verb(verb)
+    complement = None if mood is None else _catenative_complement(verb)
 
     # the verb, or the one that it carries
-    if mood is not None and carried is not None:
+    if mood is not None and complement is not None:
         # Not where the carrier says that it need not or will not be done.
         is_not_done = verb.lemma_ in ("need", "have", "let") or mood.voice in ("i", "we")
         if not mood.is_negated or not is_not_done:
             voice = "we" if verb.lemma_ == "let" else mood.voice
             yield from _clauses_below(
-                carried, replace(mood, voice=voice, is_planned=True), joined_verb
+                complement, replace(mood, voice=voice, is_planned=True), joined_verb
             )
     elif mood is not None:
         yield Clause(
@@ -116,7 +117,7 @@ def _clauses_below(
 
     # actions that are linked to it
     for child in verb.children:
-        if child is carried or child.i <= verb.i or child.dep_ not in _LINK_RELATIONS:
+        if child is complement or child.i <= verb.i or child.dep_ not in _LINK_RELATIONS:
             continue
         subject = _subject(child)
         if child.dep_ != "ccomp":
@@ -133,7 +134,7 @@ def _clauses_below(
 
 
 def has_own_object(verb: "Token") -> bool:
-    """Return whether a verb has its own object and no subject."""
+    """Return whether a verb has a direct object and no subject."""
     return _subject(verb) is None and has_child(verb, ("dobj",))
 
 
@@ -199,7 +200,7 @@ def _without_subject(
     return None
 
 
-def _carried_verb(verb: "Token") -> "Token | None":
+def _catenative_complement(verb: "Token") -> "Token | None":
     """Return the verb that a light verb governs: "going to ADD", "start by PRIMING", "let's ADD".
 
     "let it cool" stays a separate action.
@@ -211,10 +212,14 @@ def _carried_verb(verb: "Token") -> "Token | None":
                 if subject is not None and subject.lower_ in LET_SUBJECTS:
                     return child
         return None
-    if verb.lemma_ not in CARRIER_VERBS:
+    if verb.lemma_ not in CATENATIVE_VERBS:
         return None
     for child in verb.children:
-        if child.i > verb.i and child.dep_ in ("xcomp", "advcl") and _is_carried_by(verb, child):
+        if (
+            child.i > verb.i
+            and child.dep_ in ("xcomp", "advcl")
+            and _is_catenative_complement(verb, child)
+        ):
             return child
         is_by_phrase = child.dep_ == "prep" and child.lower_ in ("by", "with")
         if is_by_phrase and verb.lemma_ in ("start", "begin", "finish"):
@@ -224,7 +229,7 @@ def _carried_verb(verb: "Token") -> "Token | None":
     return None
 
 
-def _is_carried_by(verb: "Token", child: "Token") -> bool:
+def _is_catenative_complement(verb: "Token", child: "Token") -> bool:
     if child.dep_ == "advcl" and verb.lemma_ not in ("start", "begin", "go"):
         return False
     if verb.lemma_ == "go" and verb.tag_ != "VBG":

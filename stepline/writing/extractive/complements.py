@@ -80,10 +80,11 @@ def verb_complements(
     before += _governor_qualifiers(verb)
     complements = []
     for head in [*after, *before]:
-        complement = tokens_of(head, keep_probability)
+        complement = complement_tokens(head, keep_probability)
         if (
             keep_probability is None
-            or _mean_keep(complement, keep_probability) >= MIN_COMPLEMENT_KEEP_PROBABILITY
+            or _mean_keep_probability(complement, keep_probability)
+            >= MIN_COMPLEMENT_KEEP_PROBABILITY
         ):
             complements.append(complement)
 
@@ -91,7 +92,7 @@ def verb_complements(
     if not _has_object(verb):
         shared_object = _shared_object(clause)
         if shared_object is not None:
-            complements.insert(0, tokens_of(shared_object))
+            complements.insert(0, complement_tokens(shared_object))
     return [complement for complement in complements if complement]
 
 
@@ -170,7 +171,9 @@ def _shared_object(clause: Clause) -> "Token | None":
     return None
 
 
-def _mean_keep(complement: "Sequence[Token]", keep_probability: "KeepProbability") -> float:
+def _mean_keep_probability(
+    complement: "Sequence[Token]", keep_probability: "KeepProbability"
+) -> float:
     """Return the mean P(kept) of the content words, 1 for a pronoun alone."""
     probabilities = [
         keep_probability(token)
@@ -180,7 +183,9 @@ def _mean_keep(complement: "Sequence[Token]", keep_probability: "KeepProbability
     return sum(probabilities) / len(probabilities) if probabilities else 1.0
 
 
-def tokens_of(head: "Token", keep_probability: "KeepProbability | None" = None) -> "Complement":
+def complement_tokens(
+    head: "Token", keep_probability: "KeepProbability | None" = None
+) -> "Complement":
     """Return the tokens of a complement in order, without asides and filler adverbs.
 
     keep_probability: P(part of the step) of a token; probable asides stay.
@@ -193,7 +198,7 @@ def tokens_of(head: "Token", keep_probability: "KeepProbability | None" = None) 
         aside = list(token.subtree)
         if (
             keep_probability is None
-            or _mean_keep(aside, keep_probability) < MIN_ASIDE_KEEP_PROBABILITY
+            or _mean_keep_probability(aside, keep_probability) < MIN_ASIDE_KEEP_PROBABILITY
         ):
             dropped.update(map(token_index, aside))
     remaining = [token for token in tokens if token.i not in dropped]

@@ -22,27 +22,27 @@ from stepline.writing.extractive.step_editor import DraftStep, DraftWord
 if TYPE_CHECKING:
     from spacy.tokens import Token
 
-    from stepline.text.narration import SentenceReading
+    from stepline.text.narration import SentenceTags
 
 MIN_ACTION_PROBABILITY: Final = 0.3  # P that an action begins with the verb that the grammar found
 # Mean P(kept) of a clause's objects, from which it is an action whatever its verb.
 MIN_OBJECT_KEEP_PROBABILITY: Final = 0.6
 
-Findings = npt.NDArray[np.float64]
+FeatureRows = npt.NDArray[np.float64]
 # index of a pronoun among the sentence's spoken words -> its name, None where unsure
 WordResolver = Callable[[int], str | None]
 
 
 def grammar_drafts(
-    text: str, sentence: int, reading: "SentenceReading", resolve: WordResolver
+    text: str, sentence: int, tags: "SentenceTags", resolve: WordResolver
 ) -> list[DraftStep]:
     """Return the actions of one sentence that the tagger accepts, as draft steps, in order.
 
     Args:
         text: of the sentence.
-        sentence: its index.
-        reading: the tagger's probabilities.
-        resolve: word index of a pronoun -> name, None where unsure.
+        sentence: its index in the narration.
+        tags: the tagger's probabilities for the sentence and its W words.
+        resolve: index of a pronoun among the W words -> its name, None where unsure.
     """
     # for each word between spaces its place among the spoken words, or that of the one before
     word_index_of = []
@@ -50,7 +50,7 @@ def grammar_drafts(
     for word in text.split():
         word_index += bool(spoken_words(word))
         word_index_of.append(max(word_index, 0))
-    edits = reading.edits
+    edits = tags.edits
     segments = list(split_into_segments(text))
     docs = parse([segment.text for segment in segments])
     drafts = []
@@ -71,7 +71,7 @@ def grammar_drafts(
             probability = edits[verb, [WORD_EDITS.index("verb"), WORD_EDITS.index("next")]].sum()
             if (
                 probability < MIN_ACTION_PROBABILITY
-                and _mean_keep(clause, keep_probability) < MIN_OBJECT_KEEP_PROBABILITY
+                and _mean_keep_probability(clause, keep_probability) < MIN_OBJECT_KEEP_PROBABILITY
             ):
                 continue
             phrase, tokens = imperative_phrase(clause, name, keep_probability)
@@ -82,10 +82,11 @@ def grammar_drafts(
     return drafts
 
 
-def grammar_findings(texts: Sequence[str]) -> Findings:
-    """Return what grammar finds in each sentence, (S, 2), each 0 or 1.
+def grammar_features(texts: Sequence[str]) -> FeatureRows:
+    """Return two features of each sentence, (S, 2), each 0 or 1.
 
-    The columns: an order, and an action with "you", "we" or "I". Neither is off-topic talk.
+    Column 0: it holds an order. Column 1: it states an action of "you", "we" or "I". Clauses that
+    `off_topic_reason` rejects do not count.
     """
     # The pieces of all sentences are parsed in one batch.
     segments: list[Segment] = []
@@ -95,7 +96,7 @@ def grammar_findings(texts: Sequence[str]) -> Findings:
         segments += sentence_pieces
         rows += [row] * len(sentence_pieces)
     docs = parse([segment.text for segment in segments])
-    findings = np.zeros((len(texts), 2))
+    features = np.zeros((len(texts), 2))
     for row, segment, doc in zip(rows, segments, docs, strict=True):
         for clause in find_clauses(
             doc, has_added_you=segment.has_added_you, after_then=segment.after_then
@@ -103,13 +104,13 @@ def grammar_findings(texts: Sequence[str]) -> Findings:
             if off_topic_reason(clause, is_question=segment.is_question) is not None:
                 continue
             if clause.voice in ("order", "title", "passive"):
-                findings[row, 0] = 1.0
+                features[row, 0] = 1.0
             else:
-                findings[row, 1] = 1.0
-    return findings
+                features[row, 1] = 1.0
+    return features
 
 
-def _mean_keep(clause: Clause, keep_probability: "Callable[[Token], float]") -> float:
+def _mean_keep_probability(clause: Clause, keep_probability: "Callable[[Token], float]") -> float:
     """Return the mean P(kept) of the nouns in a clause, 0 without any."""
     probabilities = []
     for part in verb_complements(clause):

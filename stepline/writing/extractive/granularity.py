@@ -43,14 +43,14 @@ OBJECT_ROLES: Final = ("dobj", "nsubj", "nsubjpass", "dative")
 
 @dataclass(frozen=True)
 class SentenceStep:
-    """A step of one sentence.
+    """A step of one sentence, before continuations are joined.
 
-    Args:
-        step: with its source.
-        list_text: the words without an inserted verb; they may continue the list of the step
-            before.
-        is_sure: it is a step even where it continues none.
-        antecedents: most likely antecedents of its pronouns.
+    Attributes:
+        step: with its source sentences.
+        list_text: the words behind an inserted verb, which may continue the list of the step
+            before ("a can of beans"). None where the verb was spoken.
+        is_sure: whether it is kept as a step of its own.
+        antecedents: the most likely antecedents of its pronouns.
     """
 
     step: Step
@@ -61,7 +61,7 @@ class SentenceStep:
 
 @dataclass(frozen=True)
 class JoinedSteps:
-    """The steps in order, and the rejected ones: with a flaw, or without a step to continue."""
+    """The joined steps in spoken order, and the rejected ones with their reasons."""
 
     steps: tuple[Step, ...]
     rejected: tuple[Rejected, ...]
@@ -79,7 +79,7 @@ def join_continuations(steps: Sequence[SentenceStep], detail: Detail) -> JoinedS
             continue
         extended = None
         if joined:
-            extended = _extended(joined[-1], item, doc, detail)
+            extended = _extend_step(joined[-1], item, doc, detail)
         if extended is not None:
             joined[-1] = extended
         elif item.is_sure:
@@ -94,10 +94,12 @@ def join_continuations(steps: Sequence[SentenceStep], detail: Detail) -> JoinedS
 
 @dataclass(frozen=True)
 class _JoinedStep:
-    """Steps written as one.
+    """Consecutive steps that are written as one.
 
-    parts: what each adds to the text; one with a leading comma continues a list. verb: of the
-    first.
+    Attributes:
+        steps: in spoken order.
+        parts: the words that each step adds. One with a leading comma continues a list.
+        verb: lemma of the first step's verb.
     """
 
     steps: tuple[Step, ...]
@@ -123,7 +125,7 @@ class _JoinedStep:
         return text
 
     def as_step(self) -> Step:
-        """Return one step with the sources of all."""
+        """Return one step with the joined text, and the sources and spoken span of all."""
         if len(self.steps) == 1:
             return self.steps[0]
         sources: set[int] = set()
@@ -138,7 +140,7 @@ class _JoinedStep:
         return self.steps[0].model_copy(update=changes)
 
 
-def _extended(
+def _extend_step(
     previous: _JoinedStep, item: SentenceStep, doc: "Doc", detail: Detail
 ) -> _JoinedStep | None:
     """Return the step before extended by this one, None where they are two steps."""

@@ -10,7 +10,7 @@ from stepline.writing.extractive.complements import (
     FILLER_ADVERBS,
     Complement,
     KeepProbability,
-    tokens_of,
+    complement_tokens,
     verb_complements,
 )
 from stepline.writing.extractive.english import nouns, verbs, word_set
@@ -43,17 +43,17 @@ def imperative_phrase(
     """
     verb = clause.verb
     complements = verb_complements(clause, keep_probability)
-    resolved = _resolved(complements, resolve)
-    texts = [_joined_text(complement, resolved) for complement in complements]
+    resolved = _names_of_pronouns(complements, resolve)
+    texts = [_join_tokens(complement, resolved) for complement in complements]
     text = " ".join([_imperative(verb), *texts])
     if clause.voice == "passive":
         # What it is done to: "THE POTATOES are then mashed".
         subject: list[Token] = []
         for child in verb.children:
             if child.dep_ == "nsubjpass":
-                subject += tokens_of(child)
+                subject += complement_tokens(child)
         later_words = text.split(" ")[1:]
-        text = " ".join([_imperative(verb), _joined_text(subject, resolved), *later_words])
+        text = " ".join([_imperative(verb), _join_tokens(subject, resolved), *later_words])
 
     # a manner that was said before the verb: "GENTLY pry"
     text = _trim_end(text)
@@ -83,7 +83,7 @@ def _manner_before(verb: "Token") -> str | None:
     return None
 
 
-def _resolved(complements: "list[Complement]", resolve: Resolver) -> dict[int, str]:
+def _names_of_pronouns(complements: "list[Complement]", resolve: Resolver) -> dict[int, str]:
     """Return token index -> name for the pronouns of a step."""
     tokens = list(chain(*complements))
     noun_lemmas = {token.lemma_.lower() for token in tokens if token.pos_ == "NOUN"}
@@ -115,7 +115,7 @@ def _imperative(verb: "Token") -> str:
     return str(verb.lemma_).lower()
 
 
-def _joined_text(tokens: "Iterable[Token]", resolved: dict[int, str]) -> str:
+def _join_tokens(tokens: "Iterable[Token]", resolved: dict[int, str]) -> str:
     """Return the tokens joined, pronouns replaced by names, possessives by "the"."""
     pieces: list[str] = []
     previous_token = None

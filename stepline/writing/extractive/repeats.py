@@ -15,7 +15,7 @@ MAX_REPEAT_DISTANCE_SENTENCES = 6
 
 
 def number_steps(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Return the steps with ids "1", "2", ... and their kinds: to do or to avoid."""
+    """Return the steps with ids "1", "2", ... and the kind of each: "do" or "avoid"."""
     numbered = []
     for number, step in enumerate(steps, start=1):
         kind = instruction_kind(step.text)

@@ -108,10 +108,11 @@ class SpokenWord:
 class Segment:
     """A part of one sentence that is parsed on its own.
 
-    Args:
-        has_added_you: a "you" was inserted before a bare verb.
-        is_question: it ends with "?".
-        after_then: a sequence word ("then", "next") precedes it.
+    Attributes:
+        words: as the parser reads them.
+        has_added_you: whether "you" was inserted before a verb without a subject.
+        is_question: whether the sentence part ends with "?".
+        after_then: whether a sequence word ("then", "next") precedes it.
     """
 
     words: tuple[SpokenWord, ...]
@@ -147,7 +148,7 @@ def split_into_segments(text: str) -> Iterator[Segment]:
             without_openers = _without_openers(piece)
             after_then |= _has_sequence_word(piece, without_openers)
             if without_openers:
-                yield _with_added_you(
+                yield _insert_subject_you(
                     Segment(tuple(without_openers), is_question=is_question, after_then=after_then)
                 )
             after_then = False
@@ -350,11 +351,11 @@ def _without_openers(words: Sequence[SpokenWord]) -> list[SpokenWord]:
     return rewritten
 
 
-def _with_added_you(segment: Segment) -> Segment:
+def _insert_subject_you(segment: Segment) -> Segment:
     """Return the segment with "you" inserted before an initial order, which parses better."""
     first = segment.words[0]
     if first.bare in INTRODUCTORY_WORDS:
-        return _with_added_you_after_phrase(segment)
+        return _insert_subject_you_after_phrase(segment)
     rest = segment.words[1:]
     verb, after = first, rest
     if rest and first.bare.endswith("ly"):
@@ -370,7 +371,7 @@ def _with_added_you(segment: Segment) -> Segment:
     return replace(segment, words=words, has_added_you=True)
 
 
-def _with_added_you_after_phrase(segment: Segment) -> Segment:
+def _insert_subject_you_after_phrase(segment: Segment) -> Segment:
     """Return the segment with "you" inserted before an order after a phrase: "with the brush
     selected, paint over it"."""
     words = segment.words

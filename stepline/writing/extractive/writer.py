@@ -23,9 +23,9 @@ import numpy.typing as npt
 
 from stepline.records import Rejected, Sentence, Span, Step, Transcript, covering_span
 from stepline.text import embed
-from stepline.text.narration import NarrationTagger, SentenceReading, load_tagger
+from stepline.text.narration import NarrationTagger, SentenceTags, load_tagger
 from stepline.text.narration.words import SENTENCE_KINDS
-from stepline.writing.extractive.antecedents import StepNamer
+from stepline.writing.extractive.antecedents import PronounResolver
 from stepline.writing.extractive.grammar_actions import grammar_drafts
 from stepline.writing.extractive.granularity import (
     SentenceStep,
@@ -33,13 +33,13 @@ from stepline.writing.extractive.granularity import (
     sentence_amount,
     with_amount,
 )
-from stepline.writing.extractive.off_topic import flaw_in_sentence
-from stepline.writing.extractive.reading import (
-    NarrationReading,
+from stepline.writing.extractive.narration import (
     NarrationUnit,
+    ParsedNarration,
     non_english_note,
-    read_narration,
+    parse_narration,
 )
+from stepline.writing.extractive.off_topic import flaw_in_sentence
 from stepline.writing.extractive.repeats import merge_by_meaning, number_steps
 from stepline.writing.extractive.step_editor import DraftStep, SentenceEditor
 from stepline.writing.extractive.step_score import instruction_log_bayes, step_probabilities
@@ -84,14 +84,14 @@ def write_extractive(
     transcript: Transcript,
     settings: WritingSettings | None = None,
     *,
-    narration: NarrationReading | None = None,
+    narration: ParsedNarration | None = None,
 ) -> WrittenSteps:
     """Return the steps that the transcript describes, in the words of its sentences.
 
     Args:
         transcript: in English. Another language gives no steps and a note that says so.
-        settings: how many steps, and how detailed.
-        narration: the parsed transcript, where it exists already.
+        settings: how many sentences count as steps, and whether continuations are joined.
+        narration: the parsed transcript; None parses it here.
     Raises ModelError when the English parser or the sentence encoder is not installed.
     """
     if settings is None:
@@ -101,26 +101,26 @@ def write_extractive(
         return WrittenSteps(notes=(language_note,))
     # The sentences, and how likely each describes a step.
     if narration is None:
-        narration = read_narration(transcript, settings)
+        narration = parse_narration(transcript, settings)
     tagger = load_tagger(settings.step_scorer)
-    readings = narration.readings
+    sentence_tags = narration.sentence_tags
     docs = narration.docs
-    probabilities = step_probabilities(readings, narration.texts)
+    probabilities = step_probabilities(sentence_tags, narration.texts)
     threshold = MIN_STEP_PROBABILITY[settings.steps]
-    namer = StepNamer(docs, readings)
+    namer = PronounResolver(docs, sentence_tags)
     steps: list[SentenceStep] = []
     dropped: list[Rejected] = []
-    for number, (unit, reading) in enumerate(zip(narration.units, readings, strict=True)):
+    for number, (unit, tags) in enumerate(zip(narration.units, sentence_tags, strict=True)):
         # a sentence without a step may still say an amount of the one before
         probability = float(probabilities[number])
         if probability < threshold:
             has_amount = _adds_amount(steps, docs[number], unit)
             if not has_amount and probability >= MIN_REPORTED_STEP_PROBABILITY:
-                dropped.append(_rejected_sentence(unit, reading, probability))
+                dropped.append(_rejected_sentence(unit, tags, probability))
             continue
         # its steps, without names
         is_sure = probability >= MIN_SURE_STEP_PROBABILITY
-        editor = SentenceEditor(unit.words, reading, docs[number], number)
+        editor = SentenceEditor(unit.words, tags, docs[number], number)
         drafts = _sentence_drafts(unit, editor, tagger, namer, is_sure=is_sure)
         if not drafts:
             dropped.append(Rejected(what="step", text=unit.text, reason=NO_ACTION_REASON))
@@ -139,11 +139,11 @@ def write_extractive(
 
 
 def _named_step(
-    draft: DraftStep, unit: NarrationUnit, namer: StepNamer, probability: float
+    draft: DraftStep, unit: NarrationUnit, namer: PronounResolver, probability: float
 ) -> SentenceStep:
     """Return a step with its pronouns replaced by names."""
-    step = namer.with_names(draft)
-    names = namer.likely_names(draft.sentence, draft.word_indices)
+    step = namer.replace_pronouns(draft)
+    names = namer.likely_antecedents(draft.sentence, draft.word_indices)
     # The words behind a verb that the editor put in front: it has no place, for no one said it.
     list_text = None
     if step.words[0].index is None and not step.is_negated:
@@ -167,11 +167,14 @@ def _draft_flaw(draft: DraftStep, tokens: "Sequence[Token | None]") -> str | Non
 def sentence_step_probabilities(
     sentences: Sequence[str], tagger: NarrationTagger | None = None
 ) -> list[float]:
-    """Return P(a sentence describes a step) for each sentence of one English narration, in order."""
+    """Return P(a sentence describes a step) for each sentence of one English narration, (S,).
+
+    tagger: by default the one shipped with the package.
+    """
     if tagger is None:
         tagger = load_tagger()
-    readings = tagger.read_sentences(sentences)
-    probabilities: list[float] = step_probabilities(readings, sentences).tolist()
+    sentence_tags = tagger.tag_sentences(sentences)
+    probabilities: list[float] = step_probabilities(sentence_tags, sentences).tolist()
     return probabilities
 
 
@@ -207,11 +210,9 @@ def narration_instruction(
     return instruction_log_bayes(probabilities.tolist(), embed(texts))
 
 
-def _rejected_sentence(
-    unit: NarrationUnit, reading: SentenceReading, probability: float
-) -> Rejected:
+def _rejected_sentence(unit: NarrationUnit, tags: SentenceTags, probability: float) -> Rejected:
     """Return the record of a rejected sentence, with its most likely kind."""
-    probabilities = dict(zip(SENTENCE_KINDS, reading.kinds.tolist(), strict=True))
+    probabilities = dict(zip(SENTENCE_KINDS, tags.kinds.tolist(), strict=True))
     del probabilities["step"]
     kind = max(probabilities, key=probabilities.__getitem__)
     reason = f"{KIND_REASONS[kind]} (states a step: {probability:.0%})"
@@ -222,7 +223,7 @@ def _sentence_drafts(
     unit: NarrationUnit,
     editor: SentenceEditor,
     tagger: NarrationTagger,
-    namer: StepNamer,
+    namer: PronounResolver,
     *,
     is_sure: bool,
 ) -> list[DraftStep]:
@@ -233,10 +234,10 @@ def _sentence_drafts(
     number = editor.number
 
     def name(index: int) -> str | None:
-        return namer.name_at(number, index)
+        return namer.antecedent_at(number, index)
 
     # Grammar first, and next to its actions those that it passed over.
-    drafts = grammar_drafts(unit.text, number, editor.reading, name)
+    drafts = grammar_drafts(unit.text, number, editor.tags, name)
     if drafts:
         if any(_draft_flaw(draft, editor.tokens) is None for draft in drafts):
             drafts += _extra_drafts(drafts, editor, tagger.front_verbs)

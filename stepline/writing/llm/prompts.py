@@ -43,7 +43,13 @@ class Chunk:
 
 @dataclass(frozen=True)
 class ChunkContext:
-    """Context of a chunk in the prompt: video title, previous sentences and last written steps."""
+    """What a prompt holds next to its chunk.
+
+    Attributes:
+        title: of the video, "" without one.
+        before: the last sentences before the chunk.
+        steps: texts of the last steps that were written for earlier chunks.
+    """
 
     title: str = ""
     before: tuple[Sentence, ...] = ()
@@ -53,7 +59,9 @@ class ChunkContext:
 def chunk_context(
     chunk: Chunk, chunks: Sequence[Chunk], title: str, steps: Sequence[str]
 ) -> ChunkContext:
-    """Return the context of one chunk. A title that instructs a language model is left out.
+    """Return the context that the prompt of one chunk holds: title, sentences and steps before it.
+
+    A title that instructs a language model is left out.
 
     Args:
         chunk: one of `chunks`.
@@ -108,7 +116,7 @@ def split_by_words(
             groups.append([])
         groups[number].append(index)
         earlier += length
-    return _number_chunks(groups, transcript.sentences)
+    return _make_chunks(groups, transcript.sentences)
 
 
 def split_into_chunks(
@@ -122,7 +130,7 @@ def split_into_chunks(
         withheld: indices of the sentences to leave out.
     """
     indices = _remaining_indices(transcript, withheld)
-    return _number_chunks(_equal_groups(indices, size), transcript.sentences)
+    return _make_chunks(_equal_groups(indices, size), transcript.sentences)
 
 
 def _remaining_indices(transcript: Transcript, withheld: Sequence[int]) -> list[int]:
@@ -140,7 +148,7 @@ def find_model_instructions(transcript: Transcript) -> tuple[int, ...]:
     return tuple(indices)
 
 
-def _number_chunks(groups: Sequence[list[int]], sentences: Sequence[Sentence]) -> tuple[Chunk, ...]:
+def _make_chunks(groups: Sequence[list[int]], sentences: Sequence[Sentence]) -> tuple[Chunk, ...]:
     """Return one chunk per group, several for a group that is too long for a prompt."""
     chunks: list[Chunk] = []
     for group in groups:

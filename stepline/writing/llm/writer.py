@@ -23,7 +23,7 @@ from stepline.records import Rejected, Step, Transcript
 from stepline.text import embed as minilm
 from stepline.text.narration import load_tagger
 from stepline.text.narration.words import SENTENCE_KINDS
-from stepline.writing.extractive.reading import non_english_note
+from stepline.writing.extractive.narration import non_english_note
 from stepline.writing.extractive.repeats import merge_by_meaning, number_steps
 from stepline.writing.extractive.writer import write_extractive
 from stepline.writing.llm.citing import Embed, cite_sources, name_different_things
@@ -38,7 +38,7 @@ from stepline.writing.llm.prompts import (
     find_model_instructions,
     split_transcript,
 )
-from stepline.writing.llm.replies import ParsedReply, read_reply
+from stepline.writing.llm.replies import ParsedReply, parse_reply
 from stepline.writing.settings import LlmSettings
 from stepline.writing.types import WrittenSteps
 
@@ -156,7 +156,7 @@ class ChunkWriter(CheckedRequests):
             return build_prompt(self.prompt, chunk, context, with_reminder=with_reminder)
 
         def parse_answer(answer: Answer) -> ParsedReply:
-            return read_reply(
+            return parse_reply(
                 answer.text,
                 spoken=chunk.text,
                 sentences=len(chunk.sentences),
@@ -168,30 +168,28 @@ class ChunkWriter(CheckedRequests):
                 key_parts={"prompt": self.prompt.name, "question": content(False)},
                 content=content,
                 parse=parse_answer,
-                refusal=lambda reading: reading.refusal,
+                refusal=lambda parsed: parsed.refusal,
                 # Only the main prompt asks for JSON.
                 schema=STEPS_SCHEMA if self.prompt.has_context else None,
             )
         )
-        refused = [reading for reading in reply.readings if reading.refusal is not None]
+        refused = [parsed for parsed in reply.readings if parsed.refusal is not None]
         # Lines of refused replies are reported, also where a later reply is taken.
-        dropped = list(dict.fromkeys(line for reading in refused for line in reading.dropped))
+        dropped = list(dict.fromkeys(line for parsed in refused for line in parsed.dropped))
         if reply.fault is not None:
             reason, is_rejected = reply.fault.reason, reply.fault.rejected
             return ChunkSteps(chunk, dropped=tuple(dropped), reason=reason, is_rejected=is_rejected)
-        reading = reply.readings[-1]
-        if reading.refusal is not None:
-            return ChunkSteps(chunk, dropped=tuple(dropped), reason=reading.refusal)
+        parsed = reply.readings[-1]
+        if parsed.refusal is not None:
+            return ChunkSteps(chunk, dropped=tuple(dropped), reason=parsed.refusal)
         notes = [f"a reply was refused ({other.refusal}) and asked for again" for other in refused]
-        if reading.times:
-            notes.append(f"times that the model wrote were cut out: {', '.join(reading.times)}")
-        dropped += reading.dropped
+        if parsed.times:
+            notes.append(f"times that the model wrote were cut out: {', '.join(parsed.times)}")
+        dropped += parsed.dropped
         with _citing:
-            reasons = (
-                talk_reasons(reading.texts) if self.is_english else [None] * len(reading.texts)
-            )
+            reasons = talk_reasons(parsed.texts) if self.is_english else [None] * len(parsed.texts)
             texts = []
-            for text, talk_reason in zip(reading.texts, reasons, strict=True):
+            for text, talk_reason in zip(parsed.texts, reasons, strict=True):
                 if talk_reason is None:
                     texts.append(text)
                 else:
@@ -298,6 +296,6 @@ def talk_reasons(texts: Sequence[str]) -> list[str | None]:
     reasons: list[str | None] = []
     for text in texts:
         sentence = text.rstrip(".") + "."
-        _, reading, _ = tagger.read_sentences([SENTENCE_BEFORE_STEP, sentence, SENTENCE_AFTER_STEP])
-        reasons.append(TALK_REASON if reading.kinds[talk] >= MIN_TALK_PROBABILITY else None)
+        _, parsed, _ = tagger.tag_sentences([SENTENCE_BEFORE_STEP, sentence, SENTENCE_AFTER_STEP])
+        reasons.append(TALK_REASON if parsed.kinds[talk] >= MIN_TALK_PROBABILITY else None)
     return reasons

@@ -51,13 +51,15 @@ MEASURED_KINDS: Final = word_set("mass volume length")
 
 @dataclass(frozen=True)
 class StatedAmount:
-    """An amount and its token range.
+    """An amount that a sentence states, and its token range.
 
-    Args:
-        low, high: the number or range.
+    Attributes:
+        low: the least number of the range.
+        high: the greatest number; equal to `low` for a single number.
         unit: "" for a bare count.
-        begin, end: its tokens; the thing's name begins at `end`.
-        is_article: "a" alone, which hardly counts as a number.
+        begin: index of its first token.
+        end: index after its last token, where the name of the thing begins.
+        is_article: whether it is only "a" or "an".
     """
 
     low: float
@@ -225,14 +227,15 @@ NON_INITIAL_NAME_WORDS: Final = NON_NAMING_WORDS.union(UNIT_KINDS)
 
 @dataclass(frozen=True)
 class ThingMention:
-    """A named thing in a sentence.
+    """A material or tool that a sentence names.
 
-    Args:
-        words, lemmas: its name.
+    Attributes:
+        words: of its name, as spoken.
+        lemmas: of its name, in lower case.
         token_index: of the name's last token.
-        role: how it takes part in the work.
+        role: why the sentence counts it: an amount, a list, or the verb that acts on it.
         amount: None where none is stated.
-        is_definite: it was named before ("the dough", "a cup of the milk").
+        is_definite: whether it refers to a thing named before ("the dough").
     """
 
     words: tuple[str, ...]
@@ -257,7 +260,7 @@ class ThingMention:
 def find_mentions(doc: "Doc", *, is_list: bool) -> list[ThingMention]:
     """Return the materials and tools that a parsed sentence names, in order.
 
-    is_list: the sentence lists needed things, so every noun counts.
+    is_list: whether the sentence lists what is needed, so that every noun counts.
     """
     words = [normalized_word(token) for token in doc]
     # A quantity makes any name a mention.
@@ -324,10 +327,10 @@ def _with_amounts(doc: "Doc", words: Sequence[str]) -> Iterator[ThingMention]:
         name = _name_after(doc, amount.end, is_measured=bool(amount.unit))
         if not name and amount.unit in UNIT_KINDS and _word_at(words, index - 1) == ",":
             name = _name_before(doc, index - 1)
-        if not name or _is_unit(name) or _is_compared(name[-1]):
+        if not name or _is_unit(name) or _is_compared_or_absent(name[-1]):
             index += 1
             continue
-        yield from _named_amounts(name, amount)
+        yield from _amount_mentions(name, amount)
         index = max(amount.end, name[-1].i + 1)
 
 
@@ -346,7 +349,7 @@ def _amount_in_earlier_unit(words: Sequence[str], index: int, unit: str) -> Stat
     return StatedAmount(low, high, unit, index, end)
 
 
-def _named_amounts(name: "list[Token]", amount: StatedAmount) -> Iterator[ThingMention]:
+def _amount_mentions(name: "list[Token]", amount: StatedAmount) -> Iterator[ThingMention]:
     """Yield the mention of an amount. "A pan of water" gives two, the water measured by the pan."""
     words = [token.lower_ for token in name]
     index = 0
@@ -492,7 +495,7 @@ def _role_in_work(token: "Token", mentioned_tokens: set[int], *, is_list: bool) 
     # Joined things have the part of the first: "salt, pepper and oil".
     head = _first_of_list(token)
     verb = head.head
-    if _is_compared(token):
+    if _is_compared_or_absent(token):
         return None
     if head is not token and head.i in mentioned_tokens:
         return "added"
@@ -546,7 +549,7 @@ def _is_vague_amount(token: "Token") -> bool:
     return index >= 0 and doc[index].lower_ in VAGUE_AMOUNTS
 
 
-def _is_compared(token: "Token") -> bool:
+def _is_compared_or_absent(token: "Token") -> bool:
     """Return whether a thing is only a comparison ("like sand"), or is said to be absent."""
     head = _first_of_list(token)
     if head.head.lower_ in ("like", "as", "than", "without") and head.dep_ in ("pobj", "dobj"):
