@@ -289,9 +289,9 @@ def search(
     of `stepline steps`. The index is stored there and follows the records that change.
     Tags are those that people gave in `stepline studio`.
     """
-    from stepline.library.card_filter import CardFilter, matching_names
+    from stepline.library.card_filter import CardFilter, matching_record_files
     from stepline.library.corrected_library import open_corrections
-    from stepline.library.moments import as_json as to_json
+    from stepline.library.moments import moments_as_json as to_json
     from stepline.library.search import index_path, open_index
 
     # the index, brought up to date
@@ -313,7 +313,7 @@ def search(
     names: frozenset[str] | None = frozenset() if tags else None
     # Without corrections no video has a tag.
     if corrections is not None:
-        names = matching_names(corrections, CardFilter(tags=tags))
+        names = matching_record_files(corrections, CardFilter(tags=tags))
     moments = index.search(" ".join(words), most, names)
     index.close()
     if corrections is not None:

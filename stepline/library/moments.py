@@ -1,4 +1,4 @@
-"""The moments of a video that a search answers with: its steps, sentences and texts on screen."""
+"""Moments of a video, the units of search: its steps, sentences and texts on screen."""
 
 import json
 from collections.abc import Sequence
@@ -14,13 +14,18 @@ MomentKind: TypeAlias = Literal["step", "sentence", "screen"]
 
 @dataclass(frozen=True)
 class Moment:
-    """An answer: what is done, said or written, and when, in seconds. A step that is not found has
-    no times.
+    """A step, sentence or text on screen of one video.
 
-    status, basis, score: the verdict on a step, P(shown) of a sentence.
-    file: the record.
-    link: the page at that second, None where the record has no page. Both are paths below the
-    folder.
+    Attributes:
+        video: id of the video.
+        title: of the video.
+        start: in seconds, None for a step that was not found.
+        end: in seconds.
+        status: verdict on a step, None for other kinds.
+        basis: whether words or images decided the verdict.
+        score: P(shown) of a step or sentence.
+        file: path of the record, below the library's folder.
+        link: path of the video's page at that second, None without a page.
     """
 
     video: str
@@ -36,9 +41,11 @@ class Moment:
     link: str | None
 
 
-def moments(record: Record, name: str) -> list[tuple[Moment, list[int]]]:
-    """Return the moments of a record, its steps first, each with the numbers of the steps that rest
-    on it."""
+def list_moments(record: Record, name: str) -> list[tuple[Moment, list[int]]]:
+    """Return the moments of a record, steps first, each with the indices of the steps that cite it.
+
+    name: path of the record, below the library's folder.
+    """
     rows: list[tuple[Moment, list[int]]] = []
     title = record.video.title or record.id
 
@@ -85,6 +92,6 @@ def moments(record: Record, name: str) -> list[tuple[Moment, list[int]]]:
     return rows
 
 
-def as_json(answers: Sequence[Moment]) -> str:
+def moments_as_json(answers: Sequence[Moment]) -> str:
     """Return moments as a JSON list."""
     return json.dumps([asdict(moment) for moment in answers], ensure_ascii=False, indent=2)

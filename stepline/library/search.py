@@ -33,7 +33,7 @@ from stepline.library.database import (
     schema_of_database,
     schema_of_statements,
 )
-from stepline.library.moments import Moment, moments
+from stepline.library.moments import Moment, list_moments
 from stepline.library.record_files import record_files
 from stepline.progress import Progress
 from stepline.records import Matrix
@@ -87,19 +87,27 @@ StepIds = TypeAdapter(list[int])  # of the moments that a sentence answers by
 
 @dataclass(frozen=True)
 class IndexUpdate:
-    """What an update did, in files: those that it read, those that are gone, and those that hold no
-    record."""
+    """Numbers of files after an update of the index.
+
+    Attributes:
+        read: new or changed files that were indexed.
+        removed: deleted files that were taken out of the index.
+        without_record: JSON files of the folder that hold no record.
+    """
 
     read: int
-    gone: int
-    other: int
+    removed: int
+    without_record: int
 
 
 class SearchIndex:
-    """The index of a folder of records, which one thread uses.
+    """A full-text and vector index of a folder of records, for one thread.
 
-    embedder: None searches by words alone. corrections: the library whose corrected records are
-    searched instead. Raises StoreError where there is no folder, or the index cannot be written.
+    Args:
+        folder: of the records.
+        embedder: texts to unit vectors (N, D). None searches by words only.
+        corrections: the library whose corrected records are indexed; None for the files as they are.
+    Raises StoreError where there is no folder, or the index cannot be written.
     """
 
     def __init__(
@@ -180,8 +188,11 @@ class SearchIndex:
     ) -> list[Moment]:
         """Return the moments that answer a query, the best first.
 
-        names: of the files whose moments may answer. None for all. Raises SettingsError for a query
-        without a word.
+        Args:
+            query: words, or a sentence.
+            most: number of moments at most.
+            names: of the record files to search, None for all.
+        Raises SettingsError for a query without a word.
         """
         terms = query_terms(query)
         with self._locked_connection():
@@ -195,10 +206,12 @@ class SearchIndex:
             # reciprocal rank fusion of both rankings
             scores: dict[int, float] = {}
             for ranking in (self._search_words(terms, files), by_meaning):
-                for rank, answer in enumerate(self._best_moments(ranking, similarity), start=1):
+                for rank, answer in enumerate(
+                    self._moments_to_answer_with(ranking, similarity), start=1
+                ):
                     scores[answer] = scores.get(answer, 0.0) + 1 / (RANK_DAMPING + rank)
             best = sorted(scores, key=lambda answer: (-scores[answer], answer))
-            return [self._moment(answer) for answer in best[:most]]
+            return [self._load_moment(answer) for answer in best[:most]]
 
     def search_videos(self, query: str, most: int) -> list[str]:
         """Return the records whose videos answer a query, the best first, by their names below the
@@ -302,7 +315,9 @@ class SearchIndex:
         answers.sort(key=lambda row: (-scores[row], ids[row]))
         return similarity, [int(ids[row]) for row in answers]
 
-    def _best_moments(self, ranking: Sequence[int], similarity: dict[int, float]) -> list[int]:
+    def _moments_to_answer_with(
+        self, ranking: Sequence[int], similarity: dict[int, float]
+    ) -> list[int]:
         """Return the moments to answer with: instead of a sentence its steps, the one most similar
         to the query first."""
         placeholders = ", ".join("?" * len(ranking))
@@ -318,7 +333,7 @@ class SearchIndex:
             answers += sorted(ids, key=lambda step: -similarity.get(step, -1.0)) or [row]
         return list(dict.fromkeys(answers))
 
-    def _moment(self, answer: int) -> Moment:
+    def _load_moment(self, answer: int) -> Moment:
         (row,) = self._rows(
             "SELECT video, title, kind, text, start, end, status, basis, score, name, NULL "
             "FROM moment JOIN file ON file.id = moment.file WHERE moment.id = ?",
@@ -385,7 +400,7 @@ class SearchIndex:
             record = read_record(self.folder / name)
             if self._corrections is not None and self._corrections.revision(video_id(name)):
                 record = self._corrections.corrected_record(name)
-            rows = moments(record, name)
+            rows = list_moments(record, name)
             video = record.video.id
             title = record.video.title or record.id
         encoded = self._encode([moment.text for moment, _ in rows])

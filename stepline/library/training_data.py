@@ -37,7 +37,8 @@ def export_corrected(
 ) -> tuple[int, list[Rejected]]:
     """Write the corrected videos of a library, and its annotators' answers, into a new folder.
 
-    Returns the number of videos that were written, and those without features.
+    Returns the number of videos written, and the videos that are left out because they have no
+    features.
 
     Args:
         library: the records and their corrections.

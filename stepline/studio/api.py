@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
 from stepline.errors import StoreError
-from stepline.library.card_filter import matching_names
+from stepline.library.card_filter import matching_record_files
 from stepline.library.corrected_library import video_id
 from stepline.library.moments import Moment
 from stepline.library.search import SearchIndex, open_index
@@ -64,7 +64,7 @@ class StudioApi:
     ) -> None:
         self._studio = studio
         self._broadcast = broadcast
-        self._counts = counts
+        self._count_ignoring_case = counts
         self._videos = VideoApi(studio, jobs)
         # Whoever follows a video learns that it is gone.
         self._videos.on_removal = lambda id: broadcast.publish("video", {"id": id, "removed": True})
@@ -126,7 +126,7 @@ class StudioApi:
         labels = card_filter(request)
         names = None
         if not labels.is_empty:
-            names = await run_in_threadpool(matching_names, self._studio.library, labels)
+            names = await run_in_threadpool(matching_record_files, self._studio.library, labels)
         search = self._searching.submit(self._search, query, int(most), names)
         return JSONResponse({"moments": await asyncio.wrap_future(search)})
 
@@ -189,7 +189,9 @@ class StudioApi:
 
     def metrics(self, _: Request) -> Response:
         """Return the figures of the studio as OpenMetrics."""
-        return Response(studio_metrics(self._studio, self._counts), media_type=METRICS_TYPE)
+        return Response(
+            studio_metrics(self._studio, self._count_ignoring_case), media_type=METRICS_TYPE
+        )
 
     def close(self) -> None:
         """Close the index of the search."""

@@ -23,20 +23,20 @@ class RequestCounts:
     def __init__(self) -> None:
         self.started = time.time()  # UTC, seconds since 1970
         self._lock = threading.Lock()
-        self._counts: Counter[tuple[str, int]] = Counter()  # by method and status
+        self._count_ignoring_case: Counter[tuple[str, int]] = Counter()  # by method and status
         self._seconds = 0.0
 
     def add(self, request: Request, status: int, seconds: float) -> None:
         """Count a request. seconds: until its reply began."""
         method = request.method if request.method in COUNTED_METHODS else "other"
         with self._lock:
-            self._counts[method, status] += 1
+            self._count_ignoring_case[method, status] += 1
             self._seconds += seconds
 
     def snapshot(self) -> "tuple[dict[tuple[str, int], int], float]":
         """Return the requests by method and status, and the seconds that all took."""
         with self._lock:
-            return dict(self._counts), self._seconds
+            return dict(self._count_ignoring_case), self._seconds
 
 
 def studio_metrics(studio: Studio, counts: RequestCounts) -> str:

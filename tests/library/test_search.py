@@ -128,16 +128,16 @@ def test_a_sentence_answers_by_that_of_its_steps_which_is_meant(index):
 
 
 def test_only_what_changes_is_read_again(index, folder):
-    assert (index.update().read, index.update().other) == (0, 1)
+    assert (index.update().read, index.update().without_record) == (0, 1)
     more = sink().steps[0].model_copy(update={"text": "tighten the nut", "seen": ()})
     write_record(sink().model_copy(update={"steps": (more,)}), folder / "sink.json")
     os.utime(folder / "sink.json", ns=(1, 1))
     update = index.update()
-    assert (update.read, update.gone) == (1, 0)
+    assert (update.read, update.removed) == (1, 0)
     assert index.search("tighten")[0].text == "tighten the nut"
     assert "call a plumber" not in [moment.text for moment in index.search("plumber", most=100)]
     (folder / "sink.json").unlink()
-    assert index.update().gone == 1
+    assert index.update().removed == 1
     assert {moment.video for moment in index.search("tighten the nut", most=100)} == {"demo"}
 
 
