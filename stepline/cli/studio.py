@@ -291,8 +291,8 @@ def search(
     """
     from stepline.library.card_filter import CardFilter, matching_record_files
     from stepline.library.corrected_library import open_corrections
-    from stepline.library.moments import moments_as_json as to_json
     from stepline.library.search import index_path, open_index
+    from stepline.library.search import moments_as_json as to_json
 
     # the index, brought up to date
     offer_weights()

@@ -26,8 +26,7 @@ from stepline.library.corrected_library import (
     reject_outside_links,
     video_id,
 )
-from stepline.library.moments import Moment, list_moments
-from stepline.library.search import open_index
+from stepline.library.search import Moment, list_moments, open_index
 from stepline.library.video_edits import MAX_TAG_CHARS
 from stepline.outputs.text import clock, safe_stem, shorten, shown_span, title
 from stepline.outputs.verdict import VERDICT_TEXTS, VerdictText, step_verdict

@@ -23,8 +23,7 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from stepline.errors import StoreError
 from stepline.library.card_filter import matching_record_files
 from stepline.library.corrected_library import video_id
-from stepline.library.moments import Moment
-from stepline.library.search import SearchIndex, open_index
+from stepline.library.search import Moment, SearchIndex, open_index
 from stepline.pages.web.local_server import is_whole_number
 from stepline.records import FrozenModel
 from stepline.studio.events import Broadcast

@@ -12,10 +12,9 @@ import numpy.typing as npt
 
 from stepline.text.narration.words import WORD_EDITS, spoken_words
 from stepline.writing.extractive.clauses import Clause, find_clauses
-from stepline.writing.extractive.complements import NOUN_TAGS, verb_complements
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.off_topic import off_topic_reason
-from stepline.writing.extractive.phrases import imperative_phrase
+from stepline.writing.extractive.phrases import NOUN_TAGS, imperative_phrase, verb_complements
 from stepline.writing.extractive.segments import Segment, split_into_segments
 from stepline.writing.extractive.step_editor import DraftStep, DraftWord
 
