@@ -18,11 +18,11 @@ import numpy as np
 from stepline.numeric import softmax
 from stepline.records import Word
 from stepline.speech.sentences import ends_sentence
-from stepline.text.narration.marks import load_mark_reader
+from stepline.text.narration.punctuation import load_punctuation_model
 from stepline.text.narration.words import (
     FUNCTION_WORDS,
     OUTER_PUNCTUATION,
-    WORD_MARKS,
+    PUNCTUATION_MARKS,
     bare_word,
     looks_english,
     word_set,
@@ -66,9 +66,9 @@ def restore_punctuation(words: Sequence[Word]) -> list[Word]:
     """
     # P(mark) after each word, by the network alone.
     texts = [_plain_text(word.text) for word in words]
-    probabilities = load_mark_reader().read_marks(texts)  # (W, 4)
+    probabilities = load_punctuation_model().predict_punctuation(texts)  # (W, 4)
     logits = np.log(np.maximum(probabilities, MIN_MARK_PROBABILITY))
-    stop = WORD_MARKS.index("stop")
+    stop = PUNCTUATION_MARKS.index("stop")
     # Silence after a word speaks for a full stop.
     stop_log_odds = STOP_LOG_ODDS + STOP_LOG_ODDS_PER_SECOND * _silences(words)
     logits[:, stop] += stop_log_odds
@@ -80,7 +80,7 @@ def restore_punctuation(words: Sequence[Word]) -> list[Word]:
     marked = []
     starts_sentence = True
     for plain, number, word in zip(texts, best_marks, words, strict=True):
-        mark = WORD_MARKS[int(number)]
+        mark = PUNCTUATION_MARKS[int(number)]
         sign = PUNCTUATION_MARKS[mark]
         space = " " if word.text.startswith(" ") else ""
         text = space + plain
@@ -105,8 +105,8 @@ def _join_dependent_clauses(
 
     best: the mark after each word. stops: P(full stop) after each word, (W,).
     """
-    stop = WORD_MARKS.index("stop")
-    comma = WORD_MARKS.index("comma")
+    stop = PUNCTUATION_MARKS.index("stop")
+    comma = PUNCTUATION_MARKS.index("comma")
     ends = np.flatnonzero(best_marks == stop).tolist()
     clause_start = 0
     for end in ends:

@@ -9,7 +9,7 @@ import stepline.text.narration
 from stepline.errors import ModelError
 from stepline.text.narration import NarrationTagger, load_tagger
 from stepline.text.narration.adapted_encoder import word_means
-from stepline.text.narration.marks import MARKS_FILE
+from stepline.text.narration.punctuation import PUNCTUATION_FILE
 from stepline.text.narration.words import SENTENCE_KINDS, WORD_EDITS
 
 NARRATION = [
@@ -91,4 +91,4 @@ def test_another_file_is_one_line_with_the_cure(tmp_path):
 def test_a_file_that_reads_marks_alone_is_not_a_tagger():
     package = Path(stepline.text.narration.__file__).parent
     with pytest.raises(ModelError, match="no front verbs"):
-        NarrationTagger(package / MARKS_FILE)
+        NarrationTagger(package / PUNCTUATION_FILE)

@@ -60,7 +60,10 @@ class SentenceTags:
 
 
 class NarrationTagger:
-    """Classifies sentences and their words. It is immutable once loaded, so thread-safe."""
+    """Predicts the kind of each sentence of a narration, and how an editor changes its words.
+
+    Immutable once loaded, so thread-safe.
+    """
 
     def __init__(self, path: Path | None = None) -> None:
         """Load the weights. Raises ModelError when they cannot be read or MiniLM is missing.
@@ -111,7 +114,10 @@ class NarrationTagger:
 
 
 def read_tagger_file(path: Path | None) -> tuple[dict[str, Array], tuple[str, ...]]:
-    """Return a tagger's weights (float32) and front verbs. Raises ModelError for another file."""
+    """Return a tagger's weights (float32) and the verbs that it may put in front of a sentence.
+
+    Raises ModelError for another file.
+    """
     weights, metadata = read_weights_file(path, WEIGHTS_FILE)
     front_verbs = metadata.get("front_verbs")
     if not isinstance(front_verbs, list) or not front_verbs:

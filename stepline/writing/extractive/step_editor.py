@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from stepline.text.narration.tagger import SentenceTags
-from stepline.text.narration.words import NO_VERB, WORD_EDITS, Edit, bare_word, mark_after
+from stepline.text.narration.words import NO_VERB, WORD_EDITS, Edit, bare_word, punctuation_after
 from stepline.writing.extractive.english import base_form, word_set
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ class SentenceEditor:
         for index in range(after - 1, head, -1):
             if bare_word(self.words[index]) in CONNECTIVE_WORDS:
                 return index
-            if mark_after(self.words[index - 1]) == "none":
+            if punctuation_after(self.words[index - 1]) == "none":
                 continue
             if index > head + 1:
                 return index
@@ -266,7 +266,7 @@ class SentenceEditor:
             word = bare_word(self.words[index])
             if word in NEGATION_WORDS or word.endswith("n't"):
                 return True
-            if word in CONNECTIVE_WORDS or mark_after(self.words[index]) != "none":
+            if word in CONNECTIVE_WORDS or punctuation_after(self.words[index]) != "none":
                 return False
         return False
 
@@ -381,7 +381,7 @@ def _is_joined_to_negated(words: Sequence[str], head: int) -> bool:
     is_joined = False
     for index in reversed(range(head)):
         word = bare_word(words[index])
-        if mark_after(words[index]) != "none":
+        if punctuation_after(words[index]) != "none":
             return False
         if is_joined and (word in NEGATION_WORDS or word.endswith("n't")):
             return True
@@ -424,7 +424,7 @@ def _trim_draft_words(words: list[DraftWord]) -> list[DraftWord]:
 
 def _step_word(word: str) -> str:
     """Return a word as it appears in a step: no punctuation but a comma, "the" for "my"."""
-    has_comma = mark_after(word) == "comma"
+    has_comma = punctuation_after(word) == "comma"
     bare_text = word.strip('.!?;:…—–"“”()[],')
     if bare_text.lower() in POSSESSIVE_WORDS:
         return "the"

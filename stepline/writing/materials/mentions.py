@@ -12,7 +12,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from stepline.text.narration.words import word_set
-from stepline.writing.quantities import UNIT_KINDS, VAGUE_UNITS, number_at
+from stepline.writing.quantities import (
+    UNIT_KINDS,
+    VAGUE_UNITS,
+    number_at,
+    skip_mark,
+    unit_at,
+    word_at,
+)
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
@@ -76,7 +83,7 @@ def amount_at(words: Sequence[str], index: int) -> StatedAmount | None:
     Times, degrees, per cent, and sizes ("a two-inch strip") are not amounts of a thing.
     """
     # A number, or an article in its place.
-    number = _number_at(words, index)
+    number = _spoken_number_at(words, index)
     if number is None:
         return None
     (low, high), end = number
@@ -89,11 +96,11 @@ def amount_at(words: Sequence[str], index: int) -> StatedAmount | None:
     unit = _unit_at(words, unit_index, has_digits=has_digits)
     if unit is None:
         # A bare count, unless it counts hours, degrees or parts.
-        word_at_unit = _word_at(words, unit_index)
+        word_at_unit = word_at(words, unit_index)
         is_not_a_count = word_at_unit in UNIT_KINDS and (
             has_digits or word_at_unit not in VAGUE_UNITS
         )
-        if is_not_a_count or _word_at(words, end) in NON_COUNT_FOLLOWERS:
+        if is_not_a_count or word_at(words, end) in NON_COUNT_FOLLOWERS:
             return None
         return StatedAmount(low, high, "", index, end, is_article)
     name, kind, end = unit
@@ -104,9 +111,9 @@ def amount_at(words: Sequence[str], index: int) -> StatedAmount | None:
         end += 3
     # A length is an amount only of something: "a metre of rope".
     if kind == "length":
-        if _word_at(words, end) in LENGTH_PIECES:
+        if word_at(words, end) in LENGTH_PIECES:
             end += 1
-        if _word_at(words, end) != "of":
+        if word_at(words, end) != "of":
             return None
     return StatedAmount(low, high, name, index, end)
 
@@ -120,7 +127,7 @@ def singular(word: str) -> str:
     return word
 
 
-def _number_at(words: Sequence[str], index: int) -> tuple[tuple[float, float], int] | None:
+def _spoken_number_at(words: Sequence[str], index: int) -> tuple[tuple[float, float], int] | None:
     word = words[index]
     if list(words[index : index + 2]) == ["a", "couple"]:
         return (2.0, 2.0), index + 2
@@ -147,43 +154,31 @@ def _is_bare_unit(words: Sequence[str], index: int) -> bool:
         is_unit = is_unit or kind in ("mass", "volume")
     if not is_unit or word in VAGUE_UNITS or word.endswith("s"):
         return False
-    if _word_at(words, index + 1) != "of":
+    if word_at(words, index + 1) != "of":
         return False
-    return _word_at(words, index - 1) not in NON_UNIT_CONTEXT_WORDS
+    return word_at(words, index - 1) not in NON_UNIT_CONTEXT_WORDS
 
 
 def _unit_at(words: Sequence[str], index: int, *, has_digits: bool) -> tuple[str, str, int] | None:
     """Return the name, kind and end index of the unit at a token."""
-    word = _word_at(words, index)
+    word = word_at(words, index)
     if word in UNIT_KINDS and (has_digits or word not in VAGUE_UNITS):
-        kind, factor = UNIT_KINDS[word]
-        if kind in MEASURED_KINDS:
-            end = index + 1
+        unit = unit_at(words, index)
+        if unit is not None and unit[0] in MEASURED_KINDS:
+            kind, name, end = unit
             # the full stop of "oz."
-            if _word_at(words, end) == ".":
-                end += 1
-            return _unit_name(kind, factor), kind, end
+            return name, kind, skip_mark(words, end, ".")
     if singular(word) in COUNT_UNITS:
         return singular(word), "count", index + 1
     return None
 
 
-def _unit_name(kind: str, factor: float) -> str:
-    return next(name for name, unit in UNIT_KINDS.items() if unit == (kind, factor))
-
-
 def _skip_words(words: Sequence[str], index: int, skipped_words: frozenset[str]) -> int:
     """Return the index after at most two of the skipped words."""
     for _ in range(2):
-        if _word_at(words, index) in skipped_words:
+        if word_at(words, index) in skipped_words:
             index += 1
     return index
-
-
-def _word_at(words: Sequence[str], index: int) -> str:
-    if 0 <= index < len(words):
-        return words[index]
-    return ""
 
 
 Role: TypeAlias = Literal["amount", "listed", "some", "added", "with", "used"]
@@ -325,7 +320,7 @@ def _with_amounts(doc: "Doc", words: Sequence[str]) -> Iterator[ThingMention]:
             continue
         unit = amount.unit or unit
         name = _name_after(doc, amount.end, is_measured=bool(amount.unit))
-        if not name and amount.unit in UNIT_KINDS and _word_at(words, index - 1) == ",":
+        if not name and amount.unit in UNIT_KINDS and word_at(words, index - 1) == ",":
             name = _name_before(doc, index - 1)
         if not name or _is_unit(name) or _is_compared_or_absent(name[-1]):
             index += 1
@@ -342,9 +337,9 @@ def _amount_in_earlier_unit(words: Sequence[str], index: int, unit: str) -> Stat
     if number is None:
         return None
     (low, high), end = number
-    if _word_at(words, end) != "of":
+    if word_at(words, end) != "of":
         return None
-    if _word_at(words, end + 1) in DEFINITE_DETERMINERS:
+    if word_at(words, end + 1) in DEFINITE_DETERMINERS:
         return None
     return StatedAmount(low, high, unit, index, end)
 
