@@ -10,7 +10,7 @@ from lab.writer_training.marked import MarkedSentence, read_marked_narrations
 from stepline.errors import DatasetError
 from stepline.text.narration import NarrationTagger
 from stepline.text.narration.punctuation import PUNCTUATION_FILE, PunctuationModel
-from stepline.text.narration.words import PUNCTUATION_MARKS, WORD_EDITS
+from stepline.text.narration.words import PUNCTUATION_CLASSES, WORD_EDITS
 
 TEXT = """# title: Toast
 # subject: breakfast
@@ -115,6 +115,6 @@ def test_a_narration_and_its_marks_can_be_learned_by_heart(folder, tmp_path):
         PunctuationModel(path.parent / PUNCTUATION_FILE).predict_punctuation(words).argmax(axis=1)
     )
     ends = [
-        word for word, mark in zip(words, marks, strict=True) if PUNCTUATION_MARKS[mark] == "stop"
+        word for word, mark in zip(words, marks, strict=True) if PUNCTUATION_CLASSES[mark] == "stop"
     ]
     assert ends == ["bread", "toaster"]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from stepline.text.narration.punctuation import load_punctuation_model
-from stepline.text.narration.words import PUNCTUATION_MARKS
+from stepline.text.narration.words import PUNCTUATION_CLASSES
 
 SPEECH = "so now we chop the carrots then we put them in the pot and stir"
 
@@ -11,8 +11,8 @@ SPEECH = "so now we chop the carrots then we put them in the pot and stir"
 def test_a_mark_is_found_where_a_sentence_ends():
     words = SPEECH.split()
     chances = load_punctuation_model().predict_punctuation(words)
-    assert chances.shape == (len(words), len(PUNCTUATION_MARKS))
-    none = chances[:, PUNCTUATION_MARKS.index("none")]
+    assert chances.shape == (len(words), len(PUNCTUATION_CLASSES))
+    none = chances[:, PUNCTUATION_CLASSES.index("none")]
     assert none[words.index("the")] > 0.9
     assert none[words.index("carrots")] < none[words.index("the")]
 
@@ -27,4 +27,4 @@ def test_marks_that_words_carry_are_not_looked_at():
 
 
 def test_no_words_have_no_marks():
-    assert load_punctuation_model().predict_punctuation([]).shape == (0, len(PUNCTUATION_MARKS))
+    assert load_punctuation_model().predict_punctuation([]).shape == (0, len(PUNCTUATION_CLASSES))

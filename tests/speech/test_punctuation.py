@@ -7,7 +7,7 @@ from stepline.records import Span, Word
 from stepline.speech import punctuation
 from stepline.speech.punctuation import MIN_WORDS, lacks_punctuation, restore_punctuation
 from stepline.speech.sentences import split_sentences
-from stepline.text.narration.words import PUNCTUATION_MARKS
+from stepline.text.narration.words import PUNCTUATION_CLASSES
 
 SPEECH = (
     "so the first thing we do is peel the potatoes now cut them into cubes and put them in a pot "
@@ -67,10 +67,12 @@ class FixedReader:
         self.stops = stops
 
     def predict_punctuation(self, words):
-        chances = np.zeros((len(words), len(PUNCTUATION_MARKS)))
-        chances[:, PUNCTUATION_MARKS.index("stop")] = [self.stops.get(word, 0.0) for word in words]
-        chances[:, PUNCTUATION_MARKS.index("none")] = (
-            1 - chances[:, PUNCTUATION_MARKS.index("stop")]
+        chances = np.zeros((len(words), len(PUNCTUATION_CLASSES)))
+        chances[:, PUNCTUATION_CLASSES.index("stop")] = [
+            self.stops.get(word, 0.0) for word in words
+        ]
+        chances[:, PUNCTUATION_CLASSES.index("none")] = (
+            1 - chances[:, PUNCTUATION_CLASSES.index("stop")]
         )
         return chances
 

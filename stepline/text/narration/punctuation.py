@@ -19,7 +19,7 @@ from stepline.text.narration.adapted_encoder import (
     word_means,
 )
 from stepline.text.narration.windows import word_windows
-from stepline.text.narration.words import PUNCTUATION_MARKS
+from stepline.text.narration.words import PUNCTUATION_CLASSES
 
 PUNCTUATION_FILE: Final = "narration_marks.safetensors"
 
@@ -39,11 +39,11 @@ class PunctuationModel:
         self._encoder = AdaptedEncoder(weights)
 
     def predict_punctuation(self, words: Sequence[str]) -> Array:
-        """Return P of each of PUNCTUATION_MARKS after each word, (W, 4).
+        """Return P of each of PUNCTUATION_CLASSES after each word, (W, 4).
 
         words: existing punctuation is ignored.
         """
-        mark_count = len(PUNCTUATION_MARKS)
+        mark_count = len(PUNCTUATION_CLASSES)
         empty_rows = np.zeros((0, mark_count), np.float32)
         rows = [empty_rows]
         tokenizer = self._encoder.tokenizer

@@ -10,7 +10,7 @@ SENTENCE_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 # what comes after a word
 Mark: TypeAlias = Literal["none", "comma", "stop", "question"]
-PUNCTUATION_MARKS: Final[tuple[Mark, ...]] = get_args(Mark)
+PUNCTUATION_CLASSES: Final[tuple[Mark, ...]] = get_args(Mark)
 
 # A word is dropped or kept. With "verb" an action of a step begins, with "next" a further action of
 # the same step. With "name" an editor replaces a pronoun by what it stands for.
