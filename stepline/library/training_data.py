@@ -2,19 +2,16 @@
 
 DIR/records/NAME.json   the corrected steps, as `steps` and as `reference`
 DIR/features            a store of the features of all corrected videos, one row per second
-DIR/answers.jsonl       answers about clips from /annotate/, in the form of `stepline annotate vnd`
 
 stepline train nasva --features DIR/features --steps DIR/records --step-vectors conse ...
 stepline train procx --features DIR/features --steps DIR/records --set data.target=reference ...
 stepline train wys2  --features DIR/features --key-steps DIR/records ...
 """
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from stepline.errors import DatasetError, SettingsError, SteplineError, StoreError
 from stepline.features import FeatureWriter
-from stepline.files.atomic_files import write_atomic
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.corrections import step_corrections
 from stepline.media import probe
@@ -23,26 +20,21 @@ from stepline.pipeline.pictures import VisualOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress
 from stepline.records import FeatureSequence, Record, Rejected, Span
-from stepline.review.answers import Answer
 from stepline.settings import validate, without_constants
 from stepline.storage import write_record
 from stepline.vision import Backbone, load_backbone
 
 
 def export_corrected(
-    library: CorrectedLibrary,
-    answers: Iterable[Answer],
-    out: Path,
-    progress: Progress | None = None,
+    library: CorrectedLibrary, out: Path, progress: Progress | None = None
 ) -> tuple[int, list[Rejected]]:
-    """Write the corrected videos of a library, and its annotators' answers, into a new folder.
+    """Write the corrected videos of a library into a new folder.
 
     Returns the number of videos written, and the videos that are left out because they have no
     features.
 
     Args:
         library: the records and their corrections.
-        answers: of annotators, about clips.
         out: a new or empty folder.
         progress: called while the pictures of a video are read.
     Raises DatasetError where no video is corrected, StoreError where two have one id, or the folder
@@ -79,8 +71,6 @@ def export_corrected(
             write_record(
                 _add_reference_spans(record), out / "records" / f"{safe_stem(machine.id)}.json"
             )
-    lines = [f"{answer.model_dump_json()}\n" for answer in answers]
-    write_atomic(out / "answers.jsonl", "".join(lines))
     return len(videos) - len(left_out), left_out
 
 

@@ -1,5 +1,4 @@
-"""What is written of one finished video: which files, the pictures of its steps among them. Also its
-summary, the seconds that show its steps as one mp4."""
+"""The files of one finished video: outputs with key frames, clips, and the summary as an mp4."""
 
 import io
 import logging
@@ -14,24 +13,21 @@ import numpy as np
 from stepline.errors import MediaError, SettingsError, SteplineError
 from stepline.files.atomic_files import atomic_files, remove_partial_files
 from stepline.models.wys2.settings import SummarySettings
-from stepline.models.wys2.summary import Importance, SummarySegment, summarize
-from stepline.pipeline.pictures import VisualOptions, extract_features
-from stepline.pipeline.request import Request, StepsSettings
+from stepline.models.wys2.summary import SummarySegment, summarize
+from stepline.pipeline.request import Request
 from stepline.pipeline.understand import StepsResult
-from stepline.progress import Progress
 from stepline.records import Record, ScreenTarget, Span
 
 if TYPE_CHECKING:
     from stepline.media import Thumbnails
-    from stepline.models.wys2.summarizer import LoadedSummarizer
     from stepline.outputs import WebAddresses
 
 log = logging.getLogger(__name__)
 
 KEYFRAME_PIXELS = 480  # pixels of the longer side. Sharp on a phone, at most 18 kB per step
 SMALL_KEYFRAME_PIXELS = 320  # pixels. About 9 kB, where a page has very many
-MARK_COLOUR = (230, 40, 60)  # of the frame around what is clicked: red, as editors mark it
-MARK_WIDTH, MARK_MARGIN = 3, 3  # pixels of that frame, and around the label
+BOX_COLOUR = (230, 40, 60)  # of the frame around what is clicked: red, as editors mark it
+BOX_WIDTH, BOX_MARGIN = 3, 3  # pixels of that frame, and around the label
 MIN_STEPS_FOR_SMALL_KEYFRAMES = (
     60  # from which key frames are small, so that the page of an hour stays a few MB
 )
@@ -42,11 +38,15 @@ SUMMARY_COMMENT = "summary by Stepline"  # in the file's metadata, by which it i
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """Options of the output files of each video. formats: keys of `outputs.OUTPUTS`.
+    """Which files are written of each video, and where.
 
-    force: also where an earlier run has.
-    overwrite: also in the place of files that no earlier run wrote.
-    web: where the folder and the videos will be found.
+    Attributes:
+        out: the folder.
+        formats: keys of `outputs.OUTPUTS`.
+        clips: whether an mp4 of each shown step is cut.
+        force: whether results of an earlier run are made again.
+        overwrite: whether files that no earlier run wrote are overwritten.
+        web: the addresses at which the folder and the videos will be found.
     """
 
     out: Path
@@ -62,8 +62,8 @@ class OutputOptions:
         find_outputs(self.formats)
 
     @property
-    def pictured(self) -> bool:
-        """Whether an output holds pictures of the steps."""
+    def has_keyframes(self) -> bool:
+        """Whether an output has pictures of the steps."""
         from stepline.outputs import OUTPUTS
 
         return any(OUTPUTS[name].keyframes != "none" for name in self.formats)
@@ -75,8 +75,14 @@ def write_files(
     options: OutputOptions,
     thumbnails: "Thumbnails | None" = None,
 ) -> tuple[Path, ...]:
-    """Write every file that is asked for of one video, all or none, and return their paths.
-    thumbnails: of it."""
+    """Write all files of one video, or none of them. Return their paths.
+
+    Args:
+        request: the video.
+        result: its record and alignment.
+        options: which files are written.
+        thumbnails: frames of the video that were kept when it was decoded.
+    """
     from stepline.outputs import (
         missing_outputs,
         output_places,
@@ -92,14 +98,14 @@ def write_files(
             remove_clips(record, options.out, files)  # of another result: they show other seconds
         clips = write_clips(record, request.path, options.out, files) if options.clips else []
         pictures: dict[str, bytes] = {}
-        if options.pictured:
+        if options.has_keyframes:
             pictures = keyframes(record, request.path, thumbnails, request.start)
         outputs = write_outputs(
             record,
             options.out,
             alignment=result.alignment,
             keyframes=pictures,
-            media=None if request.captions_alone else request.path,
+            media=None if request.is_captions_only else request.path,
             linked=request.kept,
             formats=options.formats,
             files=files,
@@ -118,13 +124,16 @@ def write_files(
 def keyframes(
     record: Record, path: Path, thumbnails: "Thumbnails | None" = None, start: float = 0.0
 ) -> dict[str, bytes]:
-    """Return a JPEG of every step that is shown, by step id. It is of the step's most likely
-    second, or of the moment before a click with its place marked.
+    """Return a JPEG of every shown step, by step id: the frame of its most likely second.
 
-    Steps that share that second and their span get pictures of their own, of seconds spread evenly
-    over it.
-    thumbnails: pictures kept while the video was looked at. None of them is decoded again.
-    start: second of the video from which they count.
+    Args:
+        record: has the steps.
+        path: the video.
+        thumbnails: frames that were kept when the video was decoded.
+        start: second of the video from which the thumbnails count.
+
+    A clicked step has the frame before the click, with a box around its target. Steps with the same
+    second and span get frames of different seconds, spread evenly over the span.
     """
     from stepline.media import MAX_KEYFRAME_BYTES, encode_jpeg, read_frames_at
     from stepline.outputs.text import shown_span
@@ -140,7 +149,7 @@ def keyframes(
     second_of: dict[str, float] = {}  # step id -> second of its picture
     for (second, span), ids in ids_by_place.items():
         count = min(len(ids), max(1, int(span.duration)))
-        seconds = _seconds_within(span, count, start) if count > 1 else [second]
+        seconds = _spread_seconds(span, count, start) if count > 1 else [second]
         for number, id in enumerate(ids):
             second_of[id] = seconds[number * count // len(ids)]
 
@@ -156,7 +165,7 @@ def keyframes(
     )
     pictures: dict[float, bytes] = {}
     for second in second_of.values():
-        picture = thumbnails.at(second - start, side) if thumbnails is not None else None
+        picture = thumbnails.jpeg_at(second - start, side) if thumbnails is not None else None
         if picture is not None:
             pictures[second] = picture
     missing = [second for second in second_of.values() if second not in pictures]
@@ -173,13 +182,12 @@ def keyframes(
         if second in pictures:
             marked[id] = pictures[second]
             if id in targets:
-                marked[id] = mark_target(marked[id], targets[id])
+                marked[id] = draw_target_box(marked[id], targets[id])
     return marked
 
 
-def _seconds_within(span: Span, count: int, start: float) -> list[float]:
-    """Return the middles of seconds, as `Thumbnails` keeps them, spread evenly over a span that is
-    `count` seconds long at least."""
+def _spread_seconds(span: Span, count: int, start: float) -> list[float]:
+    """Return the middles of `count` seconds, spread evenly over a span."""
     middles = []
     for number in range(count):
         second = span.start + (number + 0.5) / count * span.duration
@@ -187,8 +195,8 @@ def _seconds_within(span: Span, count: int, start: float) -> list[float]:
     return middles
 
 
-def mark_target(picture: bytes, target: ScreenTarget) -> bytes:
-    """Return a JPEG with a frame around what is clicked."""
+def draw_target_box(picture: bytes, target: ScreenTarget) -> bytes:
+    """Return the JPEG with a box around what is clicked."""
     from PIL import Image, ImageDraw
 
     from stepline.media import MAX_KEYFRAME_BYTES, encode_jpeg
@@ -199,12 +207,12 @@ def mark_target(picture: bytes, target: ScreenTarget) -> bytes:
 
     # the box on the screen, in pixels of this picture
     box = (
-        x * image.width - MARK_MARGIN,
-        y * image.height - MARK_MARGIN,
-        end_x * image.width + MARK_MARGIN,
-        end_y * image.height + MARK_MARGIN,
+        x * image.width - BOX_MARGIN,
+        y * image.height - BOX_MARGIN,
+        end_x * image.width + BOX_MARGIN,
+        end_y * image.height + BOX_MARGIN,
     )
-    ImageDraw.Draw(image).rectangle(box, outline=MARK_COLOUR, width=MARK_WIDTH)
+    ImageDraw.Draw(image).rectangle(box, outline=BOX_COLOUR, width=BOX_WIDTH)
     return encode_jpeg(np.asarray(image), MAX_KEYFRAME_BYTES)
 
 
@@ -221,13 +229,7 @@ class Summary:
         return sum(segment.span.duration for segment in self.segments)
 
 
-def write_summary(
-    record: Record,
-    path: Path,
-    out: Path,
-    settings: SummarySettings,
-    importance: Importance | None = None,
-) -> Summary:
+def write_summary(record: Record, path: Path, out: Path, settings: SummarySettings) -> Summary:
     """Cut the summary of the video at `path`.
 
     Raises SettingsError where another file is in its place. Raises MediaError where no step is
@@ -238,7 +240,7 @@ def write_summary(
     from stepline.outputs.clips import sound_track_settings
 
     # what is kept, and where it goes
-    segments = summarize(record, settings, importance)
+    segments = summarize(record, settings)
     film = out / f"{safe_stem(record.id)}{SUMMARY_SUFFIX}"
     if os.path.realpath(film) == os.path.realpath(path):
         raise MediaError(
@@ -263,36 +265,3 @@ def _is_summary(path: Path) -> bool:
         return probe(path).comment == SUMMARY_COMMENT
     except MediaError:
         return False
-
-
-def score_seconds(
-    record: Record,
-    request: Request,
-    settings: StepsSettings,
-    summarizer: "LoadedSummarizer",
-    progress: Progress | None = None,
-) -> Importance:
-    """Return how much each second of a video matters, (T,), by a trained summarizer. The pictures
-    are seen again.
-
-    Raises SettingsError without pictures, ShapeError where the features are of another width.
-    """
-    from stepline.media import probe
-    from stepline.models.wys2.predict import encode_texts
-    from stepline.models.wys2.summarizer import predict_importance, segment_video
-
-    # A record holds no feature rows, so the video is looked at again.
-    info = probe(request.path, settings.media)
-    visual = extract_features(request, info, settings, VisualOptions(progress=progress))
-    if visual.features is None or visual.backbone is None:
-        missing_reason = "this video has none, or none are looked at"
-        raise SettingsError(f"{summarizer.path}: a summarizer needs pictures; {missing_reason}")
-
-    # what is said, for a network that reads it
-    network = summarizer.network
-    vectors = None
-    if network.settings.text_width > 0:
-        texts = [sentence.text for sentence in record.sentences]
-        vectors = encode_texts(summarizer.space.text, visual.backbone, texts)
-    video = segment_video(record, visual.features, vectors, network.settings)
-    return predict_importance(network, video)

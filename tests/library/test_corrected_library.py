@@ -9,8 +9,6 @@ from stepline.library.corrected_library import CorrectedLibrary, open_correction
 from stepline.library.corrections import ChangeEdit, Correction
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.storage import write_record
-from stepline.studio.annotation import AnnotationView
-from stepline.studio.store import Studio
 
 COUNT = 130  # videos, more than the records that are kept in memory
 
@@ -60,7 +58,7 @@ def library(folder):
 def reads(monkeypatch):
     """Yield a list that holds a word for each record that is read, or corrected."""
     calls = []
-    for name in ("read_record", "from_json", "corrected"):
+    for name in ("read_record", "from_json", "apply_corrections"):
         function = getattr(module, name)
 
         def counted(*arguments, name=name, function=function):
@@ -86,7 +84,7 @@ def test_a_correction_changes_one_card_and_reads_one_record(library, reads):
     assert correct(library, 3, base=1, text="Chop it") == 2
     after = library.videos()
     assert [card.revision for card in after if card not in before] == [2]
-    assert reads.count("corrected") <= 2  # before and after the correction
+    assert reads.count("apply_corrections") <= 2  # before and after the correction
     assert reads.count("read_record") == 0
 
 
@@ -97,17 +95,6 @@ def test_the_records_that_were_used_last_stay_in_memory(library, reads):
         reads.clear()
         library.record(used)
         assert reads == []
-
-
-def test_clips_of_many_videos_are_listed_again_without_reading_a_record(folder, reads):
-    studio = Studio(folder)
-    view = AnnotationView(studio)
-    first = view.library_clips()
-    assert len(first) == COUNT
-    reads.clear()
-    assert view.library_clips() == first
-    assert reads == []
-    studio.close()
 
 
 def test_a_folder_without_corrections_has_no_database(tmp_path):

@@ -11,13 +11,9 @@ import pytest
 
 from stepline.errors import SettingsError, StoreError
 from stepline.library import SearchIndex
-from stepline.library.corrected_library import CorrectedLibrary, video_id
-from stepline.library.corrections import Correction
 from stepline.library.search import INDEX_FILE
-from stepline.library.video_edits import TagEdit, TitleEdit
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.storage import read_record, write_record
-from stepline.text import embed
 
 DEMO = Path(__file__).resolve().parents[1] / "golden" / "expected" / "demo" / "demo.json"
 
@@ -139,29 +135,6 @@ def test_only_what_changes_is_read_again(index, folder):
     (folder / "sink.json").unlink()
     assert index.update().removed == 1
     assert {moment.video for moment in index.search("tighten the nut", most=100)} == {"demo"}
-
-
-def test_a_new_title_or_tag_encodes_no_text_again(folder, monkeypatch):
-    library = CorrectedLibrary(folder)
-    texts = []
-
-    def counted(batch):
-        texts.extend(batch)
-        return embed(batch)
-
-    index = SearchIndex(folder, counted, library)
-    index.update()
-    texts.clear()
-    edits = (TitleEdit(do="title", title="A sink"), TagEdit(do="tag", tag="Home"))
-    id = video_id("sink.json")
-    library.correct(id, Correction(id="1", video=id, by="Ann", when=0.0, base=0, edits=edits))
-    assert index.update().read == 1
-    assert texts == []
-    assert index.search("plumbing", names={"sink.json"})[0].title == "A sink"
-    assert index.search("plumbing", names={"demo.json"}) == []
-    assert index.search("plumber", names=()) == []
-    index.close()
-    library.close()
 
 
 def test_without_the_weights_words_alone_are_searched_and_meaning_is_added_later(folder):

@@ -28,9 +28,6 @@ def write_captions(folder, suffix):
     elif suffix == ".sbv":
         blocks = [f"0:00:{start:06.3f},0:00:{end:06.3f}\n{text}\n" for start, end, text in ROWS]
         path.write_text("\n".join(blocks))
-    elif suffix in (".ttml", ".dfxp"):
-        parts = [f'<p begin="{start}s" end="{end}s">{text}</p>' for start, end, text in ROWS]
-        path.write_text(f"<tt><body><div>{''.join(parts)}</div></body></tt>")
     elif suffix == ".csv":
         lines = [f"{start},{end},{text}" for start, end, text in ROWS]
         path.write_text("\n".join(["start,end,text", *lines]))
@@ -40,7 +37,7 @@ def write_captions(folder, suffix):
     return path
 
 
-@pytest.mark.parametrize("suffix", [".srt", ".vtt", ".sbv", ".ttml", ".dfxp", ".csv", ".json"])
+@pytest.mark.parametrize("suffix", [".srt", ".vtt", ".sbv", ".csv", ".json"])
 def test_captions_alone_give_steps_placed_by_words(suffix, tmp_path, stepline):
     captions = write_captions(tmp_path, suffix)
     result = stepline("steps", captions, "--out", tmp_path / "out")
@@ -109,14 +106,6 @@ def test_a_guessed_encoding_is_said_and_another_can_be_named(tmp_path, stepline)
     result = stepline("transcribe", path, "--encoding", "cp1251")
     assert "Накройте" in result.stdout
     assert "--encoding" not in result.stderr
-
-
-def test_captions_are_noticed_where_a_folder_is_watched(tmp_path, monkeypatch):
-    from stepline.cli import sources
-
-    monkeypatch.setattr(sources, "SCAN_SECONDS", 0.0)
-    captions = write_captions(tmp_path, ".sbv")
-    assert next(sources.arriving_videos([tmp_path])) == {captions: "captions"}
 
 
 def test_captions_next_to_their_video_are_not_taken_as_well(tmp_path):

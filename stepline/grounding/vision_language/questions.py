@@ -1,11 +1,9 @@
-"""What a vision-language model is asked, as the content of a chat message, and what of its reply is
-taken.
+"""Prompts of a vision-language model, and the parsing of its replies.
 
-A question shows a picture of each of some places, lettered. It asks in which of them each of a few
-steps is done. "none" is an answer too. Before it answers the model writes what would be true after
-the step, so that a picture of the result counts as well. A reply is a JSON object of exactly that.
-Any other is refused with its reason: a model sets no time and adds nothing. Words of the video are
-quoted as data.
+A prompt shows lettered pictures of some places. It asks in which picture each of a few steps is done.
+"none" is an answer too. The model first writes what would be true after the step, so that a picture of
+the result also counts. A reply must be a JSON object of exactly this form. Other replies are refused
+with a reason, so that a model can set no times and add nothing. Words of the video are quoted as data.
 """
 
 import contextlib
@@ -27,16 +25,15 @@ from stepline.llm.checked_requests import (
 from stepline.llm.pictures import PICTURE_LETTERS, question_tokens, with_pictures
 from stepline.llm.requests import RequestLimits, open_cache, run_in_threads
 from stepline.llm.servers import Content, Schema, Server
-from stepline.llm.settings import VideoForm
 from stepline.vision.settings import VisionLanguageSettings
 from stepline.writing.llm.replies import parse_reply
 
 NONE_ANSWER = "none"
-MAX_STEP_CHARS = 200  # of a step that are quoted
+MAX_STEP_CHARS = 200  # characters of a step that are quoted
 MAX_REPLY_CHARS = 4000  # a longer reply is refused
-REPLY_TOKENS_PER_STEP = 30  # of a reply on one step, about
+REPLY_TOKENS_PER_STEP = 30  # estimated tokens of a reply per step
 
-CHOICE_QUESTION = """\
+CHOICE_PROMPT = """\
 These pictures come from one how-to video, one a place of it; each has a letter.
 In which of them is each of these steps being done, or just done?
 
@@ -51,7 +48,7 @@ CHOICE_REMINDER = (
     " and nothing else."
 )
 
-DESCRIPTION_QUESTION = """\
+DESCRIPTION_PROMPT = """\
 These pictures come from one how-to video in which nobody speaks, in their order; each has a letter.
 For each say what is being done in it, as a short command that begins with its verb, such as "Tie a knot"; or "none"
 where nothing is being done, as in a title or a picture of things that stand there. Use names of things that are seen.
@@ -69,8 +66,13 @@ _FENCED_JSON = re.compile(
 
 @dataclass(frozen=True)
 class Reply:
-    """What a reply says. answer: a position among the choices, None for "none". refusal: why
-    nothing is taken."""
+    """A parsed reply about one step or picture.
+
+    Attributes:
+        answer: index of the chosen picture, None for "none".
+        after: what would be true after the step, or the description of a picture.
+        refusal: why the reply is not used, "" where it is.
+    """
 
     answer: int | None = None
     after: str = ""
@@ -80,68 +82,55 @@ class Reply:
 NO_ANSWER = Reply(refusal="no answer in time")
 
 
-def choice_question(
+def choice_prompt(
     steps: Sequence[str],
     pictures: Sequence[bytes],
     *,
     together: bool = False,
-    video: VideoForm | None = None,
-    reminded: bool = False,
+    with_reminder: bool = False,
 ) -> Content:
-    """Return the message that asks in which of the pictures (JPEG) each step is done. together: all
-    of them in one.
+    """Return the message that asks in which picture each step is done.
 
-    video: of clips (mp4), where those take the place of pictures.
+    Args:
+        steps: texts of the steps. They are quoted as data.
+        pictures: a JPEG for each place.
+        together: whether all pictures are joined into one.
+        with_reminder: whether the message repeats the form of the reply.
     """
     letters = PICTURE_LETTERS[: len(pictures)]
-    # Words of the video are marked as data.
     lines = [
         f"{n}. <step>{quoted(step)[:MAX_STEP_CHARS]}</step>"
         for n, step in enumerate(steps, start=1)
     ]
-    words = _of_clips(CHOICE_QUESTION, video)
-    text = words.format(steps="\n".join(lines), letters=", ".join(letters))
-    if reminded:
+    text = CHOICE_PROMPT.format(steps="\n".join(lines), letters=", ".join(letters))
+    if with_reminder:
         text += CHOICE_REMINDER
-    return with_pictures(text, pictures, in_one_image=together, video=video)
+    return with_pictures(text, pictures, in_one_image=together)
 
 
-def description_question(
-    pictures: Sequence[bytes],
-    *,
-    together: bool = False,
-    video: VideoForm | None = None,
-    reminded: bool = False,
+def description_prompt(
+    pictures: Sequence[bytes], *, together: bool = False, with_reminder: bool = False
 ) -> Content:
-    """Return the message that asks what is done in each picture (JPEG). together, video: as of
-    `choice_question`."""
+    """Return the message that asks what is done in each picture. Arguments: see `choice_prompt`."""
     letters = PICTURE_LETTERS[: len(pictures)]
-    text = _of_clips(DESCRIPTION_QUESTION, video).format(letters=", ".join(letters))
-    if reminded:
+    text = DESCRIPTION_PROMPT.format(letters=", ".join(letters))
+    if with_reminder:
         text += DESCRIPTION_REMINDER
-    return with_pictures(text, pictures, in_one_image=together, video=video)
-
-
-def _of_clips(question: str, video: VideoForm | None) -> str:
-    """Return a question's words as they are for clips, where those take the place of pictures."""
-    if video is None:
-        return question
-    return question.replace("picture", "clip")
+    return with_pictures(text, pictures, in_one_image=together)
 
 
 def description_schema(count: int) -> Schema:
     """Return the JSON schema of a reply that describes `count` pictures."""
-    return _object({letter: {"type": "string"} for letter in PICTURE_LETTERS[:count]})
+    return _object_schema({letter: {"type": "string"} for letter in PICTURE_LETTERS[:count]})
 
 
 def read_descriptions(text: str, count: int) -> tuple[Reply, ...]:
-    """Return what a reply says is done in each picture, as `after`, "" for nothing. Nothing
-    raises."""
+    """Return the description of each of `count` pictures in a reply. Any text is parsed."""
     return _parse_answers(text, PICTURE_LETTERS[:count], _read_description)
 
 
 def _read_description(text: object) -> Reply:
-    """Return a described action, free of times, links, markup and what else no step holds."""
+    """Return a description without times, links and markup, or the reason why it is refused."""
     if not isinstance(text, str):
         return Reply(refusal="the reply leaves a picture out")
     reading = parse_reply("1. " + " ".join(text.split()))
@@ -149,17 +138,17 @@ def _read_description(text: object) -> Reply:
 
 
 def choice_schema(steps: int, count: int) -> Schema:
-    """Return the JSON schema of a reply on `steps` steps, in `count` pictures."""
+    """Return the JSON schema of a reply about `steps` steps and `count` pictures."""
     answer = {"type": "string", "enum": [*PICTURE_LETTERS[:count], NONE_ANSWER]}
-    return _object(
+    return _object_schema(
         {
-            str(n): _object({"after": {"type": "string"}, "shown": answer})
+            str(n): _object_schema({"after": {"type": "string"}, "shown": answer})
             for n in range(1, steps + 1)
         }
     )
 
 
-def _object(properties: dict[str, Any]) -> Schema:
+def _object_schema(properties: dict[str, Any]) -> Schema:
     return {
         "type": "object",
         "properties": properties,
@@ -169,8 +158,13 @@ def _object(properties: dict[str, Any]) -> Schema:
 
 
 def read_choices(text: str, steps: int, count: int) -> tuple[Reply, ...]:
-    """Return what a reply says of each of `steps` steps. Any text at all gives replies. Nothing
-    raises."""
+    """Return the answer about each of `steps` steps in a reply. Any text is parsed.
+
+    Args:
+        text: of the reply.
+        steps: number of steps.
+        count: number of pictures.
+    """
     numbers = [str(n) for n in range(1, steps + 1)]
     return _parse_answers(text, numbers, lambda choice: _read_choice(choice, count))
 
@@ -178,9 +172,13 @@ def read_choices(text: str, steps: int, count: int) -> tuple[Reply, ...]:
 def _parse_answers(
     text: str, keys: Sequence[str], parse: Callable[[object], Reply]
 ) -> tuple[Reply, ...]:
-    """Return what `parse` makes of the value of each key, in a JSON object that has no other
-    keys."""
-    # A reply that is too long is not parsed.
+    """Return the parsed value of each key of a JSON object, or refusals.
+
+    Args:
+        text: of the reply. It is refused if it is too long, or no JSON object.
+        keys: that the object may have. Another key refuses the whole reply.
+        parse: parses the value of a key.
+    """
     match = _FENCED_JSON.match(text[: MAX_REPLY_CHARS + 1])
     parsed = None
     if match and len(text) <= MAX_REPLY_CHARS:
@@ -188,7 +186,6 @@ def _parse_answers(
             parsed = parse_json(match[1])
     if not isinstance(parsed, dict):
         return (Reply(refusal="the reply is not a JSON object"),) * len(keys)
-    # A reply that adds something is refused as a whole.
     if not set(parsed) <= set(keys):
         return (Reply(refusal=EXTRA_CONTENT_REFUSAL),) * len(keys)
     return tuple(parse(parsed.get(key)) for key in keys)
@@ -201,7 +198,7 @@ def _read_choice(parsed: object, count: int) -> Reply:
         return Reply(refusal=EXTRA_CONTENT_REFUSAL)
     choice = parsed.get("shown")
     after = parsed.get("after", "")
-    # Models put brackets, colons and full stops around a letter.
+    # Models put brackets, colons or full stops around a letter.
     letter = ""
     if isinstance(choice, str) and isinstance(after, str):
         letter = choice.strip(" .():").upper()
@@ -213,40 +210,41 @@ def _read_choice(parsed: object, count: int) -> Reply:
 
 
 @dataclass(frozen=True)
-class QuestionRunner(CheckedRequests):
-    """Asks questions about the pictures, or clips, of one video."""
+class VisionRequests(CheckedRequests):
+    """Asks about the pictures of one video, within the limits of its settings."""
 
     settings: VisionLanguageSettings
 
     @classmethod
-    def begin(cls, server: Server, settings: VisionLanguageSettings) -> Self:
-        """Return a runner with the user's cache, and the settings' limits and deadline from now
-        on."""
+    def start(cls, server: Server, settings: VisionLanguageSettings) -> Self:
+        """Return requests to a server, with the user's cache, the settings' limits and a deadline."""
         limits = RequestLimits(settings.requests, settings.tokens)
         until = time.monotonic() + settings.deadline
         return cls(server, settings, open_cache(settings.cache), limits, until)
 
     def choose(self, steps: Sequence[str], pictures: Sequence[bytes]) -> tuple[Reply, ...]:
-        """Return a reply per step: in which of the pictures it is done."""
-        return self._ask_about(
-            [CHOICE_QUESTION, *steps],
+        """Ask in which of the pictures each step is done. Return a reply per step.
+
+        steps: texts. pictures: JPEGs.
+        """
+        return self._request(
+            [CHOICE_PROMPT, *steps],
             pictures,
-            partial(choice_question, steps, pictures),
+            partial(choice_prompt, steps, pictures),
             choice_schema(len(steps), len(pictures)),
             lambda text: read_choices(text, len(steps), len(pictures)),
         )
 
     def describe(self, pictures: Sequence[bytes]) -> list[Reply]:
-        """Return a reply per picture with what is done in it as `after`, several pictures per
-        question."""
+        """Ask what is done in each picture, several per request. Return a reply per picture."""
         size = self.settings.choices
         groups = [pictures[first : first + size] for first in range(0, len(pictures), size)]
 
         def describe_group(group: Sequence[bytes]) -> tuple[Reply, ...]:
-            return self._ask_about(
-                [DESCRIPTION_QUESTION],
+            return self._request(
+                [DESCRIPTION_PROMPT],
                 group,
-                partial(description_question, group),
+                partial(description_prompt, group),
                 description_schema(len(group)),
                 lambda text: read_descriptions(text, len(group)),
             )
@@ -255,12 +253,11 @@ class QuestionRunner(CheckedRequests):
             describe_group, groups, workers=self.server.workers, until=self.until
         )
         replies: list[Reply] = []
-        # A group without an answer in time has none for any of its pictures.
         for n, group in enumerate(groups):
             replies += answers.get(n, (NO_ANSWER,) * len(group))
         return replies
 
-    def _ask_about(
+    def _request(
         self,
         texts: Sequence[str],
         pictures: Sequence[bytes],
@@ -268,14 +265,17 @@ class QuestionRunner(CheckedRequests):
         schema: Schema,
         parse: Callable[[str], tuple[Reply, ...]],
     ) -> tuple[Reply, ...]:
-        """Return the replies to one question. What is refused twice says why.
+        """Send a request, and return its parsed replies. A reply that is refused twice has the reason.
 
-        texts: the words of the question, for the cache and the limits. content: makes the message
-        of the form in which pictures are shown.
+        Args:
+            texts: the prompt and the steps, for the cache and the limit of tokens.
+            pictures: JPEGs.
+            content: returns the message. Its options are those of `choice_prompt`.
+            schema: JSON schema of the reply.
+            parse: parses the text of a reply.
         """
         together = self.settings.together
-        video = self.settings.video
-        # An answer in the cache is of these words, pictures and form.
+        # A cached reply is for the same words, pictures and form.
         key_parts: KeyParts = {
             "question": "\n".join(texts),
             "pictures": pictures_digest(pictures),
@@ -283,7 +283,7 @@ class QuestionRunner(CheckedRequests):
         }
         question = CheckedQuestion(
             key_parts,
-            lambda reminded: content(together=together, video=video, reminded=reminded),
+            lambda with_reminder: content(together=together, with_reminder=with_reminder),
             lambda answer: parse(answer.text),
             first_refusal,
             schema,
@@ -293,7 +293,7 @@ class QuestionRunner(CheckedRequests):
         if not reply.readings:
             reason = reply.fault.reason if reply.fault else ""
             return (Reply(refusal=reason),) * len(parse(""))
-        # What the first reply says well stays, whatever the second one lacks.
+        # a valid answer of the first reply counts even where the second reply has none
         best = []
         for first, last in zip(reply.readings[0], reply.readings[-1], strict=True):
             best.append(last if first.refusal else first)
@@ -301,19 +301,18 @@ class QuestionRunner(CheckedRequests):
 
 
 def first_refusal(replies: Sequence[Reply]) -> str:
-    """Return why the first reply that is refused is, "" where none is."""
+    """Return the reason of the first refused reply, "" where none is refused."""
     return next((reply.refusal for reply in replies if reply.refusal), "")
 
 
 def tokens_at_most(texts: Sequence[str], pictures: int, settings: VisionLanguageSettings) -> int:
-    """Return about how many tokens a question of these words takes. A picture is twice as long as
-    wide at most.
+    """Return the estimated most tokens of a query and its reply.
 
-    pictures: or clips. A server sees each picture of a clip.
+    Args:
+        texts: the prompt, then the steps.
+        pictures: number of pictures. Each is at most twice as long as wide.
+        settings: with the size of a picture.
     """
-    pixels = [(settings.picture_size, 2 * settings.picture_size)] * (
-        pictures * settings.pictures_a_clip
-    )
-    return question_tokens(sum(map(len, texts)), pixels) + REPLY_TOKENS_PER_STEP * max(
-        len(texts) - 1, 1
-    )
+    sizes = [(settings.picture_size, 2 * settings.picture_size)] * pictures
+    reply_tokens = REPLY_TOKENS_PER_STEP * max(len(texts) - 1, 1)
+    return question_tokens(sum(map(len, texts)), sizes) + reply_tokens

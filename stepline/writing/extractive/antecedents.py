@@ -5,7 +5,6 @@ learned from editors' steps by lab/writer_training/antecedents.py. A name is giv
 its probability is high.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -15,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.limits import packaged_json
-from stepline.text.narration import SentenceTags, load_tagger
-from stepline.text.narration.words import OUTER_PUNCTUATION, WORD_EDITS, spoken_words, word_set
-from stepline.writing.extractive.english import parse
+from stepline.text.narration import SentenceTags
+from stepline.text.narration.words import WORD_EDITS, word_set
 from stepline.writing.extractive.step_editor import DraftStep, DraftWord
 
 if TYPE_CHECKING:
@@ -313,15 +311,17 @@ class PronounResolver:
             return name.lower()
         return name
 
-    def likely_antecedents(self, sentence: int, word_indices: Sequence[int]) -> tuple[str, ...]:
-        """Return the most likely antecedents of the pronouns at these words, sure or not."""
+    def likely_antecedents(
+        self, sentence: int, word_indices: Sequence[int], min_probability: float = 0.0
+    ) -> tuple[str, ...]:
+        """Return the most likely antecedents of the pronouns at these words, if that likely."""
         names = []
         for index in word_indices:
             token = self._pronoun(sentence, index)
             if token is None:
                 continue
             antecedent = self._finder.find(sentence, token)
-            if antecedent is not None:
+            if antecedent is not None and antecedent.probability >= min_probability:
                 names.append(antecedent.name)
         return tuple(names)
 
@@ -352,35 +352,3 @@ class PronounResolver:
             else:
                 words.append(word)
         return replace(draft, words=tuple(words))
-
-
-# P(antecedent) from which `resolve_pronouns` replaces a pronoun. Of 38 names in 12 narrations of
-# YouCook2 about 26 were right.
-MIN_RESOLVED_PROBABILITY: Final = 0.6
-
-
-def resolve_pronouns(sentences: Sequence[str]) -> list[str]:
-    """Return the English sentences of one narration with pronouns replaced by their antecedents:
-    "chop it" -> "chop the onion".
-
-    A pronoun without a sure antecedent stays. Raises ModelError when the English parser or the
-    sentence encoder is not installed.
-    """
-    words_of = [spoken_words(sentence) for sentence in sentences]
-    docs = list(parse([" ".join(words) for words in words_of]))
-    namer = PronounResolver(docs, load_tagger().tag_sentences(sentences))
-    resolved = []
-    for number, sentence in enumerate(sentences):
-        index = -1  # of the word among the spoken ones
-        parts = []
-        for part in re.split(r"(\s+)", sentence):
-            name = None
-            if spoken_words(part):
-                index += 1
-                name = namer.antecedent_at(number, index, MIN_RESOLVED_PROBABILITY)
-            word = part.strip(OUTER_PUNCTUATION)
-            if name is not None and word.lower() in NAMEABLE_PRONOUNS:
-                part = part.replace(word, f"the {name}")
-            parts.append(part)
-        resolved.append("".join(parts))
-    return resolved
