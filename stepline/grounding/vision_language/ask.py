@@ -299,7 +299,7 @@ class StepInquiry:
         video = self.video
         is_trusted = 1 - self.inference.useless_probability >= MIN_USEFUL_PROBABILITY
         report = self.report(runner, is_trusted=is_trusted)
-        notes = self._notes(is_trusted=is_trusted)
+        notes = self._warning_notes(is_trusted=is_trusted)
         if not is_trusted:
             return VisualAnswers(tuple(video.steps), video.alignment, report, notes)
 
@@ -344,7 +344,7 @@ class StepInquiry:
                 steps[k] = steps[k].model_copy(update=update)
         return tuple(steps)
 
-    def _notes(self, *, is_trusted: bool) -> tuple[str, ...]:
+    def _warning_notes(self, *, is_trusted: bool) -> tuple[str, ...]:
         replies = [reply for answered in self.answered for reply in answered.replies]
         refusals = [reply.refusal for reply in replies if reply.refusal]
         notes = []

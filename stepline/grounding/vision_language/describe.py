@@ -92,11 +92,13 @@ def describe_places(
     reliability = settings.right / (settings.right + settings.wrong)
     described = [(span, reply.after) for (span, _), reply in zip(visible, replies, strict=True)]
     return DescribedSteps(
-        _merge_places(described, reliability), report, _notes(replies, len(places), settings)
+        _merge_places(described, reliability),
+        report,
+        _warning_notes(replies, len(places), settings),
     )
 
 
-def _notes(
+def _warning_notes(
     replies: Sequence[Reply], pictures: int, settings: VisionLanguageSettings
 ) -> tuple[str, ...]:
     """Return warnings about pictures without a description, and the note of a dry run."""

@@ -80,8 +80,8 @@ class KeyValueCache:
 
     def attend(self, query: Tensor) -> Tensor:
         """Return what queries (M, H, W, D/H) attend to, (M, H, W, D/H)."""
-        mixed: Tensor = F.scaled_dot_product_attention(query, self.keys, self.values)
-        return mixed
+        attended_rows: Tensor = F.scaled_dot_product_attention(query, self.keys, self.values)
+        return attended_rows
 
     def concat(self, later: "KeyValueCache") -> "KeyValueCache":
         """Return the cache with the later keys and values after it, (M, H, S + S', D/H)."""
@@ -145,8 +145,8 @@ class VideoKeyValues:
         keys = self._with_own(self.shared.keys, self.own.keys)  # (B, H, T + K, D/H)
         values = self._with_own(self.shared.values, self.own.values)
         mask = self._attention_mask(query.shape[2])
-        mixed = F.scaled_dot_product_attention(queries, keys, values, mask)
-        return self.slots.gather(mixed.view(table.shape).transpose(1, 2))
+        attended_rows = F.scaled_dot_product_attention(queries, keys, values, mask)
+        return self.slots.gather(attended_rows.view(table.shape).transpose(1, 2))
 
     def _with_own(self, shared: Tensor, own: Tensor) -> Tensor:
         """Return the rows of the videos and of their captions' queries, (B, H, T + K, D/H)."""
@@ -182,8 +182,8 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
 
     def forward(self, rows: Tensor, context: KeyValueSource) -> Tensor:
         """Return rows (M, W, D) attended to a context."""
-        mixed = context.attend(self._split_heads(self.query(rows)))  # (M, H, W, D/H)
-        return self.out(mixed.transpose(1, 2).reshape(rows.shape))
+        attended_rows = context.attend(self._split_heads(self.query(rows)))  # (M, H, W, D/H)
+        return self.out(attended_rows.transpose(1, 2).reshape(rows.shape))
 
     def self_attend(
         self, rows: Tensor, *, keep: Tensor | None = None, causal: bool = False
@@ -196,10 +196,10 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
             causal: row w sees only rows up to w.
         """
         cache = self.key_values(rows)
-        mixed = F.scaled_dot_product_attention(
+        attended_rows = F.scaled_dot_product_attention(
             self._split_heads(self.query(rows)), cache.keys, cache.values, keep, is_causal=causal
         )  # (M, H, W, D/H)
-        return self.out(mixed.transpose(1, 2).reshape(rows.shape))
+        return self.out(attended_rows.transpose(1, 2).reshape(rows.shape))
 
     def _split_heads(self, rows: Tensor) -> Tensor:
         """Return (M, S, D) as (M, H, S, D/H)."""

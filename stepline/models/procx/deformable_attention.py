@@ -197,13 +197,13 @@ class _WeightedGather(Function):  # type: ignore[misc]   # torch is untyped to m
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         table, weight, position, _, *entries = context.saved_tensors
         gradient = gradient.contiguous()
-        to_table = None
-        to_weight = None
+        table_gradient = None
+        weight_gradient = None
         if context.needs_input_grad[0]:
-            to_table = _scatter_sum(gradient, weight, table, *entries)
+            table_gradient = _scatter_sum(gradient, weight, table, *entries)
         if context.needs_input_grad[1]:
-            to_weight = _gather_products(gradient, table, position).to(weight.dtype)
-        return to_table, to_weight, None, None, None, None, None
+            weight_gradient = _gather_products(gradient, table, position).to(weight.dtype)
+        return table_gradient, weight_gradient, None, None, None, None, None
 
 
 class _GatherDotProducts(Function):  # type: ignore[misc]
@@ -218,13 +218,13 @@ class _GatherDotProducts(Function):  # type: ignore[misc]
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         query, table, _, row, *entries = context.saved_tensors
         gradient = gradient.contiguous()
-        to_query = None
-        to_table = None
+        query_gradient = None
+        table_gradient = None
         if context.needs_input_grad[0]:
-            to_query = _gather_sum(table, gradient, row)
+            query_gradient = _gather_sum(table, gradient, row)
         if context.needs_input_grad[1]:
-            to_table = _scatter_sum(query, gradient, table, *entries)
-        return to_query, to_table, None, None, None, None, None
+            table_gradient = _scatter_sum(query, gradient, table, *entries)
+        return query_gradient, table_gradient, None, None, None, None, None
 
 
 def _gather_sum(table: Tensor, weight: Tensor, row: Tensor) -> Tensor:

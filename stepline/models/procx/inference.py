@@ -93,12 +93,12 @@ class Caption:
     Attributes:
         tokens: numbers of its tokens, without marks.
         log_probability: log P of the tokens and the end mark.
-        ended: whether it came to its end mark.
+        is_complete: whether it came to its end mark.
     """
 
     tokens: tuple[int, ...]
     log_probability: float
-    ended: bool
+    is_complete: bool
 
 
 class StepwiseDecoder(Protocol):
@@ -207,7 +207,7 @@ def caption_likelihood(captions: Sequence[Caption], weight: float) -> Floats:
     their queries."""
     total = np.array([caption.log_probability for caption in captions], dtype=np.float64)
     # the end mark counts as a token
-    lengths = [max(len(caption.tokens) + caption.ended, 1) for caption in captions]
+    lengths = [max(len(caption.tokens) + caption.is_complete, 1) for caption in captions]
     return weight * total / np.array(lengths, dtype=np.float64) ** LENGTH_POWER
 
 

@@ -235,14 +235,14 @@ def count_loss(
         return -logits.log_softmax(dim=-1).gather(-1, index)[..., 0]
 
     # a count near the true one is forgiven
-    right = F.one_hot(true, classes).to(logits)  # (B, C)
+    is_true_count = F.one_hot(true, classes).to(logits)  # (B, C)
     numbers = torch.arange(classes, device=logits.device)
     distance = numbers - true[:, None]  # (B, C)
     nearness = (-distance.square() / (2 * COUNT_SPREAD**2)).exp()
-    weight = torch.where(right > 0, 1.0, 1 - nearness)
+    weight = torch.where(is_true_count > 0, 1.0, 1 - nearness)
     if rates is not None:
         weight = weight * (1 - rates)
-    target = right.expand(logits.shape)
+    target = is_true_count.expand(logits.shape)
     losses = F.binary_cross_entropy_with_logits(logits, target, reduction="none")  # (..., B, C)
     return (losses * weight).mean(dim=-1)
 
@@ -354,9 +354,9 @@ def info_nce(queries: Tensor, texts: Tensor, positive: Tensor, temperature: Tens
 
 def _negative_log_positive(logits: Tensor, positive: Tensor, dim: int) -> Tensor:
     """Return -log of the positives' probability along `dim`, 0 without a positive."""
-    right = logits.masked_fill(~positive, MASKED_LOGIT).logsumexp(dim)
+    positive_logits = logits.masked_fill(~positive, MASKED_LOGIT).logsumexp(dim)
     everything = logits.logsumexp(dim)
-    return torch.where(positive.any(dim), everything - right, 0.0)
+    return torch.where(positive.any(dim), everything - positive_logits, 0.0)
 
 
 def positive_mask(matches: Matches, neighbours: int = 0) -> Tensor:

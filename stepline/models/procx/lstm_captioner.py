@@ -121,8 +121,8 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
         # what it reads
         values = F.embedding(rows, attended.values)  # (M, 2 L K, D)
         weights = weights[:, None].to(values.dtype)
-        mixed: Tensor = (weights @ values)[:, 0]  # (M, D)
-        return mixed
+        attended_rows: Tensor = (weights @ values)[:, 0]  # (M, D)
+        return attended_rows
 
 
 @dataclass

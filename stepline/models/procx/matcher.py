@@ -136,12 +136,12 @@ class Matches(QueryIndex):
 
     Attributes:
         step: (M,) number of the step in its video.
-        unmatched: number of steps that no query is matched with, over all layers. Videos with
+        unmatched_count: number of steps that no query is matched with, over all layers. Videos with
             more steps than queries have some.
     """
 
     step: Tensor
-    unmatched: int
+    unmatched_count: int
 
     def __len__(self) -> int:
         return len(self.query)
@@ -150,7 +150,11 @@ class Matches(QueryIndex):
         """Return the matches of one decoder layer, numbered from 0."""
         rows = self.layer == layer
         return Matches(
-            self.layer[rows], self.video[rows], self.query[rows], self.step[rows], self.unmatched
+            self.layer[rows],
+            self.video[rows],
+            self.query[rows],
+            self.step[rows],
+            self.unmatched_count,
         )
 
     def gather_queries(self, values: Tensor) -> Tensor:

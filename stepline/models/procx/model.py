@@ -314,10 +314,10 @@ class SelfAttention(nn.Module):  # type: ignore[misc]
         for queries and keys."""
         queries, keys = self.asked(encoded).chunk(2, dim=-1)
         values = self.value(rows)
-        mixed = F.scaled_dot_product_attention(
+        attended_rows = F.scaled_dot_product_attention(
             self._split_heads(queries), self._split_heads(keys), self._split_heads(values)
         )  # (B, H, N, D/H)
-        return self.out(mixed.transpose(1, 2).flatten(2))
+        return self.out(attended_rows.transpose(1, 2).flatten(2))
 
     def _split_heads(self, rows: Tensor) -> Tensor:
         return rows.unflatten(-1, (self.heads, -1)).transpose(1, 2)
