@@ -5,7 +5,7 @@ def forget_file_systems():
     """The next use of a bucket connects again: to a new server, or with other rights."""
     from stepline.files.remote import filesystems
 
-    filesystems._create.cache_clear()
+    filesystems._create_filesystem.cache_clear()
 
 
 def forget_checked_weights():
@@ -20,10 +20,3 @@ def forget_parser():
     from stepline.writing.extractive import english
 
     english._load_parser.cache_clear()
-
-
-def forget_decoder_remarks():
-    """The next video that is decoded in software says so again."""
-    from stepline.media import opening
-
-    opening._log_software_decoding.cache_clear()

@@ -24,9 +24,9 @@ def record_schema() -> Schema:
     """Return the schema of a record's JSON file, and of each line of `steps --json`."""
     from stepline.limits import MAX_SECOND
     from stepline.records import Record
-    from stepline.storage import KNOWN_ONLY_FIELDS
+    from stepline.storage import OPTIONAL_FIELDS
 
-    optional = {kind.__name__: fields for kind, fields in KNOWN_ONLY_FIELDS.items()}
+    optional = {kind.__name__: fields for kind, fields in OPTIONAL_FIELDS.items()}
     schema = _schema(Record, {**optional, "Rejected": ("id", "value", "location")})
     second = {"type": "number", "minimum": 0.0, "maximum": MAX_SECOND}
     second_or_null = {"anyOf": [second, {"type": "null"}]}

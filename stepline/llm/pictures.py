@@ -1,5 +1,4 @@
-"""Pictures and clips of a video in chat messages: lettered, one by one or in one sheet. About how
-many tokens."""
+"""Pictures of a video in chat messages: lettered, one by one or in one sheet. Estimated tokens."""
 
 import base64
 import io
@@ -9,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from stepline.llm.servers import Content
-from stepline.llm.settings import VideoForm
 
 PICTURE_LETTERS = "ABCDEFGHIJKLMNOPQRST"
 PICTURES_PER_SHEET_ROW = 4  # pictures side by side in one
@@ -17,7 +15,7 @@ PICTURES_PER_SHEET_ROW = 4  # pictures side by side in one
 CHARS_PER_TOKEN = 4
 PIXELS_PER_TOKEN = 750
 
-# Seconds -> a JPEG of each that there is, or an mp4 of what is around it.
+# Seconds -> a JPEG of each that there is.
 PictureReader: TypeAlias = Callable[[Sequence[float]], dict[float, bytes]]
 
 
@@ -36,30 +34,20 @@ class VideoPictures:
     start: float = 0.0
 
 
-def with_pictures(
-    text: str,
-    pictures: Sequence[bytes],
-    *,
-    in_one_image: bool = False,
-    video: VideoForm | None = None,
-) -> Content:
-    """Return a chat message of a text and lettered pictures or clips.
+def with_pictures(text: str, pictures: Sequence[bytes], *, in_one_image: bool = False) -> Content:
+    """Return a chat message of a text and lettered pictures.
 
     Args:
-        text: the question.
-        pictures: JPEG each, or mp4 where `video` is set.
+        text: the prompt.
+        pictures: JPEG each.
         in_one_image: join all pictures into one contact sheet.
-        video: message format of clips; None for pictures.
     """
     parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
     if in_one_image:
         return [*parts, _picture(contact_sheet(pictures))]
     for letter, picture in zip(PICTURE_LETTERS, pictures, strict=False):
         parts.append({"type": "text", "text": f"{letter}:"})
-        if video:
-            parts.append(_clip(picture, video))
-        else:
-            parts.append(_picture(picture))
+        parts.append(_picture(picture))
     return parts
 
 
@@ -117,13 +105,3 @@ def _picture(data: bytes) -> dict[str, Any]:
     text = base64.b64encode(data).decode("ascii")
     url = f"data:image/jpeg;base64,{text}"
     return {"type": "image_url", "image_url": {"url": url}}
-
-
-def _clip(data: bytes, form: VideoForm) -> dict[str, Any]:
-    """Return a clip's message part in the format of vLLM, SGLang and hosted servers, or of
-    llama.cpp."""
-    text = base64.b64encode(data).decode("ascii")
-    if form == "input_video":
-        return {"type": "input_video", "input_video": {"data": text}}
-    url = f"data:video/mp4;base64,{text}"
-    return {"type": "video_url", "video_url": {"url": url}}

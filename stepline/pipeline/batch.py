@@ -67,7 +67,7 @@ from stepline.version import __version__
 from stepline.workers import Reply, Send, WorkerDeath, WorkerPool, WorkerProcess
 
 if TYPE_CHECKING:
-    from stepline.grounding.task_graph import TaskGraph
+    from stepline.grounding.speech import TaskGraph
 
 log = logging.getLogger(__name__)
 
@@ -206,7 +206,7 @@ def _source_options(
     part: Span | None = None,
     title: str | None = None,
 ) -> SourceOptions:
-    from stepline.grounding.task_graph import TaskGraph
+    from stepline.grounding.speech import TaskGraph
 
     options: SourceOptions = {"part": part, "title": title}
     if captions is not None:

@@ -13,16 +13,13 @@ import numpy as np
 from stepline.errors import MediaError, SettingsError, SteplineError
 from stepline.files.atomic_files import atomic_files, remove_partial_files
 from stepline.models.wys2.settings import SummarySettings
-from stepline.models.wys2.summary import Importance, SummarySegment, summarize
-from stepline.pipeline.pictures import VisualOptions, extract_features
-from stepline.pipeline.request import Request, StepsSettings
+from stepline.models.wys2.summary import SummarySegment, summarize
+from stepline.pipeline.request import Request
 from stepline.pipeline.understand import StepsResult
-from stepline.progress import Progress
 from stepline.records import Record, ScreenTarget, Span
 
 if TYPE_CHECKING:
     from stepline.media import Thumbnails
-    from stepline.models.wys2.summarizer import LoadedSummarizer
     from stepline.outputs import WebAddresses
 
 log = logging.getLogger(__name__)
@@ -170,7 +167,7 @@ def keyframes(
     )
     pictures: dict[float, bytes] = {}
     for second in second_by_step.values():
-        picture = thumbnails.at(second - start, side) if thumbnails is not None else None
+        picture = thumbnails.jpeg_at(second - start, side) if thumbnails is not None else None
         if picture is not None:
             pictures[second] = picture
     missing = [second for second in second_by_step.values() if second not in pictures]
@@ -234,13 +231,7 @@ class Summary:
         return sum(segment.span.duration for segment in self.segments)
 
 
-def write_summary(
-    record: Record,
-    path: Path,
-    out: Path,
-    settings: SummarySettings,
-    importance: Importance | None = None,
-) -> Summary:
+def write_summary(record: Record, path: Path, out: Path, settings: SummarySettings) -> Summary:
     """Cut the summary of the video at `path`.
 
     Raises SettingsError where another file is in its place. Raises MediaError where no step is
@@ -251,7 +242,7 @@ def write_summary(
     from stepline.outputs.clips import sound_track_settings
 
     # what is kept, and where it goes
-    segments = summarize(record, settings, importance)
+    segments = summarize(record, settings)
     film = out / f"{safe_stem(record.id)}{SUMMARY_SUFFIX}"
     if os.path.realpath(film) == os.path.realpath(path):
         raise MediaError(
@@ -276,36 +267,3 @@ def _is_summary(path: Path) -> bool:
         return probe(path).comment == SUMMARY_COMMENT
     except MediaError:
         return False
-
-
-def score_seconds(
-    record: Record,
-    request: Request,
-    settings: StepsSettings,
-    summarizer: "LoadedSummarizer",
-    progress: Progress | None = None,
-) -> Importance:
-    """Return how much each second of a video matters, (T,), by a trained summarizer. The pictures
-    are seen again.
-
-    Raises SettingsError without pictures, ShapeError where the features are of another width.
-    """
-    from stepline.media import probe
-    from stepline.models.wys2.predict import encode_texts
-    from stepline.models.wys2.summarizer import predict_importance, segment_video
-
-    # A record holds no feature rows, so the video is looked at again.
-    info = probe(request.path, settings.media)
-    visual = extract_features(request, info, settings, VisualOptions(progress=progress))
-    if visual.features is None or visual.backbone is None:
-        missing_reason = "this video has none, or none are looked at"
-        raise SettingsError(f"{summarizer.path}: a summarizer needs pictures; {missing_reason}")
-
-    # what is said, for a network that reads it
-    network = summarizer.network
-    vectors = None
-    if network.settings.text_width > 0:
-        texts = [sentence.text for sentence in record.sentences]
-        vectors = encode_texts(summarizer.space.text, visual.backbone, texts)
-    video = segment_video(record, visual.features, vectors, network.settings)
-    return predict_importance(network, video)

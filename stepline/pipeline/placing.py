@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import JsonValue
 
 from stepline.errors import ModelError, SettingsError
 from stepline.grounding.correspondence import (
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 
     from stepline.grounding.ground import Grounding
     from stepline.grounding.said_to_shown import Array
-    from stepline.grounding.task_graph import TaskGraph
     from stepline.grounding.vision_language import VisualAnswers
     from stepline.llm.pictures import PictureReader
     from stepline.media import MediaInfo
@@ -118,14 +116,13 @@ def place_steps(
             sentence_probabilities=_probabilities_within_video(
                 sentence_probabilities, spoken, transcript
             ),
-            graph=request.graph,
         )
         if settings.vision.vlm.named:
             answers = ask_vlm(request, grounding, visual, settings, duration)
             grounding = replace(grounding, steps=answers.steps, alignment=answers.alignment)
         alignment = grounding.alignment
         report = grounding.report
-        unclear = report.unclear if isinstance(report, GroundReport) else PICTURES_DO_NOT_FIT
+        unclear = report.unclear_reason if isinstance(report, GroundReport) else PICTURES_DO_NOT_FIT
         steps = add_evidence_remarks(grounding.steps, transcript, visual, unclear=unclear)
     else:
         steps = tuple(map(_set_not_shown, spoken))
@@ -169,14 +166,12 @@ def ground_steps(
     *,
     written: bool = True,
     sentence_probabilities: "Array | None" = None,
-    graph: "TaskGraph | None" = None,
 ) -> "Grounding | AlignerGrounding":
     """Return the steps with the seconds in which they are shown, their scores and the alignment.
 
     aligner: a trained network that does it. Without one the default grounder does, which needs
     none.
     written: whether the steps are what a writer found in the transcript, not the user's own lines.
-    graph: what other videos of the task do, whose lines the steps are.
     """
     # by a trained network
     backbone = visual.backbone
@@ -211,25 +206,8 @@ def ground_steps(
         written=written,
         sentence_probabilities=sentence_probabilities,
         instruction=_instruction(transcript, settings) if written else None,
-        shown_log_odds=_shown_log_odds(steps, graph, settings),
     )
     return ground_inputs(inputs, settings.nasva.ground)
-
-
-def _shown_log_odds(
-    steps: Sequence[Step], graph: "TaskGraph | None", settings: StepsSettings
-) -> "Array | None":
-    """Return how much less likely than others the lines of a graph are shown, (K,) nats."""
-    from stepline.grounding.task_graph import GraphPrior
-
-    if graph is None:
-        return None
-    log_odds = GraphPrior(graph, settings.nasva.coarse).shown_log_odds
-    if log_odds is None:
-        return None
-    # steps without a place in the video are not grounded
-    rows = [int(step.id) - 1 for step in steps]
-    return log_odds[rows]
 
 
 def _instruction(transcript: Transcript, settings: StepsSettings) -> float | None:
@@ -258,7 +236,7 @@ def ask_vlm(
         grounding.steps,
         grounding.alignment,
         _shots(visual, grounding.alignment.scores.shape[1]),
-        _vlm_frame_reader(request, settings, duration),
+        _vlm_frame_reader(request, settings),
         duration,
         request.start,
     )
@@ -266,42 +244,22 @@ def ask_vlm(
 
 
 def describe_with_vlm(
-    request: Request,
-    visual: VisualFeatures,
-    settings: StepsSettings,
-    duration: float,
-    network_result: Descriptions,
+    request: Request, visual: VisualFeatures, settings: StepsSettings, duration: float
 ) -> Descriptions:
-    """Return the steps of a video in which no one speaks, in a vision-language model's words for
-    its pictures.
-
-    network_result: what a network describes, if one is given. Its places are asked about then.
-    """
+    """Return the steps of a video in which no one speaks, in the words of a vision-language model."""
     from stepline.grounding.vision_language.describe import describe_places
 
     answer = describe_places(
         _shots(visual, math.ceil(duration)),
-        _vlm_frame_reader(request, settings, duration),
+        _vlm_frame_reader(request, settings),
         duration=duration,
         settings=settings.vision.vlm,
-        network_steps=network_result.steps,
         start=request.start,
     )
-    # The network's own report stays, and the vlm adds its answers to it.
-    network: dict[str, JsonValue] = {}
-    if isinstance(network_result.network, dict):
-        network = network_result.network
-    notes = [*network_result.notes, *answer.notes]
+    notes = answer.notes
     if answer.steps:
-        notes.append(DESCRIBED_BY_VLM)
-    dropped = (*network_result.dropped, *answer.dropped)
-    return Descriptions(
-        answer.steps,
-        network_result.captions,
-        dropped,
-        tuple(notes),
-        {**network, "witness": answer.report},
-    )
+        notes = (*notes, DESCRIBED_BY_VLM)
+    return Descriptions(answer.steps, notes=notes, network={"witness": answer.report})
 
 
 def _shots(visual: VisualFeatures, seconds: int) -> list[slice]:
@@ -311,18 +269,12 @@ def _shots(visual: VisualFeatures, seconds: int) -> list[slice]:
     return shot_slices(visual.activity.cuts if visual.activity else (), seconds)
 
 
-def _vlm_frame_reader(
-    request: Request, settings: StepsSettings, duration: float
-) -> "PictureReader":
-    """Return a function that reads the pictures or clips for a vision-language model."""
-    from stepline.grounding.vision_language.places import question_pictures
+def _vlm_frame_reader(request: Request, settings: StepsSettings) -> "PictureReader":
+    """Return a function that reads the pictures for a vision-language model."""
+    from stepline.grounding.vision_language.places import picture_reader
 
-    return question_pictures(
-        request.path,
-        settings.vision.vlm,
-        duration=duration,
-        start=request.start,
-        media=settings.media,
+    return picture_reader(
+        request.path, settings.vision.vlm.picture_size, start=request.start, media=settings.media
     )
 
 
@@ -472,9 +424,7 @@ def judge_sentences(
     from stepline.models.wys2.judge import judge_by_grounding, judge_by_words
 
     if alignment is not None and visual.features is not None:
-        p_shown = judge_by_grounding(
-            transcript, steps, alignment, seconds=settings.seconds, weights=settings.weights
-        )
+        p_shown = judge_by_grounding(transcript, steps, alignment, seconds=settings.seconds)
         return _set_shown_probabilities(transcript, p_shown), JUDGED_BY_GROUNDING
     from stepline.text import embed
 

@@ -15,7 +15,7 @@ from stepline.vision.settings import VisionSettings
 from stepline.writing.settings import WritingSettings
 
 if TYPE_CHECKING:
-    from stepline.grounding.task_graph import TaskGraph
+    from stepline.grounding.speech import TaskGraph
 
 
 class StepsSettings(Settings):

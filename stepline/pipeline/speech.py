@@ -81,63 +81,39 @@ def recognise_speech(
     progress: Progress | None = None,
     stop: Event | None = None,
 ) -> Speech:
-    """Return what is said, by a recogniser, or as given captions say it. models: as `transcribe`
-    takes them.
+    """Return the transcript of a video, by a recogniser or from its captions.
 
-    Empty without a sound track, and where a network describes the pictures alone.
+    Empty without a sound track, and where a network describes the frames alone.
+
+    Args:
+        request: names the video.
+        info: facts of the file.
+        settings: of the main job.
+        models: loaded Whisper models, as `transcribe` takes them.
+        progress: called with the seconds heard.
+        stop: ends the work once it is set.
     """
-    videos = [(request, info)]
-    (speech,) = recognise_many(videos, settings, models=models, progress=progress, stop=stop)
-    return speech
-
-
-def recognise_many(
-    videos: "Sequence[tuple[Request, MediaInfo]]",
-    settings: StepsSettings,
-    *,
-    models: "Models | None" = None,
-    progress: Progress | None = None,
-    stop: Event | None = None,
-) -> list[Speech]:
-    """Return what `recognise_speech` does of each of several videos, whose sound a GPU hears in one
-    batch."""
     from stepline.media import AudioBlock, MediaReader
-    from stepline.speech import transcribe_many
+    from stepline.speech import transcribe
 
     # Captions, or silence, need no recogniser.
-    speeches = [_speech_without_recogniser(request, info, settings) for request, info in videos]
-
-    # the sound of those that someone has to listen to
-    choices = []
-    readers = []
-    sounds = []
-    for (request, info), speech in zip(videos, speeches, strict=True):
-        if speech is not None:
-            continue
-        choice = choose_sound_track(request, info, settings)
-        choices.append(choice)
-        reader = MediaReader(
-            request.path, frame_rate=None, sound=True, settings=choice.settings, part=request.part
-        )
-        readers.append(reader)
-        ahead = read_ahead(reader, SECONDS_AHEAD)
-        sound = with_progress(ahead, AudioBlock, "listening", info.duration, progress, stop)
-        sounds.append(sound)
-
-    # all of them together
-    transcriptions = transcribe_many(sounds, settings.asr, models=models)
-    # Results come in the order of the sounds, and take the places that are still empty.
-    recognised = (
-        Speech(
-            transcript=transcription.transcript,
-            dropped=transcription.dropped,
-            end=reader.end,
-            warnings=choice.notes + reader.warnings + transcription.warnings,
-            audio_track=choice.settings.audio_track,
-        )
-        for choice, reader, transcription in zip(choices, readers, transcriptions, strict=True)
+    speech = _speech_without_recogniser(request, info, settings)
+    if speech is not None:
+        return speech
+    choice = choose_sound_track(request, info, settings)
+    reader = MediaReader(
+        request.path, frame_rate=None, sound=True, settings=choice.settings, part=request.part
     )
-    return [next(recognised) if speech is None else speech for speech in speeches]
+    ahead = read_ahead(reader, SECONDS_AHEAD)
+    blocks = with_progress(ahead, AudioBlock, "listening", info.duration, progress, stop)
+    result = transcribe(blocks, settings.asr, models=models)
+    return Speech(
+        transcript=result.transcript,
+        dropped=result.dropped,
+        end=reader.end,
+        warnings=choice.notes + reader.warnings + result.warnings,
+        audio_track=choice.settings.audio_track,
+    )
 
 
 def _speech_without_recogniser(
@@ -145,7 +121,7 @@ def _speech_without_recogniser(
 ) -> Speech | None:
     """Return the speech from captions or an empty transcript, None if a recogniser is needed."""
     # The cases, from the cheapest: no speech wanted, captions given, no sound at all.
-    if settings.procx.when == "alone" and not settings.procx.speech:
+    if settings.procx.when == "alone":
         return Speech(transcript=Transcript())
     if request.captions is not None:
         from stepline.speech import read_captions
@@ -281,7 +257,7 @@ def _is_language(languages: tuple[str, ...], number: int, language: str) -> bool
 def _voiced_seconds(request: Request, number: int, settings: StepsSettings) -> float:
     """Return the seconds of speech at the beginning of a track."""
     from stepline.media import SAMPLE_RATE, AudioBlock, MediaReader
-    from stepline.speech.vad import FRAME_SAMPLES, voice_probability
+    from stepline.speech.audio_windows import FRAME_SAMPLES, voice_probability
 
     # Only the beginning is decoded, without pictures.
     media = settings.media.model_copy(update={"audio_track": number})

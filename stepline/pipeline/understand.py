@@ -78,7 +78,7 @@ from stepline.version import __version__
 from stepline.writing import WrittenSteps, check_writer, write_steps
 
 if TYPE_CHECKING:
-    from stepline.grounding.task_graph import TaskGraph
+    from stepline.grounding.speech import TaskGraph
     from stepline.media import MediaInfo, Thumbnails
     from stepline.writing.extractive.reading import NarrationReading
 
@@ -229,16 +229,11 @@ def _load_or_find_steps(
 
     # what the pictures alone show
     descriptions = describe_by_network(
-        networks.describer,
-        visual.features,
-        inside.transcript,
-        placed.steps,
-        settings.procx,
-        duration,
+        networks.describer, visual.features, placed.steps, settings.procx, duration
     )
-    silent = not (inside.transcript.sentences or request.texts)
+    silent = not (inside.transcript.sentences or request.texts or networks.describer)
     if settings.vision.vlm.named and visual.features is not None and silent:
-        descriptions = describe_with_vlm(request, visual, settings, duration, descriptions)
+        descriptions = describe_with_vlm(request, visual, settings, duration)
 
     # which sentences are shown
     transcript, judge = inside.transcript, None
@@ -510,26 +505,20 @@ def place_user_lines(
         lines: K lines.
         transcript: S sentences.
         settings: of the main job.
-        graph: the steps of other videos of the task, if the lines are its own.
+        graph: the comparison that the lines come from. It gives their kinds.
     """
-    from stepline.grounding.speech import place_texts
-    from stepline.grounding.task_graph import graph_prior
+    from stepline.grounding.speech import steps_from_texts
     from stepline.text import embed
     from stepline.writing.extractive.writer import transcript_step_probabilities
 
-    # A graph of the task says in which order lines are likely.
-    prior = None
-    if graph is not None:
-        prior = graph_prior(graph, settings.nasva.coarse, embed)
     sentences = [sentence.text for sentence in transcript.sentences]
-    placed = place_texts(
+    placed = steps_from_texts(
         lines,
         transcript,
         embed(sentences),
         embed(lines),
         step_probabilities=transcript_step_probabilities(transcript, settings.writing),
-        settings=settings.nasva.coarse,
-        prior=prior,
+        graph=graph,
     )
     return PlacedUserLines(placed.steps, sentence_probabilities=placed.sentence_probabilities)
 

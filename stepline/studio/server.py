@@ -23,7 +23,7 @@ from stepline.pages.web.local_server import (
     Certificate,
     Guards,
     LocalServer,
-    asset,
+    asset_response,
     local_application,
 )
 from stepline.pipeline.request import StepsSettings
@@ -83,10 +83,10 @@ def _page_routes(access: Access) -> list[Route]:
         name = request.path_params["name"]
         if name not in static:
             raise HTTPException(HTTPStatus.NOT_FOUND)
-        return asset(static[name])
+        return asset_response(static[name])
 
     def icon(_: Request) -> Response:
-        return asset(static["icon.svg"])
+        return asset_response(static["icon.svg"])
 
     async def login(request: Request) -> Response:
         body = await parse_body(request, PasswordBody)

@@ -21,8 +21,8 @@ from stepline.curate.audit.sample import AuditSample, TextKind
 from stepline.curate.sampling import Proportion, proportion
 from stepline.errors import DatasetError, StoreError
 from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, Floats, interval
-from stepline.files.append_log import EntryStore
-from stepline.pages.web.local_server import LocalServer, post, serve_page
+from stepline.files.append_log import AppendLog
+from stepline.pages.web.local_server import LocalServer, post_route, serve_page
 from stepline.review.answers import Answer, AnswerLog, AnswerValue, cohen_kappa, fleiss_kappa
 
 VERDICTS_FILE = "verdicts.jsonl"
@@ -248,7 +248,7 @@ CONTENT_POLICY = "default-src 'self' 'unsafe-inline' data:"  # the page has its 
 
 
 def serve(
-    page: Callable[[], str], sample: AuditSample, verdicts: EntryStore[Answer], port: int = 0
+    page: Callable[[], str], sample: AuditSample, verdicts: AppendLog[Answer], port: int = 0
 ) -> LocalServer:
     """Return a server on this machine. `page` is made again for each visit, with the verdicts so
     far."""
@@ -257,7 +257,7 @@ def serve(
 
 
 def audit_routes(
-    page: Callable[[], str], sample: AuditSample, verdicts: EntryStore[Answer]
+    page: Callable[[], str], sample: AuditSample, verdicts: AppendLog[Answer]
 ) -> list[Route]:
     """Return the routes of the page and of its requests."""
     ids = frozenset(text.id for text in sample.texts)
@@ -281,4 +281,4 @@ def audit_routes(
             raise DatasetError(f"{verdict.item!r} is not in this sample; load the page again")
         verdicts.add(verdict)
 
-    return [Route("/", visit), Route("/verdicts", answers), post("/verdict", Answer, take)]
+    return [Route("/", visit), Route("/verdicts", answers), post_route("/verdict", Answer, take)]

@@ -48,12 +48,12 @@ class SourceFilter:
 
     def _evaluation_sets(self, id: str) -> tuple[str, ...]:
         """Return the evaluation sets that hold a video, also without the folders before its id."""
-        sets = self._excluded.sets_with(id)
+        sets = self._excluded.datasets_with(id)
         # An id may begin with the folder of its tar. Lists of evaluation videos have the bare id.
         mark = id.find(FOLDER_MARK)
         while mark >= 0 and not sets:
             start = mark + len(FOLDER_MARK)
-            sets = self._excluded.sets_with(id[start:])
+            sets = self._excluded.datasets_with(id[start:])
             mark = id.find(FOLDER_MARK, mark + 1)
         return sets
 

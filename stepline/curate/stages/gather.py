@@ -43,7 +43,7 @@ from stepline.errors import StoreError
 from stepline.features import FeatureWriter
 from stepline.files.atomic_files import write_atomic
 from stepline.limits import parse_json
-from stepline.models.training.sources import Flaw
+from stepline.models.training.sources import OmitReason
 from stepline.pipeline.pictures import NO_PICTURE
 from stepline.records import Matrix, Record, Transcript, Video
 from stepline.storage import read_parquet, write_parquet
@@ -147,7 +147,7 @@ def features(dataset: DatasetContext) -> None:
     dataset.say(f"features of {count} videos, {len(left_out)} left out")
 
 
-def _add_features(store: FeatureWriter, id: str, data: bytes) -> Flaw | None:
+def _add_features(store: FeatureWriter, id: str, data: bytes) -> OmitReason | None:
     """Add what `encode` made of a video to a store. Return why it cannot be added, or None where it
     was."""
     header, arrays = unpack(FeatureHeader, data)
