@@ -280,7 +280,7 @@ def describe_with_vlm(
 
 
 def _shot_slices(visual: VisualFeatures, seconds: int) -> list[slice]:
-    """Return the shots of a video of `seconds` as slices of them. One where cuts are not known."""
+    """Return the shots of a video as slices of its seconds. One shot where the cuts are unknown."""
     from stepline.grounding.evidence import shot_slices
 
     return shot_slices(visual.activity.cuts if visual.activity else (), seconds)

@@ -188,21 +188,20 @@ def understand(
         author=find_author(request, run.info),
         publication_date=find_publication_date(request, run.info),
     )
-    result = _load_or_find_steps(run, evidence, duration, video, run_fingerprint)
+    result = _make_record(run, evidence, duration, video, run_fingerprint)
     if request.part is None:
         return result
     return StepsResult(*to_whole_video_times(result.record, result.alignment, request.start))
 
 
-def _load_or_find_steps(
+def _make_record(
     run: VideoRun,
     evidence: SpeechAndVisuals,
     duration: float,
     video: Video,
     run_fingerprint: dict[str, JsonValue],
 ) -> StepsResult:
-    """Place, describe and judge: all that follows once sound and picture have been read. Return the
-    record, with every warning and everything that was left out."""
+    """Ground the steps, describe what only the pictures show, judge the sentences, and make the record."""
     request, settings, networks = run.request, run.settings, run.networks
     speech, written, visual = evidence.speech, evidence.written, evidence.visual
 

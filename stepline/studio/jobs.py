@@ -103,7 +103,7 @@ class JobRunner:
         ]
 
     def start(self) -> None:
-        """Begin with the jobs that are in the database."""
+        """Start the threads. They run the jobs that wait in the database."""
         # Jobs that ran when the last server ended or was killed.
         for job in self._jobs.list_in_state("running"):
             self._requeue(job)
