@@ -30,7 +30,7 @@ from stepline.grounding.correspondence import (
 )
 from stepline.models.wys2.settings import JudgeSettings
 from stepline.outputs.text import one_line, shorten, shown_span
-from stepline.pipeline.describe import DESCRIBED_BY_VLM, Descriptions, insert_described_steps
+from stepline.pipeline.describe import DESCRIBED_BY_VLM, Descriptions
 from stepline.pipeline.networks import Networks
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.request import Request, StepsSettings
@@ -101,19 +101,15 @@ def place_steps(
         duration: of the video, in seconds.
         sentence_probabilities: (K, S) P(sentence s says step k). Its first sentences are those of `speech`.
 
-    Without a picture no step is shown. Steps that are only seen stay where the writer saw them.
+    Without a picture no step is shown.
     """
-    from stepline.grounding.fusion import separate_overlapping_spans
     from stepline.grounding.ground import GroundReport
 
-    transcript = speech.transcript
-    said_steps = tuple(step for step in speech.steps if step.sources or step.at is None)
+    transcript, steps = speech.transcript, speech.steps
     grounding, answers, alignment = None, None, None
-
-    # steps that are said, by speech and pictures
-    if said_steps and info.has_picture:
+    if steps and info.has_picture:
         grounding = ground_steps(
-            said_steps,
+            steps,
             duration,
             transcript,
             visual,
@@ -121,7 +117,7 @@ def place_steps(
             networks.aligner,
             written=not request.texts,
             sentence_probabilities=_crop_sentence_columns(
-                sentence_probabilities, said_steps, transcript
+                sentence_probabilities, steps, transcript
             ),
         )
         if settings.vision.vlm.named:
@@ -132,19 +128,7 @@ def place_steps(
         unclear = report.unclear_reason if isinstance(report, GroundReport) else PICTURES_DO_NOT_FIT
         steps = add_evidence_remarks(grounding.steps, transcript, visual, unclear=unclear)
     else:
-        steps = tuple(map(_set_not_shown, said_steps))
-
-    # steps that only a model saw
-    if len(said_steps) < len(speech.steps):
-        steps, alignment = insert_described_steps(
-            speech.steps,
-            steps,
-            alignment,
-            _shot_slices(visual, math.ceil(duration)),
-            duration,
-            settings.vision.vlm,
-        )
-        steps = separate_overlapping_spans(steps)
+        steps = tuple(map(_set_not_shown, steps))
     return GroundedVideoSteps(steps, alignment, grounding, answers)
 
 
