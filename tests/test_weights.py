@@ -439,5 +439,5 @@ def test_no_one_is_asked_without_a_terminal(
     assert not parted.fetched
     got = []
     monkeypatch.setattr(command, "fetch_all", got.extend)
-    command.offer_weights(unasked=True)
+    command.offer_weights(without_asking=True)
     assert got == [parted]
