@@ -69,6 +69,11 @@ SECTION_NAMES = frozenset(_SECTION_TEXT.split())
 
 # Settings of earlier versions, each with what to use instead.
 REMOVED_SETTINGS = {
+    "llm.prompt_file": "`writing.llm.prompt` chooses between the two prompts (steps, nasva)",
+    "llm.pictures": "the writer reads words only; `vision.vlm` looks at the video",
+    "llm.picture_size": "the writer reads words only; leave it out",
+    "llm.together": "the writer reads words only; leave it out",
+    "llm.projector": "the writer reads words only; `vision.vlm.projector` is the one that sees",
     "media.decoder": "the CPU decodes; leave it out",
     "vision.vlm.video": "the model is shown pictures; leave it out",
     "vision.vlm.clip_seconds": "the model is shown pictures; leave it out",
@@ -94,6 +99,8 @@ REMOVED_SETTINGS = {
     "rounds.enough": "rounds.rounds says how many are made; leave it out",
     "rounds.same": "rounds.rounds says how many are made; leave it out",
 }
+# Those of them that stored results hold, by a section and name that no settings have any more.
+STORED_REMOVED_SETTINGS = frozenset(name for name in REMOVED_SETTINGS if name.startswith("llm."))
 # Settings of earlier versions that are constants of the code now, by section, each with the default
 # that it had. What earlier versions stored holds them.
 CONSTANT_SETTINGS: dict[str, dict[str, JsonValue]] = {
@@ -270,11 +277,13 @@ def validate(kind: type[T], tree: Mapping[str, Any]) -> T:
 
 
 def without_constants(tree: Mapping[str, Any], section: str = "") -> dict[str, Any]:
+    """Return stored settings without those that were removed or are constants now. `section` is
+    the tree's own name."""
     """Return stored settings without those that are constants now. section: name of the tree."""
     constants = CONSTANT_SETTINGS.get(section, {})
     current = {}
     for name, value in tree.items():
-        if name in constants:
+        if name in constants or f"{section}.{name}" in STORED_REMOVED_SETTINGS:
             continue
         current[name] = without_constants(value, name) if isinstance(value, dict) else value
     return current

@@ -294,8 +294,6 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, preset: Path | None
     if steps.vision.vlm.dry_run or steps.writing.llm.dry_run:
         cure = "take it out, and let `stepline curate --dry-run` ask a sample"
         raise SettingsError(f"steps: dry_run asks no model; {cure}")
-    if steps.writing.llm.pictures:
-        raise SettingsError("steps.writing.llm.pictures: `write` reads no video; take it out (0)")
     return recipe
 
 

@@ -56,14 +56,14 @@ class Networks:
             # A calibration next to a network changes its scores, so its digest counts as well.
             digests["aligner"] = [
                 self.aligner.sha256,
-                _digest(calibration.calibration_path(self.aligner.path)),
+                _file_digest(calibration.calibration_path(self.aligner.path)),
             ]
         if self.detector is not None:
             from stepline.models.wys2 import predict
 
             digests["detector"] = [
                 self.detector.sha256,
-                _digest(predict.calibration_path(self.detector.path)),
+                _file_digest(predict.calibration_path(self.detector.path)),
             ]
         if self.describer is not None:
             digests["describer"] = self.describer.sha256
@@ -87,13 +87,9 @@ def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks
         several: whether several videos share the networks.
 
     Raises ModelError where one cannot be read, ModelError or SettingsError where it was trained on
-    other features than the settings make, SettingsError for a broken prompt of a language model.
+    other features than the settings make.
     """
-    # Cheap checks come first: a wrong prompt or server ends the run before networks are read.
-    if settings.writing.writer == "llm":
-        from stepline.writing.llm.prompts import chosen_prompt
-
-        chosen_prompt(settings.writing.llm)
+    # Cheap checks come first: a wrong server ends the run before networks are read.
     check_vlm(settings.vision)
     return Networks(
         load_aligner(settings),
@@ -181,15 +177,13 @@ def fingerprint(
         video = vision.path
         if vision.path.is_dir():
             video = find_feature_file(vision.path, request.id)
-        features = [_digest(video), _digest(vision.texts)]
+        features = [_file_digest(video), _file_digest(vision.texts)]
     # What the user gave: files by their digest, the rest as it is.
     inputs: dict[str, JsonValue] = {
-        "captions": _digest(request.captions),
+        "captions": _file_digest(request.captions),
         "texts": [*request.texts],
         "features": features,
     }
-    if settings.writing.llm.prompt_file is not None:
-        inputs["prompt"] = _digest(settings.writing.llm.prompt_file)
     if request.part is not None:
         inputs["part"] = [request.part.start, request.part.end]
     if request.graph is not None:
@@ -208,7 +202,7 @@ def fingerprint(
     return {**made_from, "inputs": {**inputs, **identities, **networks.digests}}
 
 
-def _digest(file: Path | None) -> str | None:
+def _file_digest(file: Path | None) -> str | None:
     """Return the sha256 of a user's file, None if it is missing."""
     if file is None or not file.is_file():
         return None

@@ -76,10 +76,8 @@ def write(recipe: "Recipe") -> JsonValue:
     llm = writing.llm
     # Files count by content, so their paths do not.
     files = _model_files(llm)
-    if llm.prompt_file is not None:
-        files["prompt_file"] = file_digest(llm.prompt_file)
     # How a model is asked decides nothing of what it answers.
-    without = ASKING_SETTINGS | {*files, "prompt_file"}
+    without = ASKING_SETTINGS | {*files}
     decides = {"writer": writing.writer, "llm": _plain(llm, without), **files}
     return decides | _plugin("writers", writing.writer)
 
