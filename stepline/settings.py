@@ -126,6 +126,12 @@ REMOVED_SETTINGS = {
     "procx.search": "captions are written greedily; leave it out",
     "train.offset_rate": "all layers learn at one rate; leave it out",
     "data.held_out_score": "SODA-D chooses the best network; leave it out",
+    "engine.cache": "engine.ahead bounds the files that are fetched together; leave it out",
+    "forecast.cores": "the hours are those of engine.workers; leave it out",
+    "forecast.core_hour": "a dry run forecasts no prices; leave it out",
+    "forecast.gpu_hour": "a dry run forecasts no prices; leave it out",
+    "forecast.million_tokens": "a dry run forecasts no prices; leave it out",
+    "forecast.gigabyte_month": "a dry run forecasts no prices; leave it out",
 }
 # Settings of earlier versions that are constants of the code now, by section, each with the default
 # that it had. What earlier versions stored holds them.
@@ -177,7 +183,8 @@ CONSTANT_SETTINGS: dict[str, dict[str, JsonValue]] = {
     "labels": {"mapping": "clipped", "text_model": "minilm"},
     "match": {"ordered_documents": 20, "instruction": 0.5},
     "text_base": {"seed": 0},
-    "gather": {"run": 3},
+    "gather": {"run": 3, "same_picture": 0.02},
+    "export": {"webdataset": False, "media": False},
     "clean": {"least": 1},
     "visible": {"least": 1},
     "report": {"audit_texts": 25, "example_steps": 4, "frame_width": 176},
@@ -292,12 +299,12 @@ def validate(kind: type[T], tree: Mapping[str, Any]) -> T:
 
 
 def without_constants(tree: Mapping[str, Any], section: str = "") -> dict[str, Any]:
-    """Return stored settings without those that are constants now. `section` is the tree's own
-    name."""
+    """Return stored settings without those that are constants now, or were removed. `section` is
+    the tree's own name."""
     constants = CONSTANT_SETTINGS.get(section, {})
     current = {}
     for name, value in tree.items():
-        if name in constants:
+        if name in constants or f"{section}.{name}" in REMOVED_SETTINGS:
             continue
         current[name] = without_constants(value, name) if isinstance(value, dict) else value
     return current

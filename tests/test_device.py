@@ -433,7 +433,7 @@ def test_a_stage_that_uses_a_gpu_waits_for_a_worker_that_has_one(tmp_path):
     for name in ("a", "b"):
         item = VideoItem(name, video=str(tmp_path / name), captions=str(tmp_path / name))
         videos[name] = OpenVideo(plan, phase.results, item, phase.stages)
-        scheduler._fetcher.prefetch(item, ["captions"])
+        scheduler._fetcher.open(item, ["captions"])
     videos["b"].states.update(read="done", count="done")
 
     def task_for(worker):

@@ -48,7 +48,7 @@ class ColumnsSettings(Settings):
 class SourceSettings(Settings):
     """Which videos come in."""
 
-    kind: Literal["auto", "folder", "list", "webdataset", "howto100m"] = Field(
+    kind: Literal["auto", "folder", "list", "howto100m"] = Field(
         "auto", description='"auto": by what it holds'
     )
     columns: ColumnsSettings = Field(ColumnsSettings(), description="of a list")
@@ -93,16 +93,7 @@ class ExportSettings(Settings):
     )
     rows: Count = Field(2000, description="records per Parquet shard")
     features: bool = Field(True, description="also write the feature shards")
-    shard: Count = Field(256, description="MiB that a shard of features or a tar holds")
-    webdataset: bool = Field(
-        False,
-        description="also write tars of records (.json) and steps (.vtt), with the videos if "
-        "`media`",
-    )
-    media: bool = Field(
-        False,
-        description="copy the videos into the tars; ask first whether their licences allow it",
-    )
+    shard: Count = Field(256, description="MiB that a shard of features holds")
 
 
 class LimitsSettings(Settings):
@@ -140,9 +131,6 @@ class EngineSettings(Settings):
         description="GPUs that a worker takes for the stages that use one (.25: four share it, 0: "
         "no GPU)",
     )
-    cache: Count = Field(
-        4096, description="MiB of remote media that wait on the local disk together"
-    )
     ahead: Annotated[int, Field(ge=1, le=256)] = Field(
         4, description="videos per worker that are open together. It bounds what waits"
     )
@@ -152,19 +140,12 @@ class EngineSettings(Settings):
 
 
 class ForecastSettings(Settings):
-    """What `--dry-run` samples, and what things cost. Prices are in one currency of your own."""
+    """What `--dry-run` samples."""
 
     sample: Annotated[int, Field(ge=6, le=100_000)] = Field(
         24, description="videos worked on. Their results are not made again"
     )
     seed: Seed = Field(0, description="of the sample")
-    cores: tuple[Count, ...] = Field(
-        (1, 16, 128), description="for which hours are reported, next to this machine's"
-    )
-    core_hour: NonNegative = Field(0.04, description="one core for one hour")
-    gpu_hour: NonNegative = Field(2.0, description="one GPU for one hour in which a stage uses it")
-    million_tokens: NonNegative = Field(0.5, description="of a language model, in and out together")
-    gigabyte_month: NonNegative = Field(0.02, description="of storage; a month is counted")
 
 
 class ReportSettings(Settings):
@@ -212,10 +193,6 @@ class GatherSettings(Settings):
 
     same_words: Fraction = Field(
         0.9, description="share of common runs of words at which two videos say the same (1: never)"
-    )
-    same_picture: Fraction = Field(
-        0.02,
-        description="mean difference of thumbnails, of 1, at which two show the same (0: never)",
     )
 
 

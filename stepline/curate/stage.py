@@ -45,10 +45,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-# in an id, which holds no slash: between a key of a tar and the folders it is in
-FOLDER_MARK = "--"
-
-
 @dataclass(frozen=True, slots=True)
 class VideoItem:
     """One video of a source.

@@ -80,7 +80,7 @@ def test_a_run_from_s3_to_s3_with_500s_and_slow_reads_gives_the_bytes_of_a_local
     )
     (tmp_path / "in" / "broken.mp4").write_bytes(b"nothing")
     copy_to_bucket(tmp_path / "in", "s3://bucket/in")
-    settings = ["visible.shown=0.0", "engine.workers=1", "export.webdataset=true"]
+    settings = ["visible.shown=0.0", "engine.workers=1"]
 
     def done(source, out, *more):
         recipe = load_recipe("visual_narration", [*settings, *more])

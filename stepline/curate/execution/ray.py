@@ -8,8 +8,8 @@ reach. What the engine is leaves no trace in a dataset.
 import contextlib
 import logging
 import os
-import pkgutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -26,27 +26,19 @@ from stepline.processes import module_folders
 
 log = logging.getLogger(__name__)
 
-# Of every process of Ray: its servers log nothing on stderr, and an actor without a GPU sees what
-# CUDA_VISIBLE_DEVICES says.
-RAY_ENVIRONMENT = {"RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+# Of every process of Ray: its servers log nothing on stderr, an actor without a GPU sees what
+# CUDA_VISIBLE_DEVICES says, and nothing is reported to Ray's makers.
+RAY_ENVIRONMENT = {
+    "RAY_BACKEND_LOG_LEVEL": "fatal",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
 # Of a cluster that is started here: its servers, which run whatever they are sent, listen to this
 # machine alone. Read when Ray is imported. The name is that of the systems where it is Ray's own
 # choice. Actors get the processors as the local engine's workers do: Ray's own choice is 15, behind
 # its servers and everything else.
 LOCAL_ENVIRONMENT = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0"}
 OBJECT_STORE_BYTES = 80 * BYTES_PER_MIB  # near the least that Ray takes: nothing is stored in it
-
-# Parts of Ray that are changed here, since Ray promises none of them.
-TESTED_RELEASE = "2.60"  # of Ray; raise it here and in pyproject.toml once the tests pass
-# prints notices of lost processes on stdout, among the data
-PRINT_NOTICE = "ray._private.worker.print_to_stdstream"
-# Each starts a process that costs seconds and does nothing on one machine. The dashboard asks the
-# metadata servers of three clouds, also where it is to report nothing. include_dashboard=False
-# leaves out its pages alone.
-START_DASHBOARD = "ray._private.services.start_api_server"
-START_LOG_MONITOR = "ray._private.node.Node.start_log_monitor"
-START_AUTOSCALER = "ray._private.node.Node.start_monitor"
-CHANGED_PARTS = (PRINT_NOTICE, START_DASHBOARD, START_LOG_MONITOR, START_AUTOSCALER)
 
 
 def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
@@ -139,7 +131,8 @@ def cluster(plan: Plan) -> Iterator[Any]:
     elif ours:
         _start(ray, address)
     try:
-        with notices_in_log():
+        # Ray prints notices of lost processes, which must not get among the data on stdout.
+        with contextlib.redirect_stdout(sys.stderr):
             yield ray
     finally:
         if ours:
@@ -155,7 +148,6 @@ def _import_ray(environment: Mapping[str, str]) -> Any:
     except ImportError as error:
         what = "engine.name=ray needs Ray, which is not here"
         raise ModelError(f"{what}; pip install 'stepline[ray]'") from error
-    check_internals(ray.__version__)
     return ray
 
 
@@ -164,7 +156,7 @@ def _start(ray: Any, address: str, **options: Any) -> None:
     # A second try only for a cluster that is started here.
     for last in (False, True):
         try:
-            with _importable(), without_watchers():
+            with _importable():
                 ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
         except Exception as error:
             ray.shutdown()
@@ -188,64 +180,3 @@ def _importable() -> Iterator[None]:
             del os.environ["PYTHONPATH"]
         else:
             os.environ["PYTHONPATH"] = before
-
-
-def check_internals(release: str) -> None:
-    """Raise ModelError, with the names, where the installed Ray lacks a part that is changed here.
-
-    release: of the installed Ray.
-    """
-    # All are checked before one is changed.
-    missing = []
-    for part in CHANGED_PARTS:
-        try:
-            pkgutil.resolve_name(part)
-        except (ImportError, AttributeError):
-            missing.append(part)
-    if missing:
-        what = f"Ray {release} has no {', '.join(missing)}"
-        raise ModelError(f"{what}; pip install 'ray=={TESTED_RELEASE}.*'")
-
-
-@contextlib.contextmanager
-def notices_in_log() -> Iterator[None]:
-    """Send Ray's notices of lost processes to the log."""
-
-    def log_notice(notice: dict[str, Any], **_: Any) -> None:
-        log.info("Ray: %s", " ".join(notice["lines"]))
-
-    with _replaced(PRINT_NOTICE, log_notice):
-        yield
-
-
-@contextlib.contextmanager
-def without_watchers() -> Iterator[None]:
-    """Keep Ray from starting a dashboard, log monitor and autoscaler. It goes on as where they
-    cannot be started."""
-
-    def start_nothing(*_: Any, **__: Any) -> None:
-        return None
-
-    def start_no_server(*_: Any, **__: Any) -> tuple[None, None]:
-        return None, None  # its address, its process
-
-    with (
-        _replaced(START_DASHBOARD, start_no_server),
-        _replaced(START_LOG_MONITOR, start_nothing),
-        _replaced(START_AUTOSCALER, start_nothing),
-    ):
-        yield
-
-
-@contextlib.contextmanager
-def _replaced(part: str, function: Callable[..., Any]) -> Iterator[None]:
-    """Put a function in the place of a part of Ray."""
-    # The usual part comes back whatever happens.
-    owner_name, _, name = part.rpartition(".")
-    owner = pkgutil.resolve_name(owner_name)
-    usual = getattr(owner, name)
-    setattr(owner, name, function)
-    try:
-        yield
-    finally:
-        setattr(owner, name, usual)

@@ -25,7 +25,6 @@ from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
 from stepline.files.remote import RemotePath
 from stepline.files.remote.retry import OutOfReachError
-from stepline.files.remote.settings import BYTES_PER_MIB
 
 FILE_POLL_SECONDS = 0.02  # to wait while a file is on its way and every worker is free
 
@@ -227,7 +226,7 @@ class Scheduler:
         self._max_open = engine.ahead * workers
         self._open: dict[str, OpenVideo] = {}
         self._awaits_file = False
-        self._fetcher = Fetcher(scratch, engine.cache * BYTES_PER_MIB, recipe.remote)
+        self._fetcher = Fetcher(scratch, recipe.remote)
         self._pool = TaskPool(worker_setup(phase), workers, run_log, devices)
 
     def run(self, items: Iterable[VideoItem]) -> None:
@@ -248,7 +247,8 @@ class Scheduler:
         phase = self._phase
         video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
         self._open[item.id] = video
-        self._close_if_finished(video)
+        if not self._close_if_finished(video):
+            self._fetcher.open(item, video.files())
 
     def step(self) -> None:
         """Submit the tasks that can be, wait a little, and record those that came to an end."""
@@ -266,9 +266,6 @@ class Scheduler:
         """Give every free worker a task, as far as there are any. Note whether one still waits for
         a file."""
         self._awaits_file = False
-        # Files are fetched for all open videos, before anyone waits for them.
-        for video in self._open.values():
-            self._fetcher.prefetch(video.item, sorted(video.files()))
         # First the next task of each video. Only idle workers take one ahead.
         for ahead in (False, True):
             for worker in self._pool.free_workers(len(self._open)):
@@ -343,11 +340,10 @@ class Scheduler:
         if not video.files():
             self._fetcher.release(video.item)
 
-    def _close_if_finished(self, video: OpenVideo) -> None:
-        if not video.finished:
-            return
-        item = video.item
-        failure = video.failure
-        del self._open[item.id]
-        self._fetcher.release(item)
-        self._phase.on_finished(FinishedVideo(item, failure, video.computed))
+    def _close_if_finished(self, video: OpenVideo) -> bool:
+        """Finish a video with nothing left to do. Return whether it is finished."""
+        if video.finished:
+            del self._open[video.item.id]
+            self._fetcher.release(video.item)
+            self._phase.on_finished(FinishedVideo(video.item, video.failure, video.computed))
+        return video.finished

@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 
 from stepline.curate.export.shards import RECORD_COLUMNS, ExportedFile
-from stepline.curate.report.counts import DatasetCounts
-from stepline.curate.report.sections import biases
+from stepline.curate.report.counts import DatasetCounts, StageLosses, biases, sorted_counts
 from stepline.curate.settings import ExportSettings
-from stepline.curate.stage import StageFailure
 from stepline.networks.weights import known_weights
 from stepline.records import RECORD_VERSION, Record
 from stepline.version import __version__
@@ -68,8 +66,6 @@ def dataset_card(
         licence=settings.licence,
         codes=_language_codes(_mapping(dataset["languages"])),
         size=size,
-        tars=settings.webdataset,
-        media=settings.webdataset and settings.media,
         dataset=dataset,
         columns=RECORD_COLUMNS,
         settings=_settings_lines(_mapping(dataset["settings"]), stages),
@@ -147,51 +143,8 @@ def _plain(text: Any) -> str:
 MAKER_KINDS = ("asr", "writer", "vision", "judge")  # of a record's `models`, what the card names
 MAX_MAKERS = 50  # distinct ones of a kind that are counted; more would be no names
 WEIGHTS_BEHIND = {"conse": ("efficientnet-lite0", "minilm")}  # names of weights by maker
-SOURCE_STAGE = "source"  # the name in losses of what comes before the first stage
-NUMBER_PATTERN = re.compile(r"(?<![A-Za-z\d])\d+(?:[.,:]\d+)*")  # but no part of a word, as in mp4
 # With or without a word before it, as in clip:/weights/clip.
 PATH_PATTERN = re.compile(r"(\w+:)?[^\s:]*/[^\s:/]+")
-
-
-@dataclass(frozen=True)
-class StageLosses:
-    """What a stage left out. entered: videos that reached it. dropped: reason -> videos, the
-    commonest first."""
-
-    stage: str
-    entered: int
-    dropped: Mapping[str, int]
-
-    @property
-    def passed(self) -> int:
-        """Videos that passed it."""
-        return self.entered - sum(self.dropped.values())
-
-
-def stage_losses(
-    left_out: Iterable[StageFailure], videos: int, stages: Sequence[str]
-) -> list[StageLosses]:
-    """Return what each stage left out, in the recipe's order. Reasons that differ in numbers alone
-    are one. videos: of the dataset."""
-    lost: dict[str, Counter[str]] = {}
-    lost_videos = 0
-    for failure in left_out:
-        # As the reason reads for every video: without the video's id, with # for each number.
-        reason = failure.reason.removeprefix(f"{failure.id}: ")
-        reason = NUMBER_PATTERN.sub("#", reason)
-        lost.setdefault(failure.stage, Counter())[reason] += 1
-        lost_videos += 1
-    names = [SOURCE_STAGE, *stages]
-    other_names = lost.keys() - set(names)
-    losses = []
-    # Each stage sees what the ones before it let through.
-    entered = videos + lost_videos
-    for stage in [*names, *sorted(other_names)]:
-        dropped = _sorted(lost.get(stage, Counter()))
-        loss = StageLosses(stage, entered, dropped)
-        losses.append(loss)
-        entered = loss.passed
-    return losses
 
 
 def _no_makers() -> dict[str, Counter[str]]:
@@ -290,11 +243,5 @@ def without_folders(value: JsonValue) -> JsonValue:
     return value
 
 
-def _sorted(counter: Counter[str]) -> dict[str, int]:
-    """Return the counts, the largest first."""
-    names = sorted(counter, key=lambda name: (-counter[name], name))
-    return {name: counter[name] for name in names}
-
-
 def _json(counter: Counter[str]) -> dict[str, JsonValue]:
-    return {**_sorted(counter)}
+    return {**sorted_counts(counter)}

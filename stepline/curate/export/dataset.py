@@ -14,18 +14,16 @@ from stepline.curate.export.card import (
     DatasetFacts,
     dataset_card,
     describe_dataset,
-    stage_losses,
     without_folders,
 )
-from stepline.curate.export.croissant import croissant
 from stepline.curate.export.shards import (
     LEFT_OUT_SPLIT,
     TRAIN_SPLIT,
     DatasetRow,
     copy_features,
     write_shards,
-    write_tars,
 )
+from stepline.curate.report.counts import stage_losses
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure, VideoItem
 from stepline.curate.store.results import files_in
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
     from stepline.features import FeatureStore
 
 CARD_NAME = "README.md"
-METADATA_NAME = "croissant.json"
 INDEX_NAME = "dataset.json"  # written last: it lists every other file with its sha256
 
 
@@ -51,7 +48,6 @@ class DatasetContents:
     items: id -> where its video is and what its source knows of it.
     stages: of the recipe, in its order.
     settings: what decides each.
-    media: the videos, by id, where they go along.
     """
 
     records: Callable[[], Iterable[Record]]
@@ -60,7 +56,6 @@ class DatasetContents:
     stages: tuple[str, ...] = ()
     settings: JsonValue = None
     features: "FeatureStore | None" = None
-    media: Mapping[str, RemotePath] = field(default_factory=dict)
 
 
 def export_dataset(
@@ -79,26 +74,17 @@ def export_dataset(
         rows = _left_out_rows(contents)
         files += write_shards(rows, LEFT_OUT_SPLIT, folder, settings.rows)
 
-    # Features and media.
-    shard_bytes = settings.shard * BYTES_PER_MIB
     store = contents.features
     if store is not None and settings.features:
         ids = [record.id for record in contents.records() if record.id in store]
         facts.featured = len(ids)
         if ids:
-            files += copy_features(ids, store, folder, shard_bytes)
-    if settings.webdataset:
-        media: Mapping[str, RemotePath] = {}
-        if settings.media:
-            media = contents.media
-        records = _published(contents)
-        files += write_tars(records, folder, shard_bytes, media)
+            files += copy_features(ids, store, folder, settings.shard * BYTES_PER_MIB)
 
-    # Three texts about all of these, the list of files last.
+    # Two texts about all of these, the list of files last.
     losses = stage_losses(contents.left_out.values(), facts.counts.kept_videos, contents.stages)
     tree = describe_dataset(facts, losses, files, settings, without_folders(contents.settings))
     write_atomic(folder / CARD_NAME, dataset_card(tree, settings, contents.stages))
-    write_atomic(folder / METADATA_NAME, croissant(tree, files, settings))
     write_atomic(folder / INDEX_NAME, json.dumps(tree, indent=1, ensure_ascii=False) + "\n")
     return tree
 
@@ -133,18 +119,16 @@ def _left_out_rows(contents: DatasetContents) -> Iterator[DatasetRow]:
         yield DatasetRow(Record(id=id, video=video, dropped=(dropped,)), failure)
 
 
-LARGE_SUFFIXES = (
-    ".parquet",
-    ".safetensors",
-    ".tar",
-)  # may share their bytes with the stage's folder
-# What names of a dataset's own files begin with, apart from its three texts.
+LARGE_SUFFIXES = (".parquet", ".safetensors")  # may share their bytes with the stage's folder
+# What names of a dataset's own files begin with, apart from its two texts. Earlier releases wrote
+# tars and croissant.json.
 OWN_PREFIXES = (
     "data/train-",
     "data/left_out-",
     "features/shard-",
     "webdataset/train-",
     "webdataset/README.md",
+    "croissant.json",
 )
 
 

@@ -3,25 +3,16 @@
 A record is a row: columns that are useful without Stepline, and the whole record as JSON, which
 loses nothing. A shard's name has its number, the count of all and its content. Features go into a
 store of their own, in the order of ids.
-
-Records in WebDataset tars: KEY.json, KEY.vtt with the steps, and KEY.mp4 (or as it is) where media
-go along. A card next to them has the types, which `datasets` would else guess from the first
-videos: no title there, none in any.
 """
 
-import io
-import tarfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from stepline.curate.stage import StageFailure
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.files.atomic_files import atomic_path, write_atomic
+from stepline.files.atomic_files import atomic_path
 from stepline.files.digests import sha256
-from stepline.files.remote import RemotePath
-from stepline.outputs import webvtt
 from stepline.records import RECORD_VERSION, Record
 from stepline.storage import to_json
 
@@ -237,81 +228,5 @@ def copy_features(
     return list(map(_exported, sorted(features.glob("shard-*"))))
 
 
-TARS_FOLDER = "webdataset"
-TAR_BLOCK_BYTES = 512  # to which a tar rounds what it holds
-
-
-def write_tars(
-    records: Iterable[Record], folder: Path, shard_bytes: int, media: Mapping[str, RemotePath]
-) -> list[ExportedFile]:
-    """Write records, sorted by id already, into tars of about `shard_bytes`. media: videos by id,
-    to go along.
-
-    A key may hold no dot, which ends it for readers: one in an id becomes %2E, and % becomes %25.
-    """
-    tars = folder / TARS_FOLDER
-    tars.mkdir(parents=True, exist_ok=True)
-    exported: list[ExportedFile] = []
-    types = {"__key__": "string", "__url__": "string", "json": "json", "vtt": "binary"}
-    stream = iter(records)
-    record = next(stream, None)
-    while record is not None:
-        # Each tar ends with the record that fills it, and never begins without one.
-        path = tars / f"train-{len(exported):05d}.tar"
-        with (
-            atomic_path(path) as partial,
-            tarfile.open(partial, "w", format=tarfile.PAX_FORMAT) as archive,
-        ):
-            size = 0
-            while record is not None and (not size or size < shard_bytes):
-                video = media.get(record.id)
-                size += _add_record(archive, record, video)
-                if video is not None:
-                    types[_suffix(video)[1:]] = "video"
-                record = next(stream, None)
-        exported.append(_exported(path))
-    card = tars / "README.md"
-    write_atomic(card, _tars_card(types))
-    return [*exported, _exported(card)]
-
-
 def _exported(path: Path) -> ExportedFile:
     return ExportedFile(f"{path.parent.name}/{path.name}", path.stat().st_size, sha256(path))
-
-
-def _tars_card(types: Mapping[str, str]) -> str:
-    """Return a card from which `datasets` takes the type of each file of a key."""
-    features = ""
-    for name, kind in sorted(types.items()):
-        features += f"  - name: {name}\n    dtype: {kind}\n"
-    return (
-        '---\nconfigs:\n- config_name: default\n  data_files: "train-*.tar"\ndataset_info:\n'
-        f"  features:\n{features}---\n\n"
-        "The records of the folder above as WebDataset tars; see its README.md.\n"
-    )
-
-
-def _suffix(video: RemotePath) -> str:
-    return Path(video.name).suffix.lower() or ".mp4"
-
-
-def _add_record(archive: tarfile.TarFile, record: Record, video: RemotePath | None) -> int:
-    # A reader takes all up to the first dot as the key.
-    key = record.id.replace("%", "%25").replace(".", "%2E")
-    size = 0
-    for ending, text in ((".json", to_json(record)), (".vtt", webvtt(record))):
-        data = text.encode()
-        size += _add(archive, key + ending, len(data), io.BytesIO(data))
-    if video is not None:
-        with video.open() as file:
-            size += _add(archive, key + _suffix(video), video.size(), file)
-    return size
-
-
-def _add(archive: tarfile.TarFile, name: str, size: int, file: "BinaryIO | io.BytesIO") -> int:
-    """Add a member whose header says nothing but its name and size."""
-    # Time, owner and mode stay at their defaults, so that equal files make equal tars.
-    header = tarfile.TarInfo(name)
-    header.size = size
-    archive.addfile(header, file)
-    return size + TAR_BLOCK_BYTES

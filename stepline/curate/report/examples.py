@@ -1,21 +1,20 @@
 """Videos of a dataset as examples: some of their steps with seconds and pictures, and where each
 video is."""
 
+import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepline.errors import SteplineError
 from stepline.outputs.text import clock, shown_span, step_line
 from stepline.outputs.text import title as record_title
 from stepline.outputs.web_addresses import media_link
 from stepline.records import Record, Span
 
 PICTURE_SIDE = 240  # pixels of the longer side
+JPEG_QUALITY = 55
 WEB_SCHEMES = ("https://", "http://")  # of addresses that a page may lead to
-# video -> number of an example step -> JPEG
-ExamplePictures = Mapping[str, Mapping[int, bytes]]
 
 
 @dataclass(frozen=True)
@@ -91,39 +90,19 @@ def _spread(steps: Sequence[ExampleStep], count: int) -> list[ExampleStep]:
     return [steps[(2 * place + 1) * len(steps) // (2 * count)] for place in range(count)]
 
 
-def example_pictures(
-    examples: Sequence[ExampleVideo],
-    media: Callable[[str], Path | None],
-    encode: Callable[..., bytes],
-) -> tuple[ExamplePictures, list[str]]:
-    """Return a picture of each example step, and a note for each video that gave none.
+def jpegs_at(video: Path, times: Sequence[float]) -> dict[float, bytes]:
+    """Return small JPEGs of a video's frames by their second. A frame that cannot be decoded is
+    absent."""
+    from PIL import Image
 
-    media(id): the video's file on this machine, None where it is missing. encode: makes a JPEG of a
-    picture.
-    """
     from stepline.media.reader import read_frames_at
 
-    pictures: dict[str, dict[int, bytes]] = {}
-    notes = []
-    for example in examples:
-        try:
-            path = media(example.id)
-            if path is None:
-                notes.append(f"{example.id}: no pictures, its file is not on this machine")
-                continue
-            times = [step.at for step in example.steps]
-            stills = {
-                still.time: still for still in read_frames_at(path, times, longer=PICTURE_SIDE)
-            }
-        except SteplineError as error:
-            notes.append(f"{example.id}: no pictures ({error})")
-            continue
-        # A step whose second could not be decoded has no picture.
-        of_video = pictures.setdefault(example.id, {})
-        for step in example.steps:
-            if step.at in stills:
-                of_video[step.number] = encode(stills[step.at].image)
-    return pictures, notes
+    jpegs = {}
+    for still in read_frames_at(video, times, longer=PICTURE_SIDE):
+        buffer = io.BytesIO()
+        Image.fromarray(still.image).save(buffer, "JPEG", quality=JPEG_QUALITY, optimize=True)
+        jpegs[still.time] = buffer.getvalue()
+    return jpegs
 
 
 def video_link(address: str | None, folder: Path | None) -> str | None:
@@ -142,17 +121,9 @@ def video_link(address: str | None, folder: Path | None) -> str | None:
     return media_link(os.path.relpath(path, folder))
 
 
-@dataclass(frozen=True)
-class ShownExample:
-    """An example with what it leads to. pictures: JPEGs by the number of their step."""
-
-    video: ExampleVideo
-    link: str | None
-    pictures: Mapping[int, bytes]
-
-    def step_link(self, step: ExampleStep) -> str | None:
-        """Return the link to a step's seconds of the video."""
-        # The page of a site takes no media fragment.
-        if self.link is None or self.link.lower().startswith(WEB_SCHEMES):
-            return self.link
-        return f"{self.link}#t={step.span.start:.2f},{step.span.end:.2f}"
+def step_link(link: str | None, step: ExampleStep) -> str | None:
+    """Return the link to a step's seconds of a video. link: to the video."""
+    # The page of a site takes no media fragment.
+    if link is None or link.lower().startswith(WEB_SCHEMES):
+        return link
+    return f"{link}#t={step.span.start:.2f},{step.span.end:.2f}"

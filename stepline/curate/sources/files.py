@@ -2,18 +2,14 @@
 
 names       which id a file's name gives, and what kind of file it is
 FileIndex   the files of a folder by id
-FileStamps  stamps of files that a list names one by one, some looked at alone, many of one folder by its listing
 CaptionIndex, SideFolders    what belongs to the videos, by id, in files and folders that the settings name
 """
 
 import hashlib
 import io
-import os
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import islice, takewhile
 from operator import itemgetter
 from typing import Any, TextIO, TypeAlias
@@ -50,7 +46,7 @@ FileId: TypeAlias = Callable[[str], tuple[str, int] | None]
 
 def video_id(name: str) -> tuple[str, int] | None:
     """Return the stem of a video's file name, or None for any other file."""
-    stem, suffix = _split(name)
+    stem, suffix = _stem_and_suffix(name)
     return None if not stem or suffix not in VIDEO_SUFFIXES else (stem, 0)
 
 
@@ -59,7 +55,7 @@ def captions_id(name: str) -> tuple[str, int] | None:
 
     The rank puts .vtt before .srt before the other forms. `CaptionsFiles` knows whose they are.
     """
-    stem, suffix = _split(name)
+    stem, suffix = _stem_and_suffix(name)
     if not stem or suffix not in CAPTIONS_SUFFIXES:
         return None
     if name.lower().endswith(ABOUT_SUFFIX):
@@ -76,7 +72,7 @@ def features_id(name: str) -> tuple[str, int] | None:
     return None if id is None else (id, 0)
 
 
-def _split(name: str) -> tuple[str, str]:
+def _stem_and_suffix(name: str) -> tuple[str, str]:
     stem, dot, ending = _file_name(name).rpartition(".")
     return stem, f"{dot}{ending.lower()}"
 
@@ -139,17 +135,17 @@ class AmbiguousCaptionsError(DatasetError):
 
 
 class CaptionsFiles:
-    """The captions files of a folder, and whose they are.
+    """The captions files of a folder, and the videos to which they belong.
 
-    is_video: whether a video has an id. The one with the longest name that fits owns captions.
+    Args:
+        files: captions by stem, the language included.
+        is_video: returns whether a video has an id. Captions belong to the video with the longest
+            name that fits.
     """
 
     def __init__(self, files: FileIndex, is_video: Callable[[str], bool]) -> None:
         self._files = files
         self._is_video = is_video
-
-    def __len__(self) -> int:
-        return len(self._files)
 
     def find(self, id: str) -> StampedFile | None:
         """Return the captions of a video: those of its name, else those with a language behind it.
@@ -160,9 +156,18 @@ class CaptionsFiles:
         if file is not None:
             return file
         # Only names that begin with the id and a point can be its captions.
-        longer_ids = self._files.ids_with(f"{id}.")
-        stem = choose_language(id, self._stems(id, longer_ids))
-        return None if stem is None else self._files.find(stem)
+        stems = []
+        languages = set()
+        for stem in self._files.ids_with(f"{id}."):
+            base, ending = split_language(stem)
+            if base == id and not self._is_video(stem):
+                stems.append(stem)
+                languages.add(language_of_tag(ending.partition(".")[0]) or "")
+        if len(languages) > 1:
+            names = ", ".join(sorted(languages))
+            cure = f"name the one that is meant {id}.vtt, or take the others away"
+            raise AmbiguousCaptionsError(f"its captions are in several languages ({names}); {cure}")
+        return self._files.find(min(stems, key=lambda stem: (len(stem), stem))) if stems else None
 
     def ids_without_video(self) -> list[str]:
         """Return the ids of captions that belong to no video, in order.
@@ -172,80 +177,21 @@ class CaptionsFiles:
         ids: dict[str, None] = {}
         for stem, file in self._files:
             base, _ = split_language(stem)
-            is_owned = self._is_video(stem) or self._is_video(base)
-            _, suffix = _split(file.url)
-            if not is_owned and suffix in FOLDER_SUFFIXES:
+            has_video = self._is_video(stem) or self._is_video(base)
+            if not has_video and _stem_and_suffix(file.url)[1] in FOLDER_SUFFIXES:
                 ids[base] = None
         return list(ids)
 
-    def _stems(self, id: str, stems: list[str]) -> list[str]:
-        """Return the stems that are the id with a language, and no video's own name."""
-        own = []
-        for stem in stems:
-            base, _ = split_language(stem)
-            if base == id and not self._is_video(stem):
-                own.append(stem)
-        return own
 
+def file_stamp(url: str, settings: RemoteSettings) -> str | None:
+    """Return the stamp of a file, or None where there is no such file.
 
-def choose_language(id: str, stems: list[str]) -> str | None:
-    """Return the plainest of the stems of captions in one language, or None for none.
-
-    Raises AmbiguousCaptionsError for several languages.
+    Raises StoreError where its server refuses to answer.
     """
-    languages = set()
-    for stem in stems:
-        _, ending = split_language(stem)
-        tag, _, _ = ending.partition(".")
-        languages.add(language_of_tag(tag) or "")
-    if len(languages) > 1:
-        names = ", ".join(sorted(languages))
-        cure = f"name the one that is meant {id}.vtt, or take the others away"
-        raise AmbiguousCaptionsError(f"its captions are in several languages ({names}); {cure}")
-    return min(stems, key=lambda stem: (len(stem), stem), default=None)
-
-
-# Files of a folder elsewhere that are asked for one by one before the folder is listed.
-MAX_SINGLE_LOOKS = 100
-MAX_LISTINGS = 4  # kept in memory
-
-
-class FileStamps:
-    """The stamps of any addresses. look=False: "" for every address."""
-
-    def __init__(self, settings: RemoteSettings, *, look: bool) -> None:
-        self._settings = settings
-        self._look = look
-        self._looks: Counter[str] = Counter()  # by folder
-        self._listing = lru_cache(MAX_LISTINGS)(self._list)
-
-    def stamp(self, url: str) -> str | None:
-        """Return the stamp of a file, or None where there is no such file. Raises StoreError where
-        its server refuses to answer."""
-        if not self._look:
-            return ""
-        # A file of this machine is asked for by itself, which costs next to nothing.
-        file = RemotePath(url, self._settings)
-        if file.local is not None:
-            try:
-                status = os.stat(file.local)
-            except OSError:
-                return None
-            return f"{status.st_size}-{status.st_mtime_ns}"
-        folder, _, name = url.rpartition("/")
-        self._looks[folder] += 1
-        # Many files of one folder are cheaper by one listing than by a request for each.
-        can_be_listed = file.byte_range is None and not url.startswith("http")
-        if can_be_listed and self._looks[folder] > MAX_SINGLE_LOOKS:
-            entry = self._listing(folder).find(name)
-            return None if entry is None else entry.stamp
-        if not file.exists():
-            return None
-        return file.fingerprint()
-
-    def _list(self, folder: str) -> FileIndex:
-        path = RemotePath(folder, self._settings)
-        return FileIndex(path, path.list(), lambda name: (name, 0))
+    file = RemotePath(url, settings)
+    if not file.exists():
+        return None
+    return file.fingerprint()
 
 
 MAX_LINE_CHARS = 2**20  # of a list

@@ -12,13 +12,13 @@ from itertools import chain
 from pathlib import PurePosixPath
 from typing import BinaryIO, TextIO, TypeAlias, cast
 
-from stepline.curate.settings import ColumnsSettings
+from stepline.curate.settings import ColumnsSettings, SourceSettings
 from stepline.curate.sources.addresses import refusal_reason, root_of, whole_address
 from stepline.curate.sources.files import (
     STAMP_FIELDS,
-    FileStamps,
     SideFolders,
     StampedFile,
+    file_stamp,
     text_lines,
     with_file,
 )
@@ -40,10 +40,9 @@ DAMAGE_ERRORS = (OSError, EOFError, zlib.error, csv.Error, UnicodeDecodeError)
 
 def read_list(
     source: RemotePath,
-    columns: ColumnsSettings,
+    settings: SourceSettings,
     source_filter: SourceFilter,
     side_folders: SideFolders,
-    stamps: FileStamps,
 ) -> Iterator[SourceEntry]:
     """Yield the video of each row, of those that are wanted. A row whose file is not there is
     refused.
@@ -53,23 +52,21 @@ def read_list(
     """
     with ExitStack() as opened:
         # The columns that the settings name, as far as the list has them.
-        names, rows = _open_list(source, opened, columns.model_dump().values())
-        fields = _columns_by_field(source, names, columns)
+        names, rows = _open_list(source, opened, settings.columns.model_dump().values())
+        fields = _columns_by_field(source, names, settings.columns)
         for number, row in enumerate(rows, start=1):
-            cells = {}
             # An empty cell counts as one that is not there.
+            cells = {}
             for field, column in fields.items():
                 cell = row.get(column)
-                cells[field] = ""
-                if cell is not None:
-                    cells[field] = str(cell).strip()
+                cells[field] = "" if cell is None else str(cell).strip()
             # Without an id of its own, a row is named by its video's file.
             id = cells.get("id") or _stem(cells.get("video", ""))
             if not id:
                 reason = "its row has neither an id nor a video's address"
                 yield rejected_video(f"row {number}", reason)
             elif source_filter.accepts(id, cells.get("category") or None):
-                yield _entry(id, cells, source, side_folders, stamps)
+                yield _entry(id, cells, source, side_folders, has_stamps=settings.stamps)
             # A list from elsewhere may have no end.
             if number == source.settings.most and source.local is None:
                 what = f"{source.display_url}: it has more rows than places.most={number}"
@@ -81,7 +78,8 @@ def _entry(
     cells: Mapping[str, str],
     source: RemotePath,
     side_folders: SideFolders,
-    stamps: FileStamps,
+    *,
+    has_stamps: bool,
 ) -> SourceEntry:
     root = root_of(source.url)
     item = VideoItem(
@@ -98,7 +96,7 @@ def _entry(
         if reason is not None:
             return rejected_video(id, reason)
     for field, url in urls.items():
-        stamp = stamps.stamp(url)
+        stamp = file_stamp(url, source.settings) if has_stamps else ""
         if stamp is None:
             what = "video" if field == "video" else f"file of {field}"
             return rejected_video(id, f"its {what} is not there")

@@ -14,7 +14,6 @@ from stepline.curate.sources.files import (
     AmbiguousCaptionsError,
     CaptionsFiles,
     FileIndex,
-    FileStamps,
     SideFolders,
     captions_id,
     video_id,
@@ -23,7 +22,6 @@ from stepline.curate.sources.files import (
 from stepline.curate.sources.howto100m import read_howto100m
 from stepline.curate.sources.lists import read_list
 from stepline.curate.sources.select import SourceFilter
-from stepline.curate.sources.webdataset import NUMBER_RANGE, read_webdataset
 from stepline.curate.stage import SourceEntry, VideoItem, rejected_video
 from stepline.errors import DatasetError
 from stepline.files.remote import DEFAULT_SETTINGS as REMOTE_DEFAULTS
@@ -52,7 +50,7 @@ def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Sourc
         captions = CaptionsFiles(files, lambda id: videos.find(id) is not None)
         alone = captions.ids_without_video()
     if not len(videos) and not alone:
-        cure = "give the folder of videos or captions, a list of them, or tars"
+        cure = "give the folder of videos or captions, or a list of them"
         raise DatasetError(f"{source.display_url}: no video in it; {cure}")
     # Captions without a video are an entry of their own.
     items = [VideoItem(id) for id in alone]
@@ -72,7 +70,7 @@ SOURCE_DEFAULTS = SourceSettings()
 def read_source(
     url: str, settings: SourceSettings = SOURCE_DEFAULTS, remote: RemoteSettings = REMOTE_DEFAULTS
 ) -> Iterator[SourceEntry]:
-    """Yield the videos of a folder, list, set of tars or HowTo100M, sorted by id, each a VideoItem
+    """Yield the videos of a folder, list or HowTo100M, sorted by id, each a VideoItem
     or Rejected.
 
     url: a path, or s3://, gs://, http(s)://. Raises DatasetError or StoreError, in one line, where
@@ -146,10 +144,7 @@ def _entries(
         return read_howto100m(source, settings, source_filter, remote)
     side_folders = SideFolders(settings, remote)
     if kind == "list":
-        stamps = FileStamps(remote, look=settings.stamps)
-        return read_list(source, settings.columns, source_filter, side_folders, stamps)
-    if kind == "webdataset":
-        return read_webdataset(source, side_folders)
+        return read_list(source, settings, source_filter, side_folders)
     return read_folder(source, side_folders)
 
 
@@ -157,18 +152,15 @@ def _kind(source: RemotePath) -> str:
     """Return what an address is: by its name, else by what it holds."""
     if source.name == VIDEOS_FILE:
         return "howto100m"
-    if source.name.endswith(".tar") or NUMBER_RANGE.search(source.url):
-        return "webdataset"
+    if source.name.endswith(".tar"):
+        raise DatasetError(f"{source.display_url}: tars are not read; unpack them into a folder")
     if is_list(source.name):
         return "list"
     path = source.local
     if path is not None and not path.exists():
-        cure = "give a folder of videos, a list of them, tars or HowTo100M"
+        cure = "give a folder of videos, a list of them or HowTo100M"
         raise DatasetError(f"{source.display_url}: is not there; {cure}")
     if path is not None and path.is_file():
         cure = "give its folder, or `stepline steps` for one video"
         raise DatasetError(f"{source.display_url}: one file is not a source; {cure}")
-    if (source / VIDEOS_FILE).exists():
-        return "howto100m"
-    first = next(source.list([]), None)
-    return "webdataset" if first is not None and first.name.endswith(".tar") else "folder"
+    return "howto100m" if (source / VIDEOS_FILE).exists() else "folder"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from stepline.curate.settings import SourceSettings
-from stepline.curate.stage import FOLDER_MARK, SourceEntry, rejected_video
+from stepline.curate.stage import SourceEntry, rejected_video
 from stepline.datasets.excluded import read_excluded
 from stepline.datasets.files import read_text
 from stepline.errors import DatasetError
@@ -46,17 +46,6 @@ class SourceFilter:
         self._accepted = True
         return True
 
-    def _evaluation_sets(self, id: str) -> tuple[str, ...]:
-        """Return the evaluation sets that hold a video, also without the folders before its id."""
-        sets = self._excluded.sets_with(id)
-        # An id may begin with the folder of its tar. Lists of evaluation videos have the bare id.
-        mark = id.find(FOLDER_MARK)
-        while mark >= 0 and not sets:
-            start = mark + len(FOLDER_MARK)
-            sets = self._excluded.sets_with(id[start:])
-            mark = id.find(FOLDER_MARK, mark + 1)
-        return sets
-
     def apply(self, entries: Iterable[SourceEntry]) -> Iterator[SourceEntry]:
         """Yield the wanted entries. Videos of evaluation sets, and wanted ids that never come, are
         refused.
@@ -69,7 +58,7 @@ class SourceFilter:
             if isinstance(entry, Rejected):
                 yield entry
             elif self.accepts(entry.id, entry.category):
-                sets = self._evaluation_sets(entry.id)
+                sets = self._excluded.sets_with(entry.id)
                 if sets:
                     reason = f"evaluates: a video of {', '.join(sets)}"
                     yield rejected_video(entry.id, reason)

@@ -21,7 +21,6 @@ from stepline.curate.stages.gather import (
     write_dataset,
 )
 from stepline.features import FeatureStore
-from stepline.files.remote import RemotePath
 from stepline.records import Record, Rejected, Step
 from stepline.storage import read_parquet
 
@@ -214,24 +213,17 @@ def export(dataset: DatasetContext) -> None:
     OUT/dataset."""
     recipe = dataset.recipe
     features = None
-    # Features and media of the videos, as far as they are there.
+    # Features of the videos, as far as they are there.
     features_folder = dataset.folders["gather"] / FEATURES_FOLDER
     if any(features_folder.glob("shard-*.parquet")):
         features = FeatureStore(features_folder)
-    items = {}
-    media = {}
-    for item in dataset.items:
-        items[item.id] = item
-        if item.video is not None:
-            media[item.id] = RemotePath(item.video, recipe.remote)
     contents = DatasetContents(
         records=lambda: last_records(dataset),
         left_out=read_left_out(last_folder(dataset)),
-        items=items,
+        items={item.id: item for item in dataset.items},
         stages=recipe.stages,
         settings=dict(dataset.stage_settings),
         features=features,
-        media=media,
     )
     tree = export_dataset(contents, dataset.folder, recipe.export)
     counts = f"{tree['videos']} videos with {tree['steps']} steps in the dataset"

@@ -89,14 +89,9 @@ def transcribe(video: VideoContext) -> bytes:
     if settings.writing.writer == "llm" and "write" in video.recipe.stages:
         _check_writer_once(settings.writing)
     models = shared_recognisers(settings.asr, current_device())
-    count = len(models)
     info = media.probe(video.media, settings.media)
     request = Request(video.media, video.item.id)
     (speech,) = recognise_many([(request, info)], settings, models=models)
-    # A silent video loads no model, so that the worker's first video is not always the one that
-    # pays.
-    if settings.asr.recogniser == "whisper":
-        video.notes["loaded"] = len(models) - count
     return to_bytes(speech)
 
 
@@ -113,8 +108,6 @@ def _check_writer_once(settings: WritingSettings) -> None:
 PROVISIONAL_WORD = "provisional"  # in a writer's note: another writer served this part
 # In its reason: the model answered, and no use can be made of it.
 REPLY_FAULTS = ("of the reply", "the reply is")
-CHARS_PER_TOKEN = 4  # of English
-LINE_CHARS = 5  # of a reply's line apart from its text: a number, a point, a blank, an end
 
 
 def write(video: VideoContext) -> bytes:
@@ -129,19 +122,6 @@ def write(video: VideoContext) -> bytes:
     late = unanswered(written.notes)
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")
-    if settings.writer == "llm":
-        from stepline.writing.llm.prompts import build_prompt, chosen_prompt, split_transcript
-
-        # About how many tokens went to the language model and came back, four characters each.
-        chunks = split_transcript(transcript, settings.llm)
-        prompt = chosen_prompt(settings.llm)
-        prompt_chars = sum(len(build_prompt(prompt, chunk)) for chunk in chunks)
-        reply_chars = sum(len(step.text) + LINE_CHARS for step in written.steps)
-        video.notes.update(
-            tokens_in=prompt_chars / CHARS_PER_TOKEN,
-            tokens_out=reply_chars / CHARS_PER_TOKEN,
-            requests=float(len(chunks)),
-        )
     return to_bytes(written)
 
 
@@ -333,9 +313,6 @@ def ground(video: VideoContext) -> bytes:
     late = unanswered(answers.notes)
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")
-    # What it cost, for the forecast.
-    for name in ("requests", "tokens"):
-        video.notes[name] = float(str(answers.report[name]))
     grounding = replace(grounding, steps=answers.steps, alignment=answers.alignment)
     return pack_grounding(grounding, answers)
 

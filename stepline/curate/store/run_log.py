@@ -19,9 +19,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue
 
 from stepline.curate.stage import Collection, Recipe, SourceEntry, VideoItem, rejected_video
 from stepline.curate.store.results import files_in
@@ -29,7 +29,7 @@ from stepline.errors import StoreError
 from stepline.files.atomic_files import atomic_path
 from stepline.limits import parse_json
 from stepline.records import Rejected
-from stepline.settings import validate
+from stepline.settings import validate, without_constants
 from stepline.version import __version__
 
 if TYPE_CHECKING:
@@ -162,22 +162,7 @@ def read_recipe(out: "RemotePath") -> Recipe:
     if not path.exists():
         what = f"{out.display_url}: no run of `stepline curate` has begun here"
         raise StoreError(f"{what}; give the folder that --out named")
-    tree = parse_json(path.read())["recipe"]
-    try:
-        Recipe.model_validate_json(json.dumps(tree))
-    except ValidationError as error:
-        for wrong in error.errors():
-            if wrong["type"] == "extra_forbidden":
-                _remove_setting(tree, wrong["loc"])
-    return validate(Recipe, tree)
-
-
-def _remove_setting(tree: dict[str, Any], keys: tuple[int | str, ...]) -> None:
-    *sections, name = keys
-    for key in sections:
-        # pydantic names the member of a union among the keys.
-        tree = tree.get(str(key), tree)
-    tree.pop(str(name), None)
+    return validate(Recipe, without_constants(parse_json(path.read())["recipe"]))
 
 
 def read_items(out: "RemotePath") -> Iterator[VideoItem]:

@@ -38,7 +38,6 @@ from stepline.curate.stages.per_video import (
 )
 from stepline.errors import MediaError, WriterError
 from stepline.media import AudioBlock
-from stepline.pipeline.networks import shared_recognisers
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.speech import Speech
 from stepline.records import FeatureSequence, Span, Step
@@ -89,16 +88,6 @@ def test_what_is_said_in_a_video_is_recognised(
         sentences = from_bytes(Speech, per_video.transcribe(video)).transcript.sentences
         said[name] = [sentence.text for sentence in sentences]
     assert said == {"two": ["It lasts 2 seconds."], "silent": []}
-
-
-def test_the_first_video_that_someone_speaks_in_loads_the_recogniser(shared: Path) -> None:
-    shared_recognisers.cache_clear()
-    loaded = []
-    for name in ("silent_knot_bowline", "firstaid_choking", "firstaid_choking"):
-        context = work(Recipe(), media=shared / "clips" / f"{name}.mp4")
-        per_video.transcribe(context)
-        loaded.append(context.notes["loaded"])
-    assert loaded == [0, 1, 0]
 
 
 def test_a_part_that_a_server_left_open_is_asked_again_and_a_useless_reply_is_not() -> None:
@@ -273,10 +262,8 @@ def test_a_vision_language_model_is_asked_where_the_recipe_names_one(
         recipe = load_settings(Recipe, None, options)
         context = work(recipe, media=small_video, results=without)
         header, arrays = unpack(GroundedSteps, per_video.ground(context))
-        assert len(server.asked) == context.notes["requests"] > 0
-    assert header.vlm is not None
-    assert header.vlm["requests"] == context.notes["requests"]
-    assert context.notes["tokens"] > 0
+        assert header.vlm is not None
+        assert header.vlm["requests"] == len(server.asked) > 0
     assert arrays["scores"].shape == (2, 20)
     with FakeServer(Answers.status(503)) as server:
         options[0] = f"steps.vision.vlm.base_url={server.url}"

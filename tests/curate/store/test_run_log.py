@@ -71,7 +71,7 @@ def test_settings_of_an_earlier_release_are_passed_over(tmp_path):
     out = RemotePath(str(tmp_path))
     write_inventory(out, recipe(), Collection((VideoItem("a"),), ()), "videos.csv")
     run = json.loads((out / "run.json").read())
-    run["recipe"]["report"] |= {"points": 400, "examples": 3}
-    run["recipe"]["gone"] = {"a": 1}
+    run["recipe"]["report"] |= {"frame_width": 176, "examples": 3}
+    run["recipe"]["engine"]["fewest"] = 2
     (out / "run.json").write(json.dumps(run))
     assert read_recipe(out).report.examples == 3

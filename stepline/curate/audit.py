@@ -1,0 +1,303 @@
+"""The audit: people check a random sample of a dataset (NaSVA, section 4.5 and Table 5).
+
+The sample has some videos, and of each some raw sentences and final steps alike. People say of each
+text whether it is shown. The table has the proportion of texts that is alignable and well aligned,
+and how well people agree. Every verdict is on disk immediately.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias
+
+import numpy as np
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from stepline.curate.sampling import Proportion, ReservoirSample, proportion, random_key
+from stepline.errors import DatasetError
+from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, Floats, interval
+from stepline.files.append_log import EntryStore
+from stepline.pages.web.local_server import LocalServer, post, serve_page
+from stepline.records import FrozenModel, Record, Span, Video
+from stepline.review.answers import Answer, AnswerValue, cohen_kappa, fleiss_kappa
+
+TextKind: TypeAlias = Literal["narration", "step"]
+Votes: TypeAlias = "np.ndarray[tuple[int, int], np.dtype[np.int64]]"  # (texts, people) in {0, 1}
+
+AUDIT_TEXTS = 25  # of each kind in a video, at most
+KIND_NAMES: dict[TextKind, str] = {"narration": "raw narration", "step": "steps of the dataset"}
+# The verdicts that answer a question with yes.
+YES_ANSWERS: dict[str, frozenset[AnswerValue]] = {
+    "alignable": frozenset({"aligned", "misplaced"}),
+    "well aligned": frozenset({"aligned"}),
+}
+CONTENT_POLICY = "default-src 'self' 'unsafe-inline' data:"  # the page has its own, stricter one
+
+
+class AuditText(FrozenModel):
+    """One text that people check: a sentence or a step."""
+
+    id: Annotated[str, Field(min_length=1)]
+    video: str = Field(description="id of its video")
+    kind: TextKind
+    text: str
+    span: Span = Field(description="the seconds that the dataset gives it")
+
+
+class AuditSample(FrozenModel):
+    """The texts that people check, in the order in which the page shows them."""
+
+    seed: int
+    texts: tuple[AuditText, ...]
+    videos: dict[str, Video] = Field(description="the videos of the texts, by id of their record")
+
+    def of_kind(self, kind: TextKind) -> list[AuditText]:
+        """Return the narrations, or the steps."""
+        return [text for text in self.texts if text.kind == kind]
+
+
+class AuditSampler:
+    """Draws videos at random from a stream of unknown length. The order of the stream does not
+    matter.
+
+    Args:
+        videos: how many are drawn.
+        texts: how many texts of each kind are drawn of a video.
+        seed: of both draws.
+    """
+
+    def __init__(self, *, videos: int, texts: int = AUDIT_TEXTS, seed: int = 0) -> None:
+        self._texts = texts
+        self._seed = seed
+        self._videos: ReservoirSample[Record] = ReservoirSample(videos, seed=seed)
+
+    def add(self, record: Record) -> None:
+        """Consider a record of the dataset. One without a sentence or a placed step is passed
+        over."""
+        if _texts_of_kind(record, "narration") or _texts_of_kind(record, "step"):
+            self._videos.add(record.id, record)
+
+    def sample(self) -> AuditSample:
+        """Return the sample: videos by id, in each the texts of both kinds mixed."""
+        records = self._videos.values()
+        texts: list[AuditText] = []
+        for record in records:
+            drawn: list[AuditText] = []
+            for kind in KIND_NAMES:
+                of_kind = _texts_of_kind(record, kind)
+                drawn += _shuffled(of_kind, self._seed)[: self._texts]
+            # Another seed mixes the kinds than drew the texts, else the order of asking would show
+            # the kind.
+            texts += _shuffled(drawn, self._seed + 1)
+        videos = {record.id: record.video for record in records}
+        return AuditSample(seed=self._seed, texts=tuple(texts), videos=videos)
+
+
+def _shuffled(texts: Sequence[AuditText], seed: int) -> list[AuditText]:
+    # By a key of the id, so that further texts of a video do not change the order of these.
+    return sorted(texts, key=lambda text: random_key(seed, text.id))
+
+
+def _texts_of_kind(record: Record, kind: TextKind) -> list[AuditText]:
+    if kind == "narration":
+        rows = [
+            (f"{n}", sentence.text, sentence.span) for n, sentence in enumerate(record.sentences)
+        ]
+    else:
+        # Only a step that the dataset places can be right or wrong about its seconds.
+        rows = [(step.id, step.text, step.spans[0]) for step in record.steps if step.spans]
+    texts = []
+    for name, text, span in rows:
+        # The id changes with the wording and the seconds, so that no verdict outlives its text.
+        digest = random_key(0, f"{text} {span.start:.3f} {span.end:.3f}") % 0xFFFFFF
+        id = f"{record.id}/{kind} {name} {digest:06x}"
+        texts.append(AuditText(id=id, video=record.id, kind=kind, text=text, span=span))
+    return texts
+
+
+@dataclass(frozen=True)
+class AuditRow:
+    """A row of the table: one kind of text.
+
+    Attributes:
+        name: of the kind.
+        checked: how many texts have an answer.
+        unsure: how many verdicts are "unsure", which is not an answer.
+        alignable: proportion that is shown somewhere in its video.
+        well_aligned: proportion that is shown in its own seconds.
+    """
+
+    name: str
+    checked: int
+    unsure: int
+    alignable: Proportion
+    well_aligned: Proportion
+
+
+@dataclass(frozen=True)
+class AnnotatorAgreement:
+    """How well two or more people agree beyond chance, over the texts that all of them answered.
+
+    Attributes:
+        question: "alignable" or "well aligned".
+        people: their names.
+        texts: how many all of them answered.
+        kappa: None where it is undefined (no one ever differs from one answer).
+        low, high: 95 % interval of kappa. Texts of a video are drawn together, those of a single
+            video one by one.
+        same: fraction of pairs of answers that are equal.
+    """
+
+    question: str
+    people: tuple[str, ...]
+    texts: int
+    kappa: float | None
+    low: float
+    high: float
+    same: float | None
+
+    @property
+    def coefficient(self) -> str:
+        """The name of kappa's author."""
+        return "Cohen" if len(self.people) == 2 else "Fleiss"
+
+    def __str__(self) -> str:
+        """Return kappa as people read it: 0.61 [0.48, 0.72]."""
+        if self.kappa is None:
+            return "undefined"
+        return f"{self.kappa:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
+
+def audit_table(sample: AuditSample, verdicts: Iterable[Answer]) -> list[AuditRow]:
+    """Return the table's rows. A text's value is the mean over the people who answered it."""
+    answers: dict[str, list[AnswerValue]] = defaultdict(list)
+    for verdict in verdicts:
+        answers[verdict.item].append(verdict.answer)
+    rows = []
+    for kind, name in KIND_NAMES.items():
+        texts = sample.of_kind(kind)
+        alignable, well_aligned = [
+            _audited_proportion(texts, answers, yes_answers) for yes_answers in YES_ANSWERS.values()
+        ]
+        unsure = sum(answers[text.id].count("unsure") for text in texts)
+        rows.append(AuditRow(name, alignable.texts, unsure, alignable, well_aligned))
+    return rows
+
+
+def _audited_proportion(
+    texts: Iterable[AuditText],
+    answers: dict[str, list[AnswerValue]],
+    yes_answers: frozenset[AnswerValue],
+) -> Proportion:
+    # Texts of a video are alike, so the interval is over videos.
+    values: dict[str, list[float]] = defaultdict(list)
+    for text in texts:
+        votes = [answer in yes_answers for answer in answers[text.id] if answer != "unsure"]
+        if votes:
+            values[text.video].append(sum(votes) / len(votes))
+    return proportion(
+        [sum(values[video]) for video in sorted(values)],
+        [len(values[video]) for video in sorted(values)],
+    )
+
+
+def annotator_agreements(
+    sample: AuditSample, verdicts: Iterable[Answer], *, seed: int = 0
+) -> list[AnnotatorAgreement]:
+    """Return how well people agree on each question, or nothing where no two answered the same
+    text."""
+    answers: dict[str, dict[str, AnswerValue]] = defaultdict(dict)
+    annotators = set()
+    for verdict in verdicts:
+        if verdict.answer != "unsure":
+            answers[verdict.item][verdict.annotator] = verdict.answer
+            annotators.add(verdict.annotator)
+    people = tuple(sorted(annotators))
+
+    # The texts that all of them answered.
+    shared = [text for text in sample.texts if len(answers[text.id]) == len(people)]
+    if len(people) < 2 or not shared:
+        return []
+
+    # Texts of a video are drawn together, those of a single video one by one.
+    rows: dict[str, list[int]] = defaultdict(list)
+    for row, text in enumerate(shared):
+        rows[text.video].append(row)
+    groups = list(rows.values())
+    if len(groups) == 1:
+        groups = [[row] for row in range(len(shared))]
+
+    agreements = []
+    for question, yes_answers in YES_ANSWERS.items():
+        table = [[answers[text.id][name] in yes_answers for name in people] for text in shared]
+        votes = np.array(table, dtype=np.int64)
+        kappa, same = _kappa(votes)
+        low, high = _kappa_interval(votes, groups, seed)
+        agreements.append(AnnotatorAgreement(question, people, len(votes), kappa, low, high, same))
+    return agreements
+
+
+def _kappa(votes: Votes) -> tuple[float | None, float | None]:
+    """Return Cohen's kappa of two people, Fleiss' of more, and the fraction of equal pairs of
+    answers."""
+    # Columns of no and yes, from which Fleiss' kappa counts pairs.
+    yes = votes.sum(axis=1)
+    kappa, same = fleiss_kappa(np.stack([yes, votes.shape[1] - yes], axis=1))
+    if votes.shape[1] == 2:
+        kappa = cohen_kappa(votes[:, 0], votes[:, 1])
+    return kappa, same
+
+
+def _kappa_interval(votes: Votes, groups: list[list[int]], seed: int) -> tuple[float, float]:
+    """Return the bootstrap interval of kappa. groups: rows that are drawn together."""
+    rng = np.random.default_rng(seed)
+    kappas: Floats = np.full(BOOTSTRAP_DRAWS, np.nan)
+    # Videos are drawn with replacement, and all their texts come along.
+    for draw in range(BOOTSTRAP_DRAWS):
+        rows: list[int] = []
+        for group in rng.integers(len(groups), size=len(groups)):
+            rows += groups[group]
+        kappa, _ = _kappa(votes[rows])
+        # A draw in which all agree on one answer has no kappa.
+        if kappa is not None:
+            kappas[draw] = kappa
+    return interval(kappas)
+
+
+def serve(
+    page: Callable[[], str], sample: AuditSample, verdicts: EntryStore[Answer], port: int = 0
+) -> LocalServer:
+    """Return a server of the audit on this machine.
+
+    Args:
+        page: makes the HTML, for each visit with the verdicts so far.
+        sample: the texts that may be answered.
+        verdicts: to which answers are added.
+        port: 0 takes any free one.
+    """
+    ids = frozenset(text.id for text in sample.texts)
+
+    def show_page(_: Request) -> Response:
+        return HTMLResponse(page(), headers={"Content-Security-Policy": CONTENT_POLICY})
+
+    def send_verdicts(request: Request) -> Response:
+        name = request.query_params.get("annotator", "")
+        # Raises ValidationError for no name.
+        annotator = Answer(item="-", annotator=name, answer="unsure").annotator
+        answers = {v.item: v.answer for v in verdicts if v.annotator == annotator}
+        return JSONResponse({"said": answers})
+
+    def add_verdict(verdict: Answer) -> None:
+        if verdict.item not in ids:
+            raise DatasetError(f"{verdict.item!r} is not in this sample; load the page again")
+        verdicts.add(verdict)
+
+    routes = [
+        Route("/", show_page),
+        Route("/verdicts", send_verdicts),
+        post("/verdict", Answer, add_verdict),
+    ]
+    return serve_page(routes, port, token="audit", policy=CONTENT_POLICY)
