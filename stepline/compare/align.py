@@ -54,13 +54,11 @@ def videos_of_one_task(similarity: Matrix, floor: float) -> list[int]:
     The first is most like all others. Videos join by their mean likeness to those that have joined,
     the greatest first, while that is at least `floor`.
     """
-    count = len(similarity)
-    if count == 0:
+    if not len(similarity):
         return []
     # The video with the greatest sum of likeness begins.
-    sums = similarity.sum(axis=1)  # (V,)
-    members = [int(sums.argmax())]
-    while len(members) < count:
+    members = [int(similarity.sum(axis=1).argmax())]
+    while len(members) < len(similarity):
         means = similarity[:, members].mean(axis=1)  # (V,)
         # Members are never found again.
         means[members] = -np.inf
@@ -93,33 +91,21 @@ def align_videos(
 
 def group_vectors(groups: Sequence[StepGroup], vectors: Sequence[Matrix]) -> Matrix:
     """Return the mean direction of the steps of each group, unit rows (N, D)."""
-    means = []
-    for group in groups:
-        rows = [vectors[video][step] for video, step in group]
-        mean = np.mean(rows, axis=0)
-        length = np.linalg.norm(mean)
-        # opposite vectors have no mean direction
-        means.append(mean / max(length, MIN_VECTOR_LENGTH))
-    return np.array(means, dtype=np.float32)
+    means = [np.mean([vectors[video][step] for video, step in group], axis=0) for group in groups]
+    # Opposite vectors have no mean direction.
+    directions = [mean / max(np.linalg.norm(mean), MIN_VECTOR_LENGTH) for mean in means]
+    return np.array(directions, dtype=np.float32)
 
 
 def _remove_video(groups: Iterable[StepGroup], video: int) -> list[StepGroup]:
-    remaining = []
-    for group in groups:
-        others = list(group)
-        for place in group:
-            if place.video == video:
-                others.remove(place)
-        if others:
-            remaining.append(others)
-    return remaining
+    remaining = [[step for step in group if step.video != video] for group in groups]
+    return [group for group in remaining if group]
 
 
 def _add_video(
     groups: Sequence[StepGroup], video: int, vectors: Sequence[Matrix], settings: CompareSettings
 ) -> list[StepGroup]:
     """Return the groups with the steps of one more video, sorted again."""
-    step_count = len(vectors[video])
     extended = list(map(list, groups))
     numbers: GroupNumbers = {}
     if groups:
@@ -129,14 +115,12 @@ def _add_video(
         numbers = match_in_order(cosines, settings.step_likeness)
         _match_moved_steps(cosines, numbers, settings)
     # Steps without a group begin one of their own.
-    for step in range(step_count):
-        place = StepIndex(video, step)
+    for step in range(len(vectors[video])):
         if step in numbers:
-            extended[numbers[step]].append(place)
+            extended[numbers[step]].append(StepIndex(video, step))
         else:
-            extended.append([place])
-    step_counts = list(map(len, vectors))
-    return sort_groups(extended, step_counts)
+            extended.append([StepIndex(video, step)])
+    return sort_groups(extended, list(map(len, vectors)))
 
 
 def match_in_order(cosines: Matrix, floor: float) -> GroupNumbers:
@@ -176,11 +160,9 @@ def _match_moved_steps(cosines: Matrix, numbers: GroupNumbers, settings: Compare
 
     A group that a step of the video has joined needs a greater cosine.
     """
-    group_count = cosines.shape[1]
     # A group that the video is in already needs a step that is almost the same.
-    min_gains = np.full(group_count, settings.moved_likeness)  # (N,)
-    used_groups = list(numbers.values())
-    min_gains[used_groups] = settings.repeated_likeness
+    min_gains = np.full(cosines.shape[1], settings.moved_likeness)  # (N,)
+    min_gains[list(numbers.values())] = settings.repeated_likeness
     for step, row in enumerate(cosines):
         if step in numbers:
             continue
@@ -199,10 +181,7 @@ def sort_groups(groups: Sequence[StepGroup], step_counts: Sequence[int]) -> list
     """
 
     def mean_place(group: StepGroup) -> float:
-        total = 0.0
-        for video, step in group:
-            total += (step + 0.5) / step_counts[video]
-        return total / len(group)
+        return sum((step + 0.5) / step_counts[video] for video, step in group) / len(group)
 
     ordered = sorted(groups, key=mean_place)
     # each pass is a pass of bubble sort. Majorities may go in circles, so passes are bounded.
@@ -216,15 +195,11 @@ def _swap_neighbours(groups: list[StepGroup]) -> bool:
     """Swap neighbouring groups that more videos do in the other order. Return whether any were."""
     swapped = False
     for number in range(1, len(groups)):
-        former = groups[number - 1]
-        latter = groups[number]
-        former_steps = first_step_of_videos(former)
-        latter_steps = first_step_of_videos(latter)
+        former, latter = groups[number - 1 : number + 1]
         # Only videos that do both have an order of the two.
-        before, after = count_orders(former_steps, latter_steps)
+        before, after = count_orders(first_step_of_videos(former), first_step_of_videos(latter))
         if after > before:
-            groups[number - 1] = latter
-            groups[number] = former
+            groups[number - 1 : number + 1] = [latter, former]
             swapped = True
     return swapped
 

@@ -45,9 +45,7 @@ class StatedAmount:
     def in_unit(self, unit: str | None) -> "StatedAmount":
         """Return the same amount in another unit of the same kind."""
         factor = _unit_size(self.unit) / _unit_size(unit)
-        low = self.low * factor
-        high = self.high * factor
-        return replace(self, unit=unit, low=low, high=high)
+        return replace(self, unit=unit, low=self.low * factor, high=self.high * factor)
 
 
 class AmountSpread(FrozenModel):
@@ -95,9 +93,7 @@ def material_amounts(video: str, material: Material) -> list[StatedAmount]:
         total = totals.get(amount.kind)
         if total is not None:
             amount = amount.in_unit(total.unit)
-            low = total.low + amount.low
-            high = total.high + amount.high
-            amount = replace(amount, low=low, high=high)
+            amount = replace(amount, low=total.low + amount.low, high=total.high + amount.high)
         totals[amount.kind] = amount
     return list(totals.values())
 
@@ -107,11 +103,9 @@ def amount_spreads(amounts: Iterable[StatedAmount]) -> tuple[AmountSpread, ...]:
     # Amounts can be compared where units convert into each other.
     of_kind: dict[tuple[str, str], list[StatedAmount]] = defaultdict(list)
     for amount in amounts:
-        key = (stem(amount.thing), amount.kind)
-        of_kind[key].append(amount)
-    spreads = list(map(_spread, of_kind.values()))
-    spreads.sort(key=lambda spread: len(spread.videos), reverse=True)
-    return tuple(spreads)
+        of_kind[stem(amount.thing), amount.kind].append(amount)
+    spreads = map(_spread, of_kind.values())
+    return tuple(sorted(spreads, key=lambda spread: len(spread.videos), reverse=True))
 
 
 def spread_text(spread: AmountSpread) -> str:
@@ -127,31 +121,18 @@ def spread_text(spread: AmountSpread) -> str:
 
 def _spread(amounts: Sequence[StatedAmount]) -> AmountSpread:
     # The thing and the unit that most videos use.
-    things = Counter(amount.thing for amount in amounts)
-    units = Counter(amount.unit for amount in amounts)
-    thing = things.most_common(1)[0][0]
-    unit = units.most_common(1)[0][0]
-    lows = []
-    middles = []
-    highs = []
-    videos: dict[str, None] = {}  # a set in order
-    for stated in amounts:
-        amount = stated.in_unit(unit)
-        lows.append(amount.low)
-        highs.append(amount.high)
-        # Of a range, its middle counts for the median.
-        middles.append((amount.low + amount.high) / 2)
-        videos[amount.video] = None
-    low = min(lows)
-    median = statistics.median(middles)
-    high = max(highs)
+    thing = Counter(amount.thing for amount in amounts).most_common(1)[0][0]
+    unit = Counter(amount.unit for amount in amounts).most_common(1)[0][0]
+    converted = [amount.in_unit(unit) for amount in amounts]
+    # Of a range, its middle counts for the median.
+    middle = statistics.median((amount.low + amount.high) / 2 for amount in converted)
     return AmountSpread(
         thing=thing,
         unit=unit,
-        low=round(low, DIGITS_AFTER_POINT),
-        median=round(median, DIGITS_AFTER_POINT),
-        high=round(high, DIGITS_AFTER_POINT),
-        videos=tuple(videos),
+        low=round(min(amount.low for amount in converted), DIGITS_AFTER_POINT),
+        median=round(middle, DIGITS_AFTER_POINT),
+        high=round(max(amount.high for amount in converted), DIGITS_AFTER_POINT),
+        videos=tuple(dict.fromkeys(amount.video for amount in amounts)),
     )
 
 

@@ -27,7 +27,7 @@ from stepline.compare.materials import ComparedMaterial, Embedder, compare_mater
 from stepline.compare.settings import CompareSettings
 from stepline.errors import StoreError
 from stepline.outputs.text import shown_span, title
-from stepline.records import FrozenModel, Matrix, Probability, Record, Seconds, Span, Step, StepKind
+from stepline.records import FrozenModel, Matrix, Probability, Record, Seconds, Step, StepKind
 from stepline.text import embed
 
 START_ID = "start"  # of the transitions: where every video begins
@@ -227,9 +227,8 @@ def _videos(records: Sequence[Record], likeness: Matrix) -> list[ComparedVideo]:
     """Return the videos with their mean likeness to the others."""
     # Each video is like itself by 1, which does not count.
     means = (likeness.sum(axis=1) - 1) / (len(records) - 1)
-    videos = []
-    for record, mean in zip(records, means, strict=True):
-        video = ComparedVideo(
+    return [
+        ComparedVideo(
             id=record.id,
             title=title(record),
             path=record.video.path,
@@ -237,8 +236,8 @@ def _videos(records: Sequence[Record], likeness: Matrix) -> list[ComparedVideo]:
             steps=len(record.steps),
             likeness=round(float(mean), 3),
         )
-        videos.append(video)
-    return videos
+        for record, mean in zip(records, means, strict=True)
+    ]
 
 
 def _group_id(number: int) -> str:
@@ -285,29 +284,19 @@ def _occurrences(aligned: AlignedSteps, group: StepGroup) -> tuple[Occurrence, .
     for place in sorted(group):
         step = aligned.step(*place)
         video = aligned.records[place.video].id
-        span = _best_span(step)
-        start = None
-        end = None
-        if span:
-            start = span.start
-            end = span.end
-        occurrence = Occurrence(video=video, step=step.id, text=step.text, start=start, end=end)
-        occurrences.append(occurrence)
+        # Where the step is shown, or else spoken.
+        span = shown_span(step) or step.said
+        start, end = (span.start, span.end) if span else (None, None)
+        occurrences.append(
+            Occurrence(video=video, step=step.id, text=step.text, start=start, end=end)
+        )
     return tuple(occurrences)
-
-
-def _best_span(step: Step) -> Span | None:
-    """Return the span in which a step is shown, or else spoken."""
-    return shown_span(step) or step.said
 
 
 def _seconds_spread(steps: Sequence[Step]) -> SecondsSpread | None:
     """Return the spread of the steps' shown seconds, or None if no step is shown."""
-    durations = []
-    for step in steps:
-        span = shown_span(step)
-        if span is not None:
-            durations.append(span.duration)
+    spans = map(shown_span, steps)
+    durations = [span.duration for span in spans if span is not None]
     if not durations:
         return None
     return SecondsSpread(
@@ -329,20 +318,15 @@ def _step_orders(aligned: AlignedSteps, steps: Sequence[ProcedureStep]) -> tuple
         pair = [steps[one].id, steps[other].id]
         if after > before:
             pair.reverse()
-        order = OrderCount(
-            first=pair[0], then=pair[1], videos=max(before, after), of=before + after
-        )
-        orders.append(order)
+        count = max(before, after)
+        orders.append(OrderCount(first=pair[0], then=pair[1], videos=count, of=before + after))
     return tuple(orders)
 
 
 def _transitions(aligned: AlignedSteps) -> tuple[Transition, ...]:
     """Return the arrows of the task graph, those from earlier steps first."""
     # The group of each step, by which a video becomes a path through groups.
-    number_of = {}
-    for number, group in enumerate(aligned.groups):
-        for place in group:
-            number_of[place] = number
+    number_of = {place: number for number, group in enumerate(aligned.groups) for place in group}
     # Arrows are counted along each path, from the start to the end.
     arrows: Counter[tuple[int, int]] = Counter()
     start = -1
@@ -360,13 +344,12 @@ def _transitions(aligned: AlignedSteps) -> tuple[Transition, ...]:
     for (source, _), count in arrows.items():
         transition_counts[source] += count
     names = {start: START_ID, end: END_ID}
-    transitions = []
-    for (source, target), count in sorted(arrows.items()):
-        transition = Transition(
+    return tuple(
+        Transition(
             source=names.get(source, _group_id(source)),
             target=names.get(target, _group_id(target)),
             count=count,
             probability=count / transition_counts[source],
         )
-        transitions.append(transition)
-    return tuple(transitions)
+        for (source, target), count in sorted(arrows.items())
+    )

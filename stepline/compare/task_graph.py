@@ -72,24 +72,22 @@ def task_graph(comparison: TaskComparison) -> TaskGraph:
     """
     steps = comparison.common_steps
     if not steps:
-        cure = "compare again with --set compare.common_share=0.3"
-        raise SettingsError(f"the comparison has no common step; {cure}")
+        raise SettingsError(
+            "the comparison has no common step; compare again with --set compare.common_share=0.3"
+        )
     ids = [step.id for step in steps]
     videos = len(comparison.videos)
-    lines = [one_line(step.text) for step in steps]
-    # A step that a video does twice counts once.
-    counts = [min(step.videos, videos) for step in steps]
     transitions, departures = _moves_between(comparison, ids)
-    before = _order_probabilities(comparison, ids)
     return TaskGraph(
-        lines=tuple(lines),
+        lines=tuple(one_line(step.text) for step in steps),
         wordings=tuple(map(_other_wordings, steps)),
         kinds=tuple(step.kind for step in steps),
         videos=videos,
-        counts=tuple(counts),
+        # A step that a video does twice counts once.
+        counts=tuple(min(step.videos, videos) for step in steps),
         transitions=_rounded_rows(transitions),
         departures=departures,
-        before=_rounded_rows(before),
+        before=_rounded_rows(_order_probabilities(comparison, ids)),
     )
 
 

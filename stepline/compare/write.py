@@ -1,4 +1,4 @@
-"""The files of a comparison: JSON, a page, Markdown, and the common procedure as lines."""
+"""The files of a comparison: JSON, a page, and the common procedure as lines."""
 
 import os
 from collections import defaultdict
@@ -12,7 +12,6 @@ from stepline.compare.materials import ComparedMaterial
 from stepline.compare.procedure import END_ID, START_ID, ProcedureStep, TaskComparison
 from stepline.errors import SettingsError, printable
 from stepline.files.atomic_files import atomic_files
-from stepline.outputs.documents import MARKUP_PATTERN
 from stepline.outputs.text import WARNING_MARK, clock, one_line, sentence_case
 from stepline.outputs.web_addresses import media_link
 from stepline.pages.layout import page_html
@@ -20,7 +19,7 @@ from stepline.pages.layout import page_html
 FILE_STEM = "comparison"  # of the files in the folder --out
 MAX_NEXT_STEPS = 3  # of the steps that follow, the most probable ones
 
-View: TypeAlias = dict[str, Any]  # what the templates page.html and markdown.txt show
+View: TypeAlias = dict[str, Any]  # what the template page.html shows
 
 
 def to_json(comparison: TaskComparison) -> str:
@@ -33,18 +32,6 @@ def to_html(view: View) -> str:
     return page_html(_rendered_file("page.html"), style=_rendered_file("page.css"), view=view)
 
 
-def to_markdown(view: View) -> str:
-    """Return the comparison in CommonMark. Every text is escaped."""
-    from jinja2 import Environment, StrictUndefined
-
-    # Markdown is no HTML: its own marks are escaped, by the filter.
-    environment = Environment(
-        autoescape=False, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["escaped"] = lambda text: MARKUP_PATTERN.sub(r"\\\1", text)
-    return environment.from_string(_rendered_file("markdown.txt")).render(view=view)
-
-
 def to_lines(comparison: TaskComparison) -> str:
     """Return the common procedure as lines for `--texts`, without what is to be avoided.
 
@@ -52,19 +39,20 @@ def to_lines(comparison: TaskComparison) -> str:
     """
     lines = [one_line(step.text) for step in comparison.common_steps if step.kind == "do"]
     if not lines:
-        cure = "lower it with --set compare.common_share=0.3"
-        raise SettingsError(f"no step is common to enough videos; {cure}")
+        raise SettingsError(
+            "no step is common to enough videos; lower it with --set compare.common_share=0.3"
+        )
     return "\n".join(lines) + "\n"
 
 
 def write_comparison(comparison: TaskComparison, folder: Path) -> list[Path]:
-    """Write a comparison into a folder as Markdown, page and JSON, and return the files.
+    """Write a comparison into a folder as page and JSON, and return the files.
 
     Raises StoreError where the folder cannot be written.
     """
     view = comparison_view(comparison, folder)
-    # The JSON comes last: where it is, the files before it are complete.
-    texts = {".md": to_markdown(view), ".html": to_html(view), ".json": to_json(comparison)}
+    # The JSON comes last: where it is, the page is complete.
+    texts = {".html": to_html(view), ".json": to_json(comparison)}
     paths = []
     with atomic_files() as together:
         for suffix, text in texts.items():

@@ -279,13 +279,12 @@ def collect_items(source: Iterable[SourceEntry], limit: int | None) -> Collectio
     first."""
     items: list[VideoItem] = []
     refused: list[Rejected] = []
-    for entry in source:
+    # By id, so that a run does not depend on the order of its source.
+    for entry in sorted(source, key=lambda entry: entry.id):
         if isinstance(entry, VideoItem):
             items.append(entry)
         else:
             refused.append(entry)
-    # By id, so that a run does not depend on the order of its source.
-    items.sort(key=lambda item: item.id)
     for earlier, item in pairwise(items):
         if earlier.id == item.id:
             raise DatasetError(f"{item.id}: two videos have this id; give each its own id")
@@ -293,4 +292,4 @@ def collect_items(source: Iterable[SourceEntry], limit: int | None) -> Collectio
         raise DatasetError(
             f"the source holds no video to work on ({len(refused)} refused); name another"
         )
-    return Collection(items[:limit], sorted(refused, key=lambda entry: entry.id))
+    return Collection(items[:limit], refused)

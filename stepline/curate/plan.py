@@ -65,14 +65,13 @@ def task_key(
     other versions than `KEYED_VERSIONS`. They count where the result is computed, not read.
     """
     # All that decides the result, in a fixed order.
-    inputs = stage_inputs(stage, item)
-    sorted_needs = sorted(needs.items())
-    parts = [stage.name, stage.version, item.id, inputs, settings, sorted_needs]
+    parts = [stage.name, stage.version, item.id, stage_inputs(stage, item), settings]
+    parts.append(sorted(needs.items()))
     # A stage that only reads captions or features computes nothing with these libraries.
     only_reads = files_read(stage, item) & {"captions", "features"}
     if libraries and not only_reads:
         parts.append(sorted(libraries.items()))
-    return _sha256(parts)
+    return hashlib.sha256(_json(parts)).hexdigest()
 
 
 def stage_inputs(stage: Stage, item: VideoItem) -> list[JsonValue]:
@@ -80,27 +79,17 @@ def stage_inputs(stage: Stage, item: VideoItem) -> list[JsonValue]:
     known about it."""
     # A stamp stands for a file's content, so that no file is read for a key.
     stamps = {"media": item.stamp, "captions": item.captions_stamp, "features": item.features_stamp}
-    inputs: list[JsonValue] = []
-    for name in sorted(files_read(stage, item)):
-        inputs.append(f"{name} {stamps[name]}")
-    about: list[JsonValue] = []
-    if "about" in stage.reads:
-        about = [item.title, item.task, item.category, item.duration]
-    inputs.append(about)
+    inputs: list[JsonValue] = [f"{n} {stamps[n]}" for n in sorted(files_read(stage, item))]
+    about = [item.title, item.task, item.category, item.duration]
+    inputs.append(about if "about" in stage.reads else [])
     if "where" in stage.reads:
-        where: list[JsonValue] = [item.path, item.video, item.captions, item.features]
-        inputs.append(where)
+        inputs.append([item.path, item.video, item.captions, item.features])
     return inputs
-
-
-def _sha256(parts: object) -> str:
-    return hashlib.sha256(_json(parts)).hexdigest()
 
 
 def _json(parts: object) -> bytes:
     # Sorted keys, and no NaN, give one text for equal values.
-    text = json.dumps(parts, sort_keys=True, allow_nan=False)
-    return text.encode()
+    return json.dumps(parts, sort_keys=True, allow_nan=False).encode()
 
 
 @dataclass(frozen=True)
@@ -118,43 +107,32 @@ class Plan:
     @classmethod
     def from_recipe(cls, recipe: Recipe, stages: Sequence[Stage]) -> "Plan":
         """Ask each stage once what of the recipe decides it."""
-        by_name = {}
-        settings = {}
         libraries = {}
         for stage in stages:
-            name = stage.name
-            by_name[name] = stage
-            settings[name] = stage.deciding_settings(recipe)
+            versions = {name: minor_version(name) for name in stage.library_names(recipe)}
             # Only versions that keys do not stand for anyway.
-            other_versions = {}
-            for library in stage.library_names(recipe):
-                version = minor_version(library)
-                if version != KEYED_VERSIONS.get(library):
-                    other_versions[library] = version
-            libraries[name] = other_versions
-        return cls(recipe, by_name, settings, libraries)
+            libraries[stage.name] = dict(versions.items() - KEYED_VERSIONS.items())
+        return cls(
+            recipe,
+            {stage.name: stage for stage in stages},
+            {stage.name: stage.deciding_settings(recipe) for stage in stages},
+            libraries,
+        )
 
     @cached_property
     def video_stages(self) -> tuple[Stage, ...]:
         """The stages of each video, in the recipe's order."""
-        stages = []
-        for stage in self.stages.values():
-            if stage.kind == "video":
-                stages.append(stage)
-        return tuple(stages)
+        return tuple(stage for stage in self.stages.values() if stage.kind == "video")
 
     def versions(self) -> dict[str, JsonValue]:
         """Return the whole version of each library that its stages' results depend on, "" of one
         that is lacking."""
-        names: set[str] = set()
-        for stage in self.stages.values():
-            names.update(stage.library_names(self.recipe))
+        names = {n for stage in self.stages.values() for n in stage.library_names(self.recipe)}
         return {name: package_version(name) for name in sorted(names)}
 
     def phases(self) -> list[tuple[Stage, ...]]:
         """Return runs of stages of one kind, in the recipe's order."""
-        stages = self.stages.values()
-        runs = itertools.groupby(stages, key=lambda stage: stage.kind)
+        runs = itertools.groupby(self.stages.values(), key=lambda stage: stage.kind)
         return [tuple(run) for _, run in runs]
 
     def tasks(self, item: VideoItem) -> tuple[StageTask, ...]:
@@ -169,65 +147,46 @@ class Plan:
             if not keys.keys() >= set(stage.needs):
                 continue
             needs = {need: keys[need] for need in stage.needs}
-            settings = self.settings[name]
             libraries = self.libraries.get(name, NO_LIBRARIES)
-            key = task_key(stage, item, settings, needs, libraries)
-            keys[name] = key
-            tasks.append(StageTask(item, name, key, needs))
+            keys[name] = task_key(stage, item, self.settings[name], needs, libraries)
+            tasks.append(StageTask(item, name, keys[name], needs))
         return tuple(tasks)
 
     def video_stages_before(self, stage: Stage) -> tuple[str, ...]:
         """Return the video stages that come before a stage in the recipe."""
-        names = []
-        for other in self.stages.values():
-            if other.name == stage.name:
-                break
-            if other.kind == "video":
-                names.append(other.name)
-        return tuple(names)
+        before = itertools.takewhile(lambda other: other.name != stage.name, self.stages.values())
+        return tuple(other.name for other in before if other.kind == "video")
 
     def with_dataset_key(self, stage: Stage, key: str) -> "Plan":
         """Return the plan that knows a dataset stage is done."""
-        dataset_keys = {**self.dataset_keys, stage.name: key}
-        return replace(self, dataset_keys=dataset_keys)
+        return replace(self, dataset_keys={**self.dataset_keys, stage.name: key})
 
     def needs_met(self, stage: Stage) -> bool:
         """Return whether the dataset stages that a stage needs are done."""
         # Stages of each video are always there. A dataset stage has to be done.
-        for need in stage.needs:
-            if need in self.dataset_keys:
-                continue
-            if self.stages[need].kind != "video":
-                return False
-        return True
+        return all(
+            need in self.dataset_keys or self.stages[need].kind == "video" for need in stage.needs
+        )
 
     def dataset_key(
         self, stage: Stage, statuses: Iterable["VideoStatus"], refused: Sequence[Rejected]
     ) -> str:
         """Return the key of a dataset stage's folder: a sha256 of what it is, reads and needs."""
         # What the stage is, the dataset stages that it needs, and what was refused.
-        settings = self.settings[stage.name]
-        about = [stage.name, stage.version, settings, self.recipe.threads]
-        needs = []
-        for need in sorted(set(stage.needs)):
-            if need in self.dataset_keys:
-                needs.append([need, self.dataset_keys[need]])
+        about = [stage.name, stage.version, self.settings[stage.name], self.recipe.threads]
+        needs = sorted(item for item in self.dataset_keys.items() if item[0] in stage.needs)
         refusals = [[entry.id, entry.reason] for entry in refused]
-        head = _json([about, needs, refusals])
-        digest = hashlib.sha256(head)
+        digest = hashlib.sha256(_json([about, needs, refusals]))
 
         # Each video, with the results that the stage reads or the reason why it has none.
         for status in statuses:
-            item = status.item
-            inputs = stage_inputs(stage, item)
-            failure = status.failure
             keys = reason = None
-            if failure is None:
+            if status.failure is None:
                 keys = [status.keys[need] for need in stage.needs if need in status.keys]
             else:
-                reason = [failure.stage, failure.kind, failure.reason]
-            video: list[object] = [[item.id, inputs], keys, reason]
-            digest.update(_json(video))
+                reason = [status.failure.stage, status.failure.kind, status.failure.reason]
+            video = [status.item.id, stage_inputs(stage, status.item)]
+            digest.update(_json([video, keys, reason]))
         return digest.hexdigest()
 
 
@@ -270,6 +229,7 @@ def statuses_before(
     for item in items:
         status = video_status(plan, results, item, before)
         if status is None:
-            what = f"{item.id}: a result of its stages was removed while the run went on"
-            raise StoreError(f"{what}; run it again")
+            raise StoreError(
+                f"{item.id}: a result of its stages was removed while the run went on; run it again"
+            )
         yield status

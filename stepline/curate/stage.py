@@ -121,8 +121,9 @@ class StageFailure:
         try:
             return cls(**parse_json(data))
         except (ValueError, TypeError) as error:
-            what = f"{name}: not a failure that Stepline wrote ({error})"
-            raise StoreError(f"{what}; remove it") from error
+            raise StoreError(
+                f"{name}: not a failure that Stepline wrote ({error}); remove it"
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -277,8 +278,9 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, preset: Path | None
     names = sorted(file.stem for file in RECIPES_FOLDER.glob("*.toml"))
     path = RECIPES_FOLDER / f"{name}.toml" if name in names else Path(name)
     if not path.is_file():
-        cure = f"name one of {', '.join(names)}, or a TOML file"
-        raise SettingsError(f"{name}: no such recipe; {cure}")
+        raise SettingsError(
+            f"{name}: no such recipe; name one of {', '.join(names)}, or a TOML file"
+        )
     recipe = load_settings(Recipe, path, overrides, preset=preset)
     # A named vision-language model is checked once, for all videos.
     if recipe.steps.vision.vlm.named:
@@ -288,8 +290,9 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, preset: Path | None
     steps = recipe.steps
     # What no run over many videos can do.
     if steps.vision.vlm.dry_run or steps.writing.llm.dry_run:
-        cure = "take it out, and let `stepline curate --dry-run` ask a sample"
-        raise SettingsError(f"steps: dry_run asks no model; {cure}")
+        raise SettingsError(
+            "steps: dry_run asks no model; take it out, and let `stepline curate --dry-run` ask a sample"
+        )
     if steps.writing.llm.pictures:
         raise SettingsError("steps.writing.llm.pictures: `write` reads no video; take it out (0)")
     return recipe
@@ -311,8 +314,9 @@ def resolve_stages(recipe: Recipe, stages: StageTable) -> tuple[Stage, ...]:
         stage = stages[name]
         for need in stage.needs:
             if need not in resolved:
-                what = f"recipe: stage {name!r} needs {need!r} before it"
-                raise SettingsError(f"{what}; add it to `stages`")
+                raise SettingsError(
+                    f"recipe: stage {name!r} needs {need!r} before it; add it to `stages`"
+                )
         # What a stage takes if it is there counts as a need from now on.
         needs = (*stage.needs, *(take for take in stage.takes if take in resolved))
         reads = stage.reads

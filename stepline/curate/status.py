@@ -94,8 +94,7 @@ def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
 
     # The time that it took, from the log of this run and of earlier ones.
     began = 0.0
-    ends: list[float] = []
-    fallbacks: list[float] = []  # when tasks ended that a GPU gave out for
+    ends: list[tuple[float, bool]] = []  # when tasks ended, and whether a GPU gave out for them
     for line in read_timings(out):
         at = log_number(line, "at")
         event = line.get("event")
@@ -105,11 +104,9 @@ def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
         # Only stages of the recipe: another one on OUT may have had others.
         elif event in ("end", "dataset") and status_of_line is not None:
             status_of_line.cpu += log_number(line, "cpu")
-            ends.append(at)
-            if line.get("gpu_fallbacks"):
-                fallbacks.append(at)
-    ends = [at for at in ends if at >= began]
-    rate = len(ends) / max(max(ends) - began, 1e-9) * SECONDS_PER_HOUR if ends else None
+            ends.append((at, bool(line.get("gpu_fallbacks"))))
+    ends = [(at, is_fallback) for at, is_fallback in ends if at >= began]
+    rate = len(ends) / max(max(ends)[0] - began, 1e-9) * SECONDS_PER_HOUR if ends else None
     waiting = sum(status.waiting for status in statuses.values())
     return RunStatus(
         videos=len(items),
@@ -120,7 +117,7 @@ def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
         rate=rate,
         left=waiting / rate * SECONDS_PER_HOUR if rate and waiting else None,
         others=folders.unused(plan.dataset_keys),
-        gpu_fallbacks=sum(at >= began for at in fallbacks),
+        gpu_fallbacks=sum(is_fallback for _, is_fallback in ends),
     )
 
 

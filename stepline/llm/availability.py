@@ -12,7 +12,6 @@ from stepline.llm.servers import is_loopback, no_server_error, open_server
 from stepline.llm.settings import ChatSettings
 
 CONNECT_SECONDS = 1.0  # for a connection, the look-up of the name in it
-DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def check_available(settings: ChatSettings) -> None:
@@ -49,12 +48,7 @@ def _connect(address: tuple[str, int]) -> str:
 def _connect_address(url: str) -> tuple[str, int]:
     """Return host and port of the server, or of the proxy for it."""
     parts = urlsplit(url)
-    host = parts.hostname or ""
     proxy = urllib.request.getproxies().get(parts.scheme)
-    if proxy and not is_loopback(url) and not urllib.request.proxy_bypass(host):
-        if "//" not in proxy:
-            proxy = f"//{proxy}"
-        parts = urlsplit(proxy, scheme="http")
-        host = parts.hostname or ""
-    default_port = DEFAULT_PORTS.get(parts.scheme, DEFAULT_PORTS["http"])
-    return host, parts.port or default_port
+    if proxy and not is_loopback(url) and not urllib.request.proxy_bypass(parts.hostname or ""):
+        parts = urlsplit(proxy if "//" in proxy else f"http://{proxy}")
+    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)

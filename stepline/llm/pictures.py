@@ -56,10 +56,7 @@ def with_pictures(
         return [*parts, _picture(contact_sheet(pictures))]
     for letter, picture in zip(PICTURE_LETTERS, pictures, strict=False):
         parts.append({"type": "text", "text": f"{letter}:"})
-        if video:
-            parts.append(_clip(picture, video))
-        else:
-            parts.append(_picture(picture))
+        parts.append(_clip(picture, video) if video else _picture(picture))
     return parts
 
 
@@ -69,36 +66,27 @@ def question_tokens(text: int, pictures: Sequence[tuple[int, int]]) -> int:
     text: its characters. pictures: (width, height) in pixels.
     """
     pixels = sum(width * height for width, height in pictures)
-    text_tokens = math.ceil(text / CHARS_PER_TOKEN)
-    picture_tokens = math.ceil(pixels / PIXELS_PER_TOKEN)
-    return text_tokens + picture_tokens
+    return math.ceil(text / CHARS_PER_TOKEN) + math.ceil(pixels / PIXELS_PER_TOKEN)
 
 
 def contact_sheet(pictures: Sequence[bytes]) -> bytes:
     """Return one JPEG of all pictures in rows of four, each with its letter in the corner."""
     from PIL import Image, ImageDraw
 
-    images = []
-    for picture in pictures:
-        file = Image.open(io.BytesIO(picture))
-        images.append(file.convert("RGB"))
-
+    images = [Image.open(io.BytesIO(picture)).convert("RGB") for picture in pictures]
     # every picture has the cell of the largest one
     width = max(image.width for image in images)
     height = max(image.height for image in images)
     columns = min(PICTURES_PER_SHEET_ROW, len(images))
     rows = math.ceil(len(images) / PICTURES_PER_SHEET_ROW)
-    size = (width * columns, height * rows)
-    sheet = Image.new("RGB", size)
+    sheet = Image.new("RGB", (width * columns, height * rows))
     draw = ImageDraw.Draw(sheet)
     for number, image in enumerate(images):
         row, column = divmod(number, PICTURES_PER_SHEET_ROW)
-        left = column * width
-        top = row * height
+        left, top = column * width, row * height
         sheet.paste(image, (left, top))
-        letter = PICTURE_LETTERS[number]
         draw.rectangle((left, top, left + 22, top + 22), fill="black")
-        draw.text((left + 6, top + 2), letter, fill="white", font_size=18)
+        draw.text((left + 6, top + 2), PICTURE_LETTERS[number], fill="white", font_size=18)
     return jpeg(sheet)
 
 

@@ -1,11 +1,10 @@
-"""Servers that answer chats: an OpenAI-compatible one over HTTP, or a GGUF model on this machine
-(through xllamacpp).
+"""Servers that answer chats, and the OpenAI-compatible one over HTTP. local_model.py has the other:
+a GGUF model on this machine.
 
 A remote server is untrusted. Its replies, errors too, are read up to a size and a second, and it
 cannot redirect what is said elsewhere.
 """
 
-import hashlib
 import http.client
 import json
 import logging
@@ -16,17 +15,14 @@ import urllib.error
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
-from stepline.errors import ModelError, WriterError
+from stepline.errors import WriterError
 from stepline.files.remote.retry import MAX_PAUSE_SECONDS, TRANSIENT_STATUSES
 from stepline.limits import parse_json
-from stepline.llm.local_model import ModelFiles, ModelProcess, ModelProcessError
 from stepline.llm.settings import ChatSettings
 from stepline.media.http import TransferLimits, open_url
-from stepline.networks.device import core_count
 
 logger = logging.getLogger(__name__)
 
@@ -254,6 +250,8 @@ def open_server(settings: ChatSettings) -> Server:
         choices = f"{key}.base_url (a server) or {key}.gguf (a file)"
         raise WriterError(f"{owner}: needs one of two settings; give {choices}")
     if settings.gguf is not None:
+        from stepline.llm.local_model import LocalModel
+
         return LocalModel(settings)
     return OpenAiServer(settings)
 
@@ -368,143 +366,13 @@ def _server_message(body: bytes) -> str:
     except (ValueError, RecursionError):
         return ""
     # as most servers have it, or without the field "error", or a bare text
-    message = tree
-    if isinstance(message, dict):
-        message = message.get("error", message)
-    if isinstance(message, dict):
-        message = message.get("message", "")
-    if not isinstance(message, str):
-        return ""
-    return " ".join(message.split())[:MAX_MESSAGE_CHARS]
+    for field in ("error", "message"):
+        if isinstance(tree, dict):
+            tree = tree.get(field, tree)
+    return " ".join(tree.split())[:MAX_MESSAGE_CHARS] if isinstance(tree, str) else ""
 
 
 def _timeout_reason(until: float) -> str:
     if time.monotonic() >= until - 0.05:
         return "no answer in time"
     return "the server was silent for too long"
-
-
-# bytes of either end of a model file that name it for the cache: hashing 8 GB would take half a
-# minute
-FINGERPRINT_BYTES = 1 << 20
-
-
-class LocalModel:
-    """A GGUF file that answers one question at a time and stops within one word of its deadline."""
-
-    workers = 1
-
-    def __init__(self, settings: ChatSettings) -> None:
-        path = _check_gguf_file(settings.gguf or Path(), f"{settings.section}.gguf")
-        self.settings = settings
-        self.name = f"{path.name} {_fingerprint(path)} {_template_digest(settings)}"
-        if settings.projector_file is not None:
-            projector = _check_gguf_file(settings.projector_file, f"{settings.section}.projector")
-            self.name += f" {_fingerprint(projector)}"
-        self._path = path
-        self._process: ModelProcess | None = None
-
-    def ask(
-        self, question: Content, *, seed: int, until: float, schema: Schema | None = None
-    ) -> Answer:
-        """Return the model's answer. Raises RequestError on a timeout or a question longer than the
-        context."""
-        if self._process is None:  # not before the first question: all replies may be in the cache
-            self._process = self._load()
-        until = min(until, time.monotonic() + self.settings.timeout)
-        try:
-            request = json.dumps(self._request(question, seed, schema))
-            reply = self._process.ask(request, until)
-        except ModelProcessError as error:
-            self._process = None  # the next question loads it again
-            raise RequestError(str(error), is_transient=False) from error
-        if reply.fault is not None:
-            raise RequestError(
-                f"the model refused the question ({reply.fault})", is_transient=False
-            )
-        if reply.end is None:
-            raise RequestError("no answer in time", is_transient=False)
-        return Answer(reply.text, reply.end != "length")
-
-    def close(self) -> None:
-        """Free the model's memory."""
-        if self._process is not None:
-            self._process.close()
-        self._process = None
-
-    def _load(self) -> ModelProcess:
-        start = time.perf_counter()
-        settings = self.settings
-        projector = None
-        if settings.projector_file is not None:
-            projector = str(settings.projector_file.expanduser())
-        template = None
-        if settings.chat_template is not None:
-            template = _read_chat_template(settings.chat_template, settings.section)
-        files = ModelFiles(
-            model=str(self._path),
-            projector=projector,
-            context=settings.context,
-            threads=settings.threads or max(1, core_count() - 1),
-            template=template,
-        )
-        process = ModelProcess(files)
-        logger.info("loaded %s in %.1f s", self._path.name, time.perf_counter() - start)
-        return process
-
-    def _request(self, question: Content, seed: int, schema: Schema | None) -> dict[str, Any]:
-        form: dict[str, Any] = {}
-        if schema is not None:
-            form["response_format"] = {"type": "json_object", "schema": schema}
-        return {
-            **form,
-            "messages": [{"role": "user", "content": question}],
-            "max_tokens": self.settings.max_tokens,
-            "temperature": self.settings.temperature,
-            "seed": seed,
-            "stream": True,
-            "cache_prompt": False,  # a reply must not depend on what was asked before
-        }
-
-
-def _check_gguf_file(path: Path, key: str) -> Path:
-    """Return the path of a GGUF file. Raises ModelError for anything else."""
-    path = path.expanduser()
-    try:
-        with path.open("rb") as file:
-            start = file.read(4)
-    except OSError as error:
-        raise ModelError(
-            f"{path}: cannot be read ({error.strerror}); {key} takes a GGUF file"
-        ) from error
-    if start != b"GGUF":
-        raise ModelError(
-            f"{path}: not a GGUF file (it starts with {start!r}); convert the model for llama.cpp"
-        )
-    return path
-
-
-def _fingerprint(path: Path) -> str:
-    """Return a hash of the file's size, header and last weights."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        digest = hashlib.sha256(f"{size}".encode() + file.read(FINGERPRINT_BYTES))
-        file.seek(max(0, size - FINGERPRINT_BYTES))
-        digest.update(file.read())
-    return digest.hexdigest()[:32]
-
-
-def _template_digest(settings: ChatSettings) -> str:
-    if settings.chat_template is None:
-        return "own template"
-    text = _read_chat_template(settings.chat_template, settings.section)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _read_chat_template(path: Path, section: str) -> str:
-    try:
-        return path.expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ModelError(
-            f"{path}: cannot be read as a chat template; {section}.chat_template takes a Jinja file"
-        ) from error

@@ -51,8 +51,9 @@ class ChatServerSettings(Settings):
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("need an address such as http://127.0.0.1:8000/v1")
         if "@" in parts.netloc or parts.query:
-            cure = "put it in an environment variable (api_key_variable)"
-            raise ValueError(f"a key has no place in the address; {cure}")
+            raise ValueError(
+                "a key has no place in the address; put it in an environment variable (api_key_variable)"
+            )
         return url
 
 

@@ -108,14 +108,10 @@ def consensus(
     Answers after the first `rule.annotators` of a clip do not count.
     """
     verdicts: dict[str, bool | None] = {}
-
-    # a verdict needs a majority for or against
     for clip, shown_votes in _positive_votes(answers, rule).items():
-        verdicts[clip] = None
-        if shown_votes >= rule.majority:
-            verdicts[clip] = True
-        elif rule.annotators - shown_votes >= rule.majority:
-            verdicts[clip] = False
+        # A verdict needs a majority for or against.
+        has_majority = max(shown_votes, rule.annotators - shown_votes) >= rule.majority
+        verdicts[clip] = 2 * shown_votes > rule.annotators if has_majority else None
     return verdicts
 
 
@@ -163,12 +159,10 @@ def fleiss_kappa(counts: Counts) -> tuple[float | None, float | None]:
 
     # pairs of annotators that agree, of all pairs, per clip
     agreeing_pairs = (counts * (counts - 1)).sum(axis=1)  # (items,)
-    pairs = agreeing_pairs / (raters * (raters - 1))
-    same = float(pairs.mean())
+    same = float((agreeing_pairs / (raters * (raters - 1))).mean())
     # The chance to agree: both take a category by the shares of all answers together.
     proportions = counts.sum(axis=0) / counts.sum()  # (categories,)
-    chance = float((proportions**2).sum())
-    return _chance_corrected(same, chance), same
+    return _chance_corrected(same, float((proportions**2).sum())), same
 
 
 def cohen_kappa(first: Counts, second: Counts) -> float | None:
@@ -182,13 +176,9 @@ def cohen_kappa(first: Counts, second: Counts) -> float | None:
         return None
 
     # how often both would take the same category by chance
-    chance = 0.0
-    for category in np.union1d(first, second):
-        first_share = (first == category).mean()
-        second_share = (second == category).mean()
-        chance += first_share * second_share
-    same = float((first == second).mean())
-    return _chance_corrected(same, float(chance))
+    categories = np.union1d(first, second)
+    chance = sum((first == c).mean() * (second == c).mean() for c in categories)
+    return _chance_corrected(float((first == second).mean()), float(chance))
 
 
 def _chance_corrected(same: float, chance: float) -> float | None:

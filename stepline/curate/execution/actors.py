@@ -162,8 +162,10 @@ class ActorGroup:
         if not videos:
             self._failed_starts += 1
             if self._failed_starts == MAX_FAILED_STARTS:
-                what = f"{MAX_FAILED_STARTS} actors in a row did not start"
-                raise SteplineError(f"{what}, the last one: {reason}; see Ray's log")
+                raise SteplineError(
+                    f"{MAX_FAILED_STARTS} actors in a row did not start"
+                    f", the last one: {reason}; see Ray's log"
+                )
             return
         # Another actor does them, before the rest.
         self._waiting.appendleft(videos)
@@ -171,5 +173,7 @@ class ActorGroup:
             self._losses[video.id] += 1
             if self._losses[video.id] == MAX_LOSSES:
                 lost = f"{MAX_LOSSES} actors were lost with it"
-                what = f"{video.id}: {lost}, the last one: {reason}"
-                raise SteplineError(f"{what}; check the memory of their nodes, or leave it out")
+                raise SteplineError(
+                    f"{video.id}: {lost}, the last one: {reason}; "
+                    "check the memory of their nodes, or leave it out"
+                )

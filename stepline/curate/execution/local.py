@@ -60,8 +60,10 @@ def worker_devices(share: float) -> list[str]:
     for number in range(0, len(gpus) - step + 1, step):
         devices += [gpus[number]] * workers
     if set(devices) <= {"cpu"}:
-        what = f"engine.gpus={share:g}: {len(gpus) - gpus.count('cpu')} GPUs are here"
-        raise SettingsError(f"{what}; set engine.gpus=0, or --device cpu")
+        raise SettingsError(
+            f"engine.gpus={share:g}: {len(gpus) - gpus.count('cpu')} GPUs are here; "
+            "set engine.gpus=0, or --device cpu"
+        )
     return devices
 
 
@@ -92,8 +94,9 @@ def scratch_folder() -> Iterator[Path]:
                 shutil.rmtree(old, ignore_errors=True)
         folder = Path(tempfile.mkdtemp(prefix=f"{ours}{os.getpid()}-", dir=home))
     except OSError as error:
-        cure = "set STEPLINE_CACHE to a folder that can be"
-        raise StoreError(f"{home}: cannot be written ({error.strerror}); {cure}") from error
+        raise StoreError(
+            f"{home}: cannot be written ({error.strerror}); set STEPLINE_CACHE to a folder that can be"
+        ) from error
     try:
         yield folder
     finally:

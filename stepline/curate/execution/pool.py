@@ -173,8 +173,10 @@ class TaskPool(WorkerPool[TaskWorker]):
         """Raise SteplineError where a process cannot start. It did no task, so no video is to
         blame."""
         if death.limit is not None:
-            late = f"did not start within {START_SECONDS:.0f} s"
-            raise SteplineError(f"a worker process {late}; is the machine overloaded?")
+            raise SteplineError(
+                f"a worker process did not start within {START_SECONDS:.0f} s; "
+                "is the machine overloaded?"
+            )
         if death.code not in OUTSIDE_CODES or worker.failed_starts >= MAX_KILLED_STARTS:
             raise SteplineError(f"a worker process cannot start ({death.message})")
 

@@ -102,8 +102,10 @@ def _ray_errors_in_one_line(ray: Any) -> Iterator[None]:
     try:
         yield
     except ray.exceptions.RayError as error:
-        what = f"Ray ended the work ({type(error).__name__}: {last_line(error)})"
-        raise SteplineError(f"{what}; what is done stays done, run again") from error
+        raise SteplineError(
+            f"Ray ended the work ({type(error).__name__}: {last_line(error)}); "
+            "what is done stays done, run again"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -126,8 +128,10 @@ def cluster(plan: Plan) -> Iterator[Any]:
         gpus = ray.cluster_resources().get("GPU", 0.0)
         if engine.gpus > gpus:  # it would wait for them without end
             ray.shutdown()
-            what = f"engine.gpus={engine.gpus:g}: Ray finds {gpus:g} GPUs on this machine"
-            raise SettingsError(f"{what}; set engine.gpus=0, or --device cpu")
+            raise SettingsError(
+                f"engine.gpus={engine.gpus:g}: Ray finds {gpus:g} GPUs on this machine; "
+                "set engine.gpus=0, or --device cpu"
+            )
     elif ours:
         _start(ray, address)
     try:
@@ -146,8 +150,9 @@ def _import_ray(environment: Mapping[str, str]) -> Any:
     try:
         import ray
     except ImportError as error:
-        what = "engine.name=ray needs Ray, which is not here"
-        raise ModelError(f"{what}; pip install 'stepline[ray]'") from error
+        raise ModelError(
+            "engine.name=ray needs Ray, which is not here; pip install 'stepline[ray]'"
+        ) from error
     return ray
 
 
@@ -161,8 +166,10 @@ def _start(ray: Any, address: str, **options: Any) -> None:
         except Exception as error:
             ray.shutdown()
             if last or address != "local":
-                what = f"Ray at {address!r} cannot be reached ({first_line(error)})"
-                raise SteplineError(f"{what}; see engine.address") from error
+                raise SteplineError(
+                    f"Ray at {address!r} cannot be reached ({first_line(error)}); "
+                    "see engine.address"
+                ) from error
         else:
             return
 

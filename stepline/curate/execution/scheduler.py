@@ -70,21 +70,11 @@ class OpenVideo:
                     state = "failed"
             self.states[task.stage] = state
 
-    def next_task(self, *, ahead: bool = False) -> StageTask | None:
-        """Return the task that may run now. ahead: also one whose turn has not come, but whose
-        needs are done."""
-        # In the recipe's order, the first task that is not done.
-        for task in self.tasks:
-            state = self.states[task.stage]
-            if state == "done":
-                continue
-            if state == "failed":
-                return None
-            needs = {self.states.get(need, "done") for need in task.needs}
-            if state == "waiting" and needs <= {"done"}:
-                return task
-            if not ahead:
-                return None
+    def next_task(self) -> StageTask | None:
+        """Return the task that may run now: in the recipe's order, the first that is not done."""
+        open_tasks = [task for task in self.tasks if self.states[task.stage] != "done"]
+        if open_tasks and self.states[open_tasks[0].stage] == "waiting":
+            return open_tasks[0]
         return None
 
     def start(self, task: StageTask) -> None:
@@ -116,11 +106,8 @@ class OpenVideo:
 
     def files(self) -> frozenset[str]:
         """Return what must be at hand for the tasks that may still run."""
-        files: set[str] = set()
-        for task in self.tasks:
-            if self.states[task.stage] in ("waiting", "running"):
-                files |= self.files_of(task)
-        return frozenset(files)
+        open_tasks = [t for t in self.tasks if self.states[t.stage] in ("waiting", "running")]
+        return frozenset().union(*map(self.files_of, open_tasks))
 
     def files_of(self, task: StageTask) -> frozenset[str]:
         """Return the files that a task reads."""
@@ -169,8 +156,9 @@ class Phase:
         count = self.failures_in_a_row[stage]
         if count >= self.plan.recipe.limits.in_a_row:
             what = f"stage {stage} failed for {count} videos in a row"
-            cure = "cure it and give --retry-failed, or raise limits.in_a_row"
-            raise SteplineError(f"{what}, the last with: {failure.reason}; {cure}")
+            raise SteplineError(
+                f"{what}, the last with: {failure.reason}; cure it and give --retry-failed, or raise limits.in_a_row"
+            )
 
 
 def worker_setup(phase: Phase) -> WorkerSetup:
@@ -216,14 +204,11 @@ class Scheduler:
         devices: Sequence[str] = (),
     ) -> None:
         recipe = phase.plan.recipe
-        engine = recipe.engine
         stages = phase.plan.stages
         # Stages that use a GPU wait for the workers that have one.
-        self._gpu_stages: set[str] = set()
-        if devices:
-            self._gpu_stages = {name for name in phase.stages if stages[name].uses_gpu(recipe)}
+        self._gpu_stages = {n for n in phase.stages if devices and stages[n].uses_gpu(recipe)}
         self._phase = phase
-        self._max_open = engine.ahead * workers
+        self._max_open = recipe.engine.ahead * workers
         self._open: dict[str, OpenVideo] = {}
         self._awaits_file = False
         self._fetcher = Fetcher(scratch, recipe.remote)
@@ -266,15 +251,13 @@ class Scheduler:
         """Give every free worker a task, as far as there are any. Note whether one still waits for
         a file."""
         self._awaits_file = False
-        # First the next task of each video. Only idle workers take one ahead.
-        for ahead in (False, True):
-            for worker in self._pool.free_workers(len(self._open)):
-                request = self._request_for(worker, ahead=ahead)
-                if request is not None:
-                    self._open[request.task.item.id].start(request.task)
-                    self._pool.submit(worker, request)
+        for worker in self._pool.free_workers(len(self._open)):
+            request = self._request_for(worker)
+            if request is not None:
+                self._open[request.task.item.id].start(request.task)
+                self._pool.submit(worker, request)
 
-    def _request_for(self, worker: TaskWorker, *, ahead: bool) -> TaskRequest | None:
+    def _request_for(self, worker: TaskWorker) -> TaskRequest | None:
         """Return a task: of a stage that the worker has models of, else of the oldest video.
         Return None where none can run.
 
@@ -283,17 +266,17 @@ class Scheduler:
         # A stage whose models are loaded costs less than another one.
         preferred = self._gpu_stages if worker.has_gpu else worker.loaded_stages
         oldest = None
-        for request in self._possible_requests(worker, ahead=ahead):
+        for request in self._possible_requests(worker):
             if request.task.stage in preferred:
                 return request
             oldest = oldest or request
         return oldest
 
-    def _possible_requests(self, worker: TaskWorker, *, ahead: bool) -> Iterator[TaskRequest]:
+    def _possible_requests(self, worker: TaskWorker) -> Iterator[TaskRequest]:
         """Yield the tasks that may run on a worker and whose files are here, the oldest video's
         first, so that videos are finished and not only begun."""
         for video in list(self._open.values()):
-            task = video.next_task(ahead=ahead)
+            task = video.next_task()
             if task is None:
                 continue
             files = self._files(video, task)

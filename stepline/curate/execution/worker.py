@@ -165,8 +165,10 @@ class TaskRunner:
             installed = minor_version(library)
             if installed != version:
                 here = f"{socket.gethostname()} has {library} {installed or 'not at all'}"
-                what = f"{here}, the driver {version or 'none'}"
-                raise SettingsError(f"{what}; install the same version on every machine")
+                raise SettingsError(
+                    f"{here}, the driver {version or 'none'}; "
+                    "install the same version on every machine"
+                )
         set_device(self._setup.device if request.gpu else "cpu")
         results = {}
         folders = {}
@@ -232,11 +234,9 @@ def run_on_gpu_or_cpu(run: Callable[[VideoContext], bytes], context: VideoContex
 
 def disk_is_full(error: BaseException) -> bool:
     """Return whether a full disk is behind an error."""
-    for cause in causes(error):
-        number = getattr(cause, "errno", None)
-        if isinstance(cause, OSError) and number in DISK_FULL_ERRORS:
-            return True
-    return False
+    return any(
+        isinstance(cause, OSError) and cause.errno in DISK_FULL_ERRORS for cause in causes(error)
+    )
 
 
 def reset_peak_memory() -> None:

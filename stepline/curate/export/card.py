@@ -57,15 +57,12 @@ def dataset_card(
 ) -> str:
     """Return the card of a dataset. dataset: its `dataset.json`. stages: of its recipe."""
     videos = dataset["videos"]
-    size = SIZE_NAMES[0][1]
-    if isinstance(videos, int):
-        size = _size_name(videos)
     papers = [paper for stage, paper in PAPERS_BY_STAGE.items() if stage in stages]
     return _template().render(
         name=_plain(settings.name),
         licence=settings.licence,
         codes=_language_codes(_mapping(dataset["languages"])),
-        size=size,
+        size=_size_name(videos if isinstance(videos, int) else 0),
         dataset=dataset,
         columns=RECORD_COLUMNS,
         settings=_settings_lines(_mapping(dataset["settings"]), stages),
@@ -74,21 +71,13 @@ def dataset_card(
 
 
 def _size_name(videos: int) -> str:
-    for limit, name in SIZE_NAMES:
-        if videos < limit:
-            return name
-    return LARGEST_SIZE_NAME
+    return next((name for limit, name in SIZE_NAMES if videos < limit), LARGEST_SIZE_NAME)
 
 
 def _language_codes(languages: Iterable[str]) -> list[str]:
     """Return the codes that hubs take, without regions, sorted."""
-    codes = set()
-    for language in languages:
-        # Hubs take language codes alone, without a region.
-        code, _, _ = language.partition("-")
-        if LANGUAGE_PATTERN.fullmatch(code):
-            codes.add(code)
-    return sorted(codes)
+    codes = {language.partition("-")[0] for language in languages}
+    return sorted(filter(LANGUAGE_PATTERN.fullmatch, codes))
 
 
 def _mapping(value: JsonValue) -> dict[str, JsonValue]:
@@ -165,9 +154,7 @@ class DatasetFacts:
         # Only names count, and a bounded number of them, since a record may hold anything.
         for kind, counter in self.makers.items():
             maker = record.models.get(kind)
-            if not isinstance(maker, str):
-                continue
-            if maker in counter or len(counter) < MAX_MAKERS:
+            if isinstance(maker, str) and (maker in counter or len(counter) < MAX_MAKERS):
                 counter[maker] += 1
 
     def weights(self) -> list[str]:
@@ -191,16 +178,15 @@ def describe_dataset(
     it."""
     counts = facts.counts
     # What each stage left out.
-    stages: list[JsonValue] = []
-    for loss in losses:
-        stages.append(
-            {
-                "stage": loss.stage,
-                "entered": loss.entered,
-                "kept": loss.passed,
-                "dropped": dict(loss.dropped),
-            }
-        )
+    stages: list[JsonValue] = [
+        {
+            "stage": loss.stage,
+            "entered": loss.entered,
+            "kept": loss.passed,
+            "dropped": dict(loss.dropped),
+        }
+        for loss in losses
+    ]
     return {
         "name": settings.name,
         "licence": settings.licence,

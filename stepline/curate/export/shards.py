@@ -92,16 +92,7 @@ class DatasetRow:
         steps = record.steps
         video = record.video
         sentences = record.sentences
-        # What not every record has.
-        language = None
-        if record.transcript:
-            language = record.transcript.language
-        stage = kind = reason = None
         failure = self.failure
-        if failure:
-            stage = failure.stage
-            kind = failure.kind
-            reason = failure.reason
         return {
             "id": record.id,
             "video": video.id,
@@ -109,7 +100,7 @@ class DatasetRow:
             "title": video.title,
             "task": video.task,
             "duration": video.duration,
-            "language": language,
+            "language": record.transcript.language if record.transcript else None,
             "steps": len(steps),
             "step_texts": [step.text for step in steps],
             "step_starts": [step.start for step in steps],
@@ -121,9 +112,9 @@ class DatasetRow:
             "sentence_starts": [sentence.span.start for sentence in sentences],
             "sentence_ends": [sentence.span.end for sentence in sentences],
             "sentence_shown": [sentence.shown for sentence in sentences],
-            "stage": stage,
-            "kind": kind,
-            "reason": reason,
+            "stage": failure.stage if failure else None,
+            "kind": failure.kind if failure else None,
+            "reason": failure.reason if failure else None,
             "record": to_json(record),
         }
 
@@ -165,11 +156,9 @@ def write_shards(
         parts.append(part)
     exported = []
     for number, part in enumerate(parts):
-        digest = sha256(part)
         position = f"{number:05d}-of-{len(parts):05d}"
-        path = part.rename(data / f"{split}-{position}-{digest[:NAME_DIGITS]}.parquet")
-        size = path.stat().st_size
-        exported.append(ExportedFile(f"{DATA_FOLDER}/{path.name}", size, digest))
+        name = f"{split}-{position}-{sha256(part)[:NAME_DIGITS]}.parquet"
+        exported.append(_exported(part.rename(data / name)))
     return exported
 
 

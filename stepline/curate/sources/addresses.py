@@ -28,14 +28,10 @@ def root_of(source: str) -> str:
     file is in."""
     # Without user, password and query, which say nothing of where it is.
     bare = RemotePath(source).display_url.rstrip("/")
-    if not is_list(bare) and not bare.endswith(".tar"):
+    if not is_list(bare):
         return bare or "/"
-    folder, _, _ = bare.rpartition("/")
-    if folder:
-        return folder
-    if bare.startswith("/"):
-        return "/"
-    return "."
+    folder, slash, _ = bare.rpartition("/")
+    return folder or slash or "."
 
 
 def whole_address(value: str, root: str) -> str:
@@ -81,10 +77,6 @@ def relative_address(url: str, source: str) -> str:
     path = RemotePath(url)
     bare = path.display_url
     is_url = "://" in bare
-    if bare.startswith(root):
+    if bare.startswith(root) or (root == "./" and not is_url and not bare.startswith("/")):
         return bare.removeprefix(root)
-    if root == "./" and not is_url and not bare.startswith("/"):
-        return bare.removeprefix("./")
-    if is_url and not bare.startswith("file://"):
-        return bare
-    return path.name
+    return bare if is_url and not bare.startswith("file://") else path.name

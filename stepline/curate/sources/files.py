@@ -165,8 +165,10 @@ class CaptionsFiles:
                 languages.add(language_of_tag(ending.partition(".")[0]) or "")
         if len(languages) > 1:
             names = ", ".join(sorted(languages))
-            cure = f"name the one that is meant {id}.vtt, or take the others away"
-            raise AmbiguousCaptionsError(f"its captions are in several languages ({names}); {cure}")
+            raise AmbiguousCaptionsError(
+                f"its captions are in several languages ({names}); name the one that is meant "
+                f"{id}.vtt, or take the others away"
+            )
         return self._files.find(min(stems, key=lambda stem: (len(stem), stem))) if stems else None
 
     def ids_without_video(self) -> list[str]:
@@ -208,11 +210,14 @@ def text_lines(source: RemotePath, text: TextIO) -> Iterator[str]:
     while line := text.readline(MAX_LINE_CHARS):
         size += len(line)
         if len(line) == MAX_LINE_CHARS:
-            what = f"{source.display_url}: a line has {MAX_LINE_CHARS} characters and more"
-            raise DatasetError(f"{what}; write the list again")
+            raise DatasetError(
+                f"{source.display_url}: a line has {MAX_LINE_CHARS} characters and more; "
+                "write the list again"
+            )
         if source.local is None and size > max_size:
-            what = f"{source.display_url}: unpacks to more than places.largest"
-            raise DatasetError(f"{what}; raise that")
+            raise DatasetError(
+                f"{source.display_url}: unpacks to more than places.largest; raise that"
+            )
         yield line
 
 
@@ -245,8 +250,9 @@ class CaptionIndex:
             for key, value in reader.members():
                 if isinstance(value, JsonFileError):
                     what = f"{file_path.display_url}: {f'{key} '.lstrip()}{value.reason}"
-                    cure = "unpack it where it is compressed, else download it again"
-                    raise DatasetError(f"{what}; {cure}")
+                    raise DatasetError(
+                        f"{what}; unpack it where it is compressed, else download it again"
+                    )
                 start, end = reader.last
                 source = reader.source.encode(BYTE_ENCODING)
                 digest = hashlib.sha256(source).digest()
@@ -334,6 +340,7 @@ def _files(url: str | None, remote: RemoteSettings, id_of: FileId, kind: str) ->
     folder = absolute_path(RemotePath(url, remote))
     files = FileIndex(folder, folder.list([]), id_of)
     if not len(files):
-        what = f"source.{kind} {folder.display_url}: no file of {kind} in it"
-        raise DatasetError(f"{what}; correct the folder")
+        raise DatasetError(
+            f"source.{kind} {folder.display_url}: no file of {kind} in it; correct the folder"
+        )
     return files

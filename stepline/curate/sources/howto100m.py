@@ -67,11 +67,8 @@ def read_howto100m(
 
 def _published_captions(folder: RemotePath) -> str | None:
     """Return the address of the captions that are next to the table."""
-    for name in CAPTIONS_NAMES:
-        path = folder / name
-        if path.exists():
-            return path.url
-    return None
+    paths = (folder / name for name in CAPTIONS_NAMES)
+    return next((path.url for path in paths if path.exists()), None)
 
 
 def _duration(lengths: CsvTable | None, id: str) -> float | None:
@@ -89,16 +86,15 @@ def _rows(table: RemotePath) -> Iterator[dict[str, str]]:
             for column in TABLE_COLUMNS:
                 if column not in (rows.fieldnames or ()):
                     what = f"{table.display_url}: it lacks the column {column!r}"
-                    cure = "give HowTo100M_v1.csv, or source.kind=list for a list of your own"
-                    raise DatasetError(f"{what}; {cure}")
+                    raise DatasetError(
+                        f"{what}; give HowTo100M_v1.csv, or source.kind=list for a list of your own"
+                    )
             for row in rows:
-                cells = {}
-                for column in TABLE_COLUMNS:
-                    cells[column] = (row[column] or "").strip()
-                yield cells
+                yield {column: (row[column] or "").strip() for column in TABLE_COLUMNS}
     except csv.Error as error:
-        what = f"{table.display_url}: not valid csv ({error})"
-        raise DatasetError(f"{what}; download it again") from error
+        raise DatasetError(
+            f"{table.display_url}: not valid csv ({error}); download it again"
+        ) from error
 
 
 def _tables(folder: RemotePath) -> tuple[CsvTable | None, dict[str, str]]:

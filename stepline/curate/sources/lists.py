@@ -69,8 +69,9 @@ def read_list(
                 yield _entry(id, cells, source, side_folders, has_stamps=settings.stamps)
             # A list from elsewhere may have no end.
             if number == source.settings.most and source.local is None:
-                what = f"{source.display_url}: it has more rows than places.most={number}"
-                raise DatasetError(f"{what}; raise that")
+                raise DatasetError(
+                    f"{source.display_url}: it has more rows than places.most={number}; raise that"
+                )
 
 
 def _entry(
@@ -189,8 +190,10 @@ def _checked(source: RemotePath, rows: "csv.DictReader[str]", cells: int) -> Row
         for row in rows:
             # Too many cells come under None, and cells that are missing are None.
             if None in row or None in row.values():
-                what = f"line {rows.line_num + 1} does not hold {cells} cells"
-                raise DatasetError(f"{source.display_url}: {what}; correct it")
+                raise DatasetError(
+                    f"{source.display_url}: line {rows.line_num + 1} does not hold {cells} cells; "
+                    "correct it"
+                )
             yield cast(Row, row)
 
 
@@ -208,8 +211,9 @@ def _objects(source: RemotePath, text: TextIO) -> Rows:
                 continue
             row = parse_json_text(line)
             if not isinstance(row, dict):
-                what = f"{source.display_url}: line {number} is not a JSON object"
-                raise DatasetError(f"{what}; give one per line")
+                raise DatasetError(
+                    f"{source.display_url}: line {number} is not a JSON object; give one per line"
+                )
             yield row
 
 
@@ -219,5 +223,7 @@ def _reading(source: RemotePath, *damage: type[Exception]) -> Iterator[None]:
     try:
         yield
     except damage as error:
-        what = f"{source.display_url}: cannot be read ({first_line(error)[:MAX_QUOTED_CHARS]})"
-        raise DatasetError(f"{what}; write the list again") from error
+        raise DatasetError(
+            f"{source.display_url}: cannot be read ({first_line(error)[:MAX_QUOTED_CHARS]}); "
+            "write the list again"
+        ) from error

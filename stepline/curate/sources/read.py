@@ -50,8 +50,9 @@ def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Sourc
         captions = CaptionsFiles(files, lambda id: videos.find(id) is not None)
         alone = captions.ids_without_video()
     if not len(videos) and not alone:
-        cure = "give the folder of videos or captions, or a list of them"
-        raise DatasetError(f"{source.display_url}: no video in it; {cure}")
+        raise DatasetError(
+            f"{source.display_url}: no video in it; give the folder of videos or captions, or a list of them"
+        )
     # Captions without a video are an entry of their own.
     items = [VideoItem(id) for id in alone]
     for item in chain((with_file(VideoItem(id), "video", video) for id, video in videos), items):
@@ -126,8 +127,9 @@ def _is_plain(id: str) -> bool:
 def _bounded(source: RemotePath, entries: Iterator[SourceEntry]) -> Iterator[SourceEntry]:
     for number, entry in enumerate(entries):
         if number == source.settings.most and source.local is None:
-            what = f"{source.display_url}: it has more videos than places.most={number}"
-            raise DatasetError(f"{what}; raise that")
+            raise DatasetError(
+                f"{source.display_url}: it has more videos than places.most={number}; raise that"
+            )
         yield entry
 
 
@@ -158,9 +160,11 @@ def _kind(source: RemotePath) -> str:
         return "list"
     path = source.local
     if path is not None and not path.exists():
-        cure = "give a folder of videos, a list of them or HowTo100M"
-        raise DatasetError(f"{source.display_url}: is not there; {cure}")
+        raise DatasetError(
+            f"{source.display_url}: is not there; give a folder of videos, a list of them or HowTo100M"
+        )
     if path is not None and path.is_file():
-        cure = "give its folder, or `stepline steps` for one video"
-        raise DatasetError(f"{source.display_url}: one file is not a source; {cure}")
+        raise DatasetError(
+            f"{source.display_url}: one file is not a source; give its folder, or `stepline steps` for one video"
+        )
     return "howto100m" if (source / VIDEOS_FILE).exists() else "folder"

@@ -67,8 +67,10 @@ class SourceFilter:
         # Categories that never come are a mistake in the settings.
         if self._other_categories and not self._accepted:
             others = ", ".join(sorted(self._other_categories))
-            what = f"source.categories {', '.join(self._categories)}: no video is of them"
-            raise DatasetError(f"{what}; the source has {others}")
+            raise DatasetError(
+                f"source.categories {', '.join(self._categories)}: no video is of them; "
+                f"the source has {others}"
+            )
         if self._ids is not None:
             for id in sorted(self._ids - self._ids_met):
                 yield rejected_video(id, ABSENT_ID)

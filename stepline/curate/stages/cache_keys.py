@@ -149,8 +149,9 @@ def sieve_swap(recipe: "Recipe") -> JsonValue:
     """Return what decides `sieve-swap`. Raises SettingsError without a text base."""
     settings = recipe.sieve_swap
     if settings.base is None:
-        cure = "make one with `stepline text-base build`, and name its folder"
-        raise SettingsError(f"sieve_swap.base is not set; {cure}")
+        raise SettingsError(
+            "sieve_swap.base is not set; make one with `stepline text-base build`, and name its folder"
+        )
     manifest = settings.base / "manifest.json"
     # The manifest names every part of the base with its digest.
     return {"sieve_swap": _plain(settings, {"base"}), "base": file_digest(manifest)}

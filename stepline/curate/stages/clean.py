@@ -129,15 +129,8 @@ def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
             agreement = step.spans[0].iou(others[0])
         elif grounded:
             agreement = 0.0
-        supports = [float(row[source]) for source in step.sources]
-        scores.append(
-            StepScores(
-                wording=float(wording),
-                support=max(supports, default=0.0),
-                visibility=step.score or 0.0,
-                agreement=agreement,
-            )
-        )
+        support = max((float(row[source]) for source in step.sources), default=0.0)
+        scores.append(StepScores(float(wording), support, step.score or 0.0, agreement))
     return scores
 
 

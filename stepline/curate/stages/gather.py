@@ -71,8 +71,7 @@ def _write_left_out(folder: Path, left_out: Mapping[str, StageFailure]) -> None:
     for _, failure in sorted(left_out.items()):
         row = asdict(failure)
         del row["attempts"]
-        line = json.dumps(row, ensure_ascii=False)
-        lines.append(f"{line}\n")
+        lines.append(json.dumps(row, ensure_ascii=False) + "\n")
     write_atomic(folder / LEFT_OUT_FILE, "".join(lines))
 
 
@@ -86,16 +85,16 @@ def read_left_out(folder: Path) -> dict[str, StageFailure]:
                 failure = StageFailure(**parse_json(line))
                 failures[failure.id] = failure
     except (OSError, ValueError, TypeError) as error:
-        what = f"{path}: not a list of what is left out ({error})"
-        raise StoreError(f"{what}; remove the stage's folder") from error
+        raise StoreError(
+            f"{path}: not a list of what is left out ({error}); remove the stage's folder"
+        ) from error
     return failures
 
 
 def last_folder(dataset: DatasetContext) -> Path:
     """Return the folder whose records a dataset stage goes on with."""
     # The first of the table that ran is the last that ran.
-    stages = [name for name in RECORD_STAGES if name in dataset.folders]
-    return dataset.folders[stages[0]]
+    return next(dataset.folders[name] for name in RECORD_STAGES if name in dataset.folders)
 
 
 def last_records(dataset: DatasetContext) -> Iterator[Record]:
@@ -121,10 +120,8 @@ def gather(dataset: DatasetContext) -> None:
 
 def _failures(dataset: DatasetContext) -> dict[str, StageFailure]:
     """Return what the source refused, and what failed before."""
-    failures = {}
-    for item in dataset.refused:
-        failures[item.id] = StageFailure(item.id, "source", "left out", item.reason)
-    return {**failures, **dataset.failures}
+    refused = {r.id: StageFailure(r.id, "source", "left out", r.reason) for r in dataset.refused}
+    return {**refused, **dataset.failures}
 
 
 def features(dataset: DatasetContext) -> None:
@@ -162,12 +159,10 @@ def _rows(dataset: DatasetContext) -> Iterator[tuple[VideoItem, Row]]:
     """Yield each item with its results, sorted by id. One item is in memory at a time."""
     names = ("probe", "transcribe", "encode", "coarse", "ground", "judge")
     stages = [name for name in names if name in dataset.recipe.stages]
-    results_by_stage = [dataset.results(stage) for stage in stages]
     # All stages yield the same items in the same order.
-    for results in zip(*results_by_stage, strict=True):
-        item, _ = results[0]
+    for results in zip(*map(dataset.results, stages), strict=True):
         cells = [cell for _, cell in results]
-        yield item, dict(zip(stages, cells, strict=True))
+        yield results[0][0], dict(zip(stages, cells, strict=True))
 
 
 def _find_repeated(dataset: DatasetContext) -> dict[str, StageFailure]:

@@ -13,6 +13,7 @@ several in no order).
 import io
 import math
 from dataclasses import asdict
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
@@ -120,11 +121,9 @@ def pack_grounding(
         rate=alignment.rate,
         kind=alignment.kind,
         report=asdict(report),
-        doubts=report.warnings,
+        doubts=(*report.warnings, *(answers.notes if answers else ())),
+        witness=answers.report if answers else None,
     )
-    if answers is not None:
-        doubts = (*report.warnings, *answers.notes)
-        header = header.model_copy(update={"vlm": answers.report, "doubts": doubts})
     return pack(header, {"scores": alignment.scores})
 
 
@@ -168,17 +167,14 @@ def from_bytes(kind: type[Result], data: bytes) -> Result:
         result: Result = _adapter(kind).validate_json(data)
         return result
     except ValidationError as error:
-        reason = f"a stored result is not a {kind.__name__} ({error.error_count()} errors)"
-        raise StoreError(f"{reason}; remove it") from error
+        raise StoreError(
+            f"a stored result is not a {kind.__name__} ({error.error_count()} errors); remove it"
+        ) from error
 
 
-_adapter_of_kind: dict[type, TypeAdapter[Any]] = {}  # making one takes milliseconds
-
-
+@lru_cache  # making one takes milliseconds
 def _adapter(kind: type) -> TypeAdapter[Any]:
-    if kind not in _adapter_of_kind:
-        _adapter_of_kind[kind] = TypeAdapter(kind)
-    return _adapter_of_kind[kind]
+    return TypeAdapter(kind)
 
 
 def pack(header: FrozenModel, arrays: "Mapping[str, Array]") -> bytes:
@@ -186,9 +182,7 @@ def pack(header: FrozenModel, arrays: "Mapping[str, Array]") -> bytes:
     from safetensors.numpy import save
 
     # In one order, however the caller built the mapping.
-    contiguous = {}
-    for name in sorted(arrays):
-        contiguous[name] = np.ascontiguousarray(arrays[name])
+    contiguous = {name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)}
     metadata = {METADATA_KEY: header.model_dump_json()}
     return bytes(save(contiguous, metadata))
 
@@ -245,9 +239,7 @@ def unpack_features(data: bytes) -> VisualFeatures:
     header, stored = unpack(FeatureHeader, data)
     rate = header.rate
     # Whatever is stored as halves is computed in float32.
-    arrays = {}
-    for name, array in stored.items():
-        arrays[name] = array.astype(np.float32)
+    arrays = {name: array.astype(np.float32) for name, array in stored.items()}
 
     # what was seen, motion and cues, those that are there
     features = None

@@ -243,8 +243,7 @@ def coarse(video: VideoContext) -> bytes:
     if duration <= 0 and (video.item.video is None and video.item.captions is not None):
         duration = round_seconds(_last_end(speech.transcript))
     if duration <= 0:
-        what = "nothing in it can be decoded, and its length is not known"
-        raise MediaError(f"{what}; leave it out")
+        raise MediaError("nothing in it can be decoded, and its length is not known; leave it out")
     inside = drop_speech_past_end(duration, speech.transcript, written.steps, keep_all_steps=False)
 
     # Steps that the writer did not take from a sentence are placed by their likeness to one.

@@ -9,7 +9,6 @@ refine       self-training, then the final places of the steps by the network th
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 
@@ -61,27 +60,19 @@ def sieve_swap(dataset: DatasetContext) -> None:
     # What was left out before stays so, with its reason.
     left_out = read_left_out(gathered)
     # The split is in each record's settings.
-    files: list[Path] = []
-    for split in (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT):
-        files += sorted((out / split).glob("*.parquet"))
+    splits = (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT)
+    files = [file for split in splits for file in sorted((out / split).glob("*.parquet"))]
     records: list[Record] = []
     # A video without any swapped step is left out, with the reason of the sieve.
     for record in chain.from_iterable(map(read_parquet, files)):
         if record.steps:
             records.append(record)
             continue
-        reason = _reason_of_video(record) or NO_SWAPPED_STEP
+        reasons = [dropped.reason for dropped in record.dropped if dropped.what == "video"]
+        reason = next(iter(reasons), NO_SWAPPED_STEP)
         left_out[record.id] = StageFailure(record.id, "sieve-swap", "left out", reason)
     records.sort(key=lambda record: record.id)
     write_dataset(dataset.folder, records, left_out)
-
-
-def _reason_of_video(record: Record) -> str | None:
-    """Return why a whole video is dropped, the first reason of several."""
-    for dropped in record.dropped:
-        if dropped.what == "video":
-            return dropped.reason
-    return None
 
 
 def train(dataset: DatasetContext) -> None:
@@ -92,8 +83,9 @@ def train(dataset: DatasetContext) -> None:
     features = dataset.folders["gather"] / FEATURES_FOLDER
     steps = last_folder(dataset) / RECORDS_FILE
     if not any(features.glob("shard-*")):
-        what = "no video with features is left to train on"
-        raise DatasetError(f"{what}; `stepline curate status OUT` shows why")
+        raise DatasetError(
+            "no video with features is left to train on; `stepline curate status OUT` shows why"
+        )
     encoder = text_source(dataset.recipe)
     sources = AlignerSources(features=features, steps=str(steps), step_vectors=encoder)
 
@@ -139,10 +131,7 @@ def refine(dataset: DatasetContext) -> None:
 
     # What is left of each video: its steps' labels and task, for records do not fit into memory.
     left_out = read_left_out(last_folder(dataset))
-    reasons = {}
-    for omitted in refined.omitted:
-        if omitted.what == "step":
-            reasons[omitted.id] = omitted.reason
+    reasons = {entry.id: entry.reason for entry in refined.omitted if entry.what == "step"}
     texts: list[LabelledTexts] = []
     tasks: list[str | None] = []
     for record in read_parquet(folder / REFINED_FILE):
@@ -181,8 +170,9 @@ class StepVectors:
 
         rows = matching_rows(texts, self.texts)
         if rows is None:
-            what = f"{texts.video}: its step vectors are of other texts"
-            raise StoreError(f"{what}; remove the stage's folder")
+            raise StoreError(
+                f"{texts.video}: its step vectors are of other texts; remove the stage's folder"
+            )
         matrix = self.texts.matrix(texts.video)
         return np.ascontiguousarray(matrix[rows])
 

@@ -187,49 +187,39 @@ class StageFolders:
                 shutil.rmtree(folder)
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            what = f"{folder}: cannot be written ({error.strerror})"
-            cure = "give another --out"
-            raise StoreError(f"{what}; {cure}") from error
+            raise StoreError(
+                f"{folder}: cannot be written ({error.strerror}); give another --out"
+            ) from error
         return folder
 
     def complete(self, stage: str, key: str) -> None:
         """Say that a folder is complete, once it is at OUT."""
         folder = self._home / stage / key
         # The mark lists the files, so that another machine can fetch them.
-        files = {}
-        for path in folder.rglob("*"):
-            if path.is_file():
-                name = path.relative_to(folder).as_posix()
-                files[name] = path.stat().st_size
+        paths = [path for path in folder.rglob("*") if path.is_file()]
+        files = {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths}
         if self._out.local is None:
             for name in sorted(files):
                 (self._remote_folder(stage, key) / name).put(folder / name)
         # The mark comes last: what it names is there.
-        content = json.dumps(files, indent=1, sort_keys=True)
-        self._mark(stage, key).write(content)
+        self._mark(stage, key).write(json.dumps(files, indent=1, sort_keys=True))
 
     def local_folder(self, stage: str, key: str) -> Path:
         """Return a complete folder on this machine, fetched from OUT where it must be."""
         folder = self._home / stage / key
         if self._out.local is None:
-            content = self._mark(stage, key).read()
-            files: dict[str, int] = parse_json(content)
+            files: dict[str, int] = parse_json(self._mark(stage, key).read())
             # What a killed run of this machine left here may be but a part.
             for name, size in files.items():
                 copy = folder / name
-                is_whole = copy.stat().st_size == size if copy.is_file() else False
-                if not is_whole:
+                if not copy.is_file() or copy.stat().st_size != size:
                     (self._remote_folder(stage, key) / name).fetch(copy)
         return folder
 
     def local_folders(self, keys: Mapping[str, str], needs: Iterable[str]) -> dict[str, Path]:
         """Return the folders of those needs that are dataset stages, on this machine. keys: of
         those stages."""
-        folders = {}
-        for need in needs:
-            if need in keys:
-                folders[need] = self.local_folder(need, keys[need])
-        return folders
+        return {need: self.local_folder(need, keys[need]) for need in needs if need in keys}
 
     def unused(self, keys: Mapping[str, str]) -> dict[str, int]:
         """Return the folders of other keys than a run's: name below OUT -> bytes. keys: of the

@@ -111,20 +111,15 @@ class RunLog:
 def read_timings(out: "RemotePath") -> Iterator[LogLine]:
     """Yield every whole line of every log below OUT, in the order of the files' names."""
     folder = out / TIMINGS_FOLDER
-    names = [entry.name for entry in files_in(folder)]
-    for name in sorted(names):
-        data = (folder / name).read()
-        yield from _whole_lines(data)
-
-
-def _whole_lines(data: bytes) -> Iterator[LogLine]:
-    for line in data.split(b"\n")[:-1]:  # what follows the last line's end was cut off
-        try:
-            fields = parse_json(line)
-        except ValueError:  # a line that a full disk cut short
-            continue
-        if isinstance(fields, dict):
-            yield fields
+    for name in sorted(entry.name for entry in files_in(folder)):
+        *lines, _ = (folder / name).read().split(b"\n")  # what follows the last end was cut off
+        for line in lines:
+            try:
+                fields = parse_json(line)
+            except ValueError:  # a line that a full disk cut short
+                continue
+            if isinstance(fields, dict):
+                yield fields
 
 
 def write_inventory(out: "RemotePath", recipe: Recipe, collection: Collection, source: str) -> None:
@@ -160,8 +155,10 @@ def read_recipe(out: "RemotePath") -> Recipe:
     """
     path = out / RUN_FILE
     if not path.exists():
-        what = f"{out.display_url}: no run of `stepline curate` has begun here"
-        raise StoreError(f"{what}; give the folder that --out named")
+        raise StoreError(
+            f"{out.display_url}: no run of `stepline curate` has begun here; "
+            "give the folder that --out named"
+        )
     return validate(Recipe, without_constants(parse_json(path.read())["recipe"]))
 
 
@@ -185,10 +182,7 @@ def to_json_line(entry: SourceEntry) -> str:
     if isinstance(entry, Rejected):
         fields = {"id": entry.id, "reason": entry.reason}
     else:
-        fields = {}
-        for name, value in asdict(entry).items():
-            if value is not None:
-                fields[name] = value
+        fields = {name: value for name, value in asdict(entry).items() if value is not None}
     return json.dumps(fields, ensure_ascii=False)
 
 
@@ -197,5 +191,6 @@ def from_json_line(build: Callable[..., T], line: bytes | str) -> T:
     try:
         return build(**parse_json(line))
     except (ValueError, TypeError) as error:
-        what = f"{ITEMS_FILE}: Stepline did not write one of its lines ({error})"
-        raise StoreError(f"{what}; run again") from error
+        raise StoreError(
+            f"{ITEMS_FILE}: Stepline did not write one of its lines ({error}); run again"
+        ) from error
