@@ -437,7 +437,7 @@ def test_a_stage_that_uses_a_gpu_waits_for_a_worker_that_has_one(tmp_path):
     videos["b"].states.update(read="done", count="done")
 
     def task_for(worker):
-        request = scheduler._request_for(worker)
+        request = scheduler._choose_request(worker)
         return request.task.item.id, request.task.stage, request.gpu
 
     on_cpu = SimpleNamespace(

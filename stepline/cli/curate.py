@@ -95,7 +95,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     tables. The same command continues a run that was stopped. What depends on a
     changed setting is made again.
     """
-    from stepline.curate.driver import RunRequest, source_items
+    from stepline.curate.driver import RunRequest, read_source_items
     from stepline.curate.driver import curate as carry_out
     from stepline.curate.execution.local import gpus_a_worker
     from stepline.curate.stage import load_recipe
@@ -125,7 +125,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
         if options["dry_run"]:
             from stepline.curate.forecast import dry_run, forecast_json, format_forecast
 
-            forecast = dry_run(request, list(source_items(request)))
+            forecast = dry_run(request, list(read_source_items(request)))
         else:
             outcome, folder = carry_out(request)
     if options["dry_run"]:
@@ -272,11 +272,11 @@ def audit(out: str, port: int, browse: bool, table: bool, overrides: tuple[str, 
     """
     from stepline.curate.audit import serve
     from stepline.curate.report.page import render_page
-    from stepline.curate.report.write import local_verdicts, make_report, write_report
+    from stepline.curate.report.write import make_report, open_verdicts, write_report
 
     # the sample, and the verdicts so far
     folder, settings = _folder_and_settings(out, overrides)
-    verdicts = local_verdicts(folder)
+    verdicts = open_verdicts(folder)
     audit_report = make_report(folder, settings, with_audit=not table)
     sample = audit_report.sample
 
@@ -301,12 +301,12 @@ def _folder_and_settings(
     out: str, overrides: tuple[str, ...]
 ) -> "tuple[RemotePath, ReportSettings]":
     """Return OUT, and the report settings of its run's recipe, changed as asked."""
-    from stepline.curate.report.write import report_recipe
+    from stepline.curate.report.write import read_report_recipe
     from stepline.files.remote import RemotePath
     from stepline.settings import load_settings
 
     # What --set gives is read after the recipe's own values, and changes them.
-    recipe = report_recipe(RemotePath(out))
+    recipe = read_report_recipe(RemotePath(out))
     tree = recipe.report.model_dump(mode="json", exclude_none=True)
     values = [f"{key}={json.dumps(value)}" for key, value in tree.items()]
     settings = load_settings(type(recipe.report), None, [*values, *overrides])

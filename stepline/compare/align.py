@@ -30,7 +30,7 @@ FirstSteps: TypeAlias = dict[int, int]  # number of a video -> its first step in
 MIN_VECTOR_LENGTH = 1e-9  # of a vector that is divided by its length
 
 
-def video_likeness(vectors: Sequence[Matrix]) -> Matrix:
+def video_similarities(vectors: Sequence[Matrix]) -> Matrix:
     """Return the pairwise similarity of videos, (V, V) with ones on the diagonal.
 
     It is the mean cosine of each step with the most similar one of the other video, both ways.
@@ -180,10 +180,10 @@ def sort_groups(groups: Sequence[StepGroup], step_counts: Sequence[int]) -> list
     neighbours change places while more videos do the second before the first.
     """
 
-    def mean_place(group: StepGroup) -> float:
+    def mean_position(group: StepGroup) -> float:
         return sum((step + 0.5) / step_counts[video] for video, step in group) / len(group)
 
-    ordered = sorted(groups, key=mean_place)
+    ordered = sorted(groups, key=mean_position)
     # each pass is a pass of bubble sort. Majorities may go in circles, so passes are bounded.
     for _ in groups:
         if not _swap_neighbours(ordered):

@@ -104,11 +104,11 @@ def amount_spreads(amounts: Iterable[StatedAmount]) -> tuple[AmountSpread, ...]:
     of_kind: dict[tuple[str, str], list[StatedAmount]] = defaultdict(list)
     for amount in amounts:
         of_kind[stem(amount.thing), amount.kind].append(amount)
-    spreads = map(_spread, of_kind.values())
+    spreads = map(_summarize_amounts, of_kind.values())
     return tuple(sorted(spreads, key=lambda spread: len(spread.videos), reverse=True))
 
 
-def spread_text(spread: AmountSpread) -> str:
+def format_spread(spread: AmountSpread) -> str:
     """Return a spread as people write it: "1-3 cup flour, median 2"."""
     text = f"{spread.low:g}"
     if spread.high > spread.low:
@@ -119,7 +119,7 @@ def spread_text(spread: AmountSpread) -> str:
     return text
 
 
-def _spread(amounts: Sequence[StatedAmount]) -> AmountSpread:
+def _summarize_amounts(amounts: Sequence[StatedAmount]) -> AmountSpread:
     # The thing and the unit that most videos use.
     thing = Counter(amount.thing for amount in amounts).most_common(1)[0][0]
     unit = Counter(amount.unit for amount in amounts).most_common(1)[0][0]

@@ -19,7 +19,7 @@ from stepline.compare.align import (
     count_orders,
     first_step_of_videos,
     group_vectors,
-    video_likeness,
+    video_similarities,
     videos_of_one_task,
 )
 from stepline.compare.amounts import AmountSpread, amount_spreads, step_amounts
@@ -168,21 +168,21 @@ def compare(
     ids = set()
     for record in records:
         if not record.steps:
-            left_out.append(_excluded_videos(record, "it has no steps"))
+            left_out.append(_left_out_video(record, "it has no steps"))
         elif record.id in ids:
-            left_out.append(_excluded_videos(record, "another record has the same id"))
+            left_out.append(_left_out_video(record, "another record has the same id"))
         else:
             ids.add(record.id)
             usable.append(record)
     # Those that show the task that most show.
     vectors = [embedder([step.text for step in record.steps]) for record in usable]
-    likeness = video_likeness(vectors)
+    likeness = video_similarities(vectors)
     members = videos_of_one_task(likeness, settings.video_likeness)
     for number, record in enumerate(usable):
         if number not in members:
             mean = float(likeness[number, members].mean())
             reason = f"its steps are of something else (likeness {mean:.2f} to the others)"
-            left_out.append(_excluded_videos(record, reason))
+            left_out.append(_left_out_video(record, reason))
     if len(members) < MIN_COMMON_VIDEOS:
         raise StoreError(
             f"no two of the {len(records)} records show the same task; give a folder of "
@@ -197,7 +197,7 @@ def compare(
     others = likeness[np.ix_(members, members)]
     return TaskComparison(
         title=title(task_records[0]),
-        videos=tuple(_videos(task_records, others)),
+        videos=tuple(_compared_videos(task_records, others)),
         left_out=tuple(left_out),
         steps=steps,
         orders=_step_orders(aligned, steps),
@@ -219,11 +219,11 @@ def _split_kinds(groups: Sequence[StepGroup], records: Sequence[Record]) -> list
     return parts
 
 
-def _excluded_videos(record: Record, reason: str) -> LeftOutVideo:
+def _left_out_video(record: Record, reason: str) -> LeftOutVideo:
     return LeftOutVideo(id=record.id, title=title(record), reason=reason)
 
 
-def _videos(records: Sequence[Record], likeness: Matrix) -> list[ComparedVideo]:
+def _compared_videos(records: Sequence[Record], likeness: Matrix) -> list[ComparedVideo]:
     """Return the videos with their mean likeness to the others."""
     # Each video is like itself by 1, which does not count.
     means = (likeness.sum(axis=1) - 1) / (len(records) - 1)

@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from stepline.compare.amounts import AmountSpread, spread_text
+from stepline.compare.amounts import AmountSpread, format_spread
 from stepline.compare.materials import ComparedMaterial
 from stepline.compare.procedure import END_ID, START_ID, ProcedureStep, TaskComparison
 from stepline.errors import SettingsError, printable
@@ -29,7 +29,9 @@ def to_json(comparison: TaskComparison) -> str:
 
 def to_html(view: View) -> str:
     """Return the page: one file that needs no script and fetches nothing but the linked videos."""
-    return page_html(_rendered_file("page.html"), style=_rendered_file("page.css"), view=view)
+    return page_html(
+        _read_package_file("page.html"), style=_read_package_file("page.css"), view=view
+    )
 
 
 def to_lines(comparison: TaskComparison) -> str:
@@ -62,7 +64,7 @@ def write_comparison(comparison: TaskComparison, folder: Path) -> list[Path]:
     return paths
 
 
-def _rendered_file(name: str) -> str:
+def _read_package_file(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
@@ -82,7 +84,7 @@ def comparison_view(comparison: TaskComparison, folder: Path) -> View:
     others: list[View] = []
     # Only common steps have numbers. The others are placed between them.
     for step in comparison.steps:
-        facts = list(map(_amount_fact, step.amounts))
+        facts = list(map(_format_amount, step.amounts))
         if step.seconds is not None:
             spread = step.seconds
             seconds = f"{spread.low:.0f}-{spread.high:.0f} s, median {spread.median:.0f}"
@@ -92,13 +94,15 @@ def comparison_view(comparison: TaskComparison, folder: Path) -> View:
         own_moments = []
         for occurrence in step.occurrences:
             text = sentence_case(one_line(occurrence.text))
-            own_moments.append(moments.of(occurrence.video, occurrence.start, occurrence.end, text))
+            own_moments.append(
+                moments.view(occurrence.video, occurrence.start, occurrence.end, text)
+            )
         view = {
             "id": step.id,
             "number": len(common) + 1 if step.common else None,
             "place": f"after step {len(common)}" if common else "before step 1",
             "text": texts[step.id],
-            "share": _percent(step.videos, comparison),
+            "share": _format_share(step.videos, comparison),
             "percent": round(step.share * 100),
             "facts": facts,
             "next_steps": next_steps[step.id],
@@ -138,7 +142,7 @@ class _Moments:
             if video.path is not None and Path(video.path).is_file():
                 self._links[video.id] = media_link(os.path.relpath(video.path, folder))
 
-    def of(self, video: str, start: float | None, end: float | None, text: str) -> View:
+    def view(self, video: str, start: float | None, end: float | None, text: str) -> View:
         """Return the view of a moment. end: None if only one second is known."""
         moment = {"title": self.titles[video], "time": "no time", "link": None, "text": text}
         if start is None:
@@ -178,22 +182,22 @@ def _material_rows(
     for thing in things:
         view = {
             "name": sentence_case(one_line(thing.name)),
-            "share": _percent(len(thing.videos), comparison),
-            "amounts": list(map(_amount_fact, thing.amounts)),
+            "share": _format_share(len(thing.videos), comparison),
+            "amounts": list(map(_format_amount, thing.amounts)),
             "moments": [
-                moments.of(mention.video, mention.at, None, "") for mention in thing.videos
+                moments.view(mention.video, mention.at, None, "") for mention in thing.videos
             ],
         }
         views.append(view)
     return views
 
 
-def _percent(count: int, comparison: TaskComparison) -> str:
+def _format_share(count: int, comparison: TaskComparison) -> str:
     total = len(comparison.videos)
     return f"all {total} videos" if count == total else f"{count} of {total} videos"
 
 
-def _amount_fact(spread: AmountSpread) -> str:
+def _format_amount(spread: AmountSpread) -> str:
     count = len(spread.videos)
     videos = f"{count} videos" if count != 1 else "1 video"
-    return f"{spread_text(spread)} ({videos})"
+    return f"{format_spread(spread)} ({videos})"

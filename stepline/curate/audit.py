@@ -1,7 +1,7 @@
 """The audit: people check a random sample of a dataset (NaSVA, section 4.5 and Table 5).
 
 The sample has some videos, and of each some raw sentences and final steps alike. People say of each
-text whether it is shown. The table has the proportion of texts that is alignable and well aligned,
+text whether it is shown. The table has the estimate_proportion of texts that is alignable and well aligned,
 and how well people agree. Every verdict is on disk immediately.
 """
 
@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from stepline.curate.sampling import Proportion, ReservoirSample, proportion, random_key
+from stepline.curate.sampling import Proportion, ReservoirSample, estimate_proportion, hash_to_int
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, Floats, interval
 from stepline.files.append_log import EntryStore
@@ -77,7 +77,7 @@ class AuditSampler:
     def add(self, record: Record) -> None:
         """Consider a record of the dataset. One without a sentence or a placed step is passed
         over."""
-        if _texts_of_kind(record, "narration") or _texts_of_kind(record, "step"):
+        if _list_texts(record, "narration") or _list_texts(record, "step"):
             self._videos.add(record.id, record)
 
     def sample(self) -> AuditSample:
@@ -87,21 +87,21 @@ class AuditSampler:
         for record in records:
             drawn: list[AuditText] = []
             for kind in KIND_NAMES:
-                of_kind = _texts_of_kind(record, kind)
-                drawn += _shuffled(of_kind, self._seed)[: self._texts]
+                of_kind = _list_texts(record, kind)
+                drawn += _shuffle_texts(of_kind, self._seed)[: self._texts]
             # Another seed mixes the kinds than drew the texts, else the order of asking would show
             # the kind.
-            texts += _shuffled(drawn, self._seed + 1)
+            texts += _shuffle_texts(drawn, self._seed + 1)
         videos = {record.id: record.video for record in records}
         return AuditSample(seed=self._seed, texts=tuple(texts), videos=videos)
 
 
-def _shuffled(texts: Sequence[AuditText], seed: int) -> list[AuditText]:
+def _shuffle_texts(texts: Sequence[AuditText], seed: int) -> list[AuditText]:
     # By a key of the id, so that further texts of a video do not change the order of these.
-    return sorted(texts, key=lambda text: random_key(seed, text.id))
+    return sorted(texts, key=lambda text: hash_to_int(seed, text.id))
 
 
-def _texts_of_kind(record: Record, kind: TextKind) -> list[AuditText]:
+def _list_texts(record: Record, kind: TextKind) -> list[AuditText]:
     if kind == "narration":
         rows = [
             (f"{n}", sentence.text, sentence.span) for n, sentence in enumerate(record.sentences)
@@ -112,7 +112,7 @@ def _texts_of_kind(record: Record, kind: TextKind) -> list[AuditText]:
     texts = []
     for name, text, span in rows:
         # The id changes with the wording and the seconds, so that no verdict outlives its text.
-        digest = random_key(0, f"{text} {span.start:.3f} {span.end:.3f}") % 0xFFFFFF
+        digest = hash_to_int(0, f"{text} {span.start:.3f} {span.end:.3f}") % 0xFFFFFF
         id = f"{record.id}/{kind} {name} {digest:06x}"
         texts.append(AuditText(id=id, video=record.id, kind=kind, text=text, span=span))
     return texts
@@ -126,8 +126,8 @@ class AuditRow:
         name: of the kind.
         checked: how many texts have an answer.
         unsure: how many verdicts are "unsure", which is not an answer.
-        alignable: proportion that is shown somewhere in its video.
-        well_aligned: proportion that is shown in its own seconds.
+        alignable: estimate_proportion that is shown somewhere in its video.
+        well_aligned: estimate_proportion that is shown in its own seconds.
     """
 
     name: str
@@ -180,14 +180,15 @@ def audit_table(sample: AuditSample, verdicts: Iterable[Answer]) -> list[AuditRo
     for kind, name in KIND_NAMES.items():
         texts = sample.of_kind(kind)
         alignable, well_aligned = [
-            _audited_proportion(texts, answers, yes_answers) for yes_answers in YES_ANSWERS.values()
+            _estimate_proportion(texts, answers, yes_answers)
+            for yes_answers in YES_ANSWERS.values()
         ]
         unsure = sum(answers[text.id].count("unsure") for text in texts)
         rows.append(AuditRow(name, alignable.texts, unsure, alignable, well_aligned))
     return rows
 
 
-def _audited_proportion(
+def _estimate_proportion(
     texts: Iterable[AuditText],
     answers: dict[str, list[AnswerValue]],
     yes_answers: frozenset[AnswerValue],
@@ -198,7 +199,7 @@ def _audited_proportion(
         votes = [answer in yes_answers for answer in answers[text.id] if answer != "unsure"]
         if votes:
             values[text.video].append(sum(votes) / len(votes))
-    return proportion(
+    return estimate_proportion(
         [sum(values[video]) for video in sorted(values)],
         [len(values[video]) for video in sorted(values)],
     )
@@ -234,13 +235,13 @@ def annotator_agreements(
     for question, yes_answers in YES_ANSWERS.items():
         table = [[answers[text.id][name] in yes_answers for name in people] for text in shared]
         votes = np.array(table, dtype=np.int64)
-        kappa, same = _kappa(votes)
-        low, high = _kappa_interval(votes, groups, seed)
+        kappa, same = _compute_kappa(votes)
+        low, high = _bootstrap_kappa(votes, groups, seed)
         agreements.append(AnnotatorAgreement(question, people, len(votes), kappa, low, high, same))
     return agreements
 
 
-def _kappa(votes: Votes) -> tuple[float | None, float | None]:
+def _compute_kappa(votes: Votes) -> tuple[float | None, float | None]:
     """Return Cohen's kappa of two people, Fleiss' of more, and the fraction of equal pairs of
     answers."""
     # Columns of no and yes, from which Fleiss' kappa counts pairs.
@@ -251,7 +252,7 @@ def _kappa(votes: Votes) -> tuple[float | None, float | None]:
     return kappa, same
 
 
-def _kappa_interval(votes: Votes, groups: list[list[int]], seed: int) -> tuple[float, float]:
+def _bootstrap_kappa(votes: Votes, groups: list[list[int]], seed: int) -> tuple[float, float]:
     """Return the bootstrap interval of kappa. groups: rows that are drawn together."""
     rng = np.random.default_rng(seed)
     kappas: Floats = np.full(BOOTSTRAP_DRAWS, np.nan)
@@ -260,7 +261,7 @@ def _kappa_interval(votes: Votes, groups: list[list[int]], seed: int) -> tuple[f
         rows: list[int] = []
         for group in rng.integers(len(groups), size=len(groups)):
             rows += groups[group]
-        kappa, _ = _kappa(votes[rows])
+        kappa, _ = _compute_kappa(votes[rows])
         # A draw in which all agree on one answer has no kappa.
         if kappa is not None:
             kappas[draw] = kappa

@@ -147,10 +147,10 @@ def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
             folder = folders.local_folder("features", keys["features"])
             publish_features(folder / "features", out / "features")
 
-    return run_recipe(request, source_items(request), publish_dataset), out
+    return run_recipe(request, read_source_items(request), publish_dataset), out
 
 
-def source_items(request: RunRequest) -> Iterator[SourceEntry]:
+def read_source_items(request: RunRequest) -> Iterator[SourceEntry]:
     """Yield the videos of a request's source, and what it refuses."""
     from stepline.curate.sources.read import read_source
 
@@ -199,7 +199,7 @@ def run_recipe(
             run_log.write(
                 "run",
                 version=__version__,
-                libraries=plan.versions(),
+                libraries=plan.library_versions(),
                 engine=recipe.engine.name,
                 cores=core_count(),
                 videos=len(items),
@@ -207,7 +207,7 @@ def run_recipe(
             )
             for stages in plan.phases():
                 if stages[0].kind == "video":
-                    _through_video_stages(request, plan, results, stages, items, run_log, lock)
+                    _run_video_stages(request, plan, results, stages, items, run_log, lock)
                     if recipe.engine.name == "ray":
                         results = ResultStore(out)  # other machines have written to it
                     continue
@@ -236,7 +236,7 @@ def run_recipe(
     return outcome
 
 
-def _through_video_stages(
+def _run_video_stages(
     request: RunRequest,
     plan: Plan,
     results: ResultStore,
@@ -257,7 +257,7 @@ def _through_video_stages(
         progress.count(video.failure, earlier=not video.computed)
         request.on_progress(progress)
 
-    def unfailed() -> Iterator[VideoItem]:
+    def unfailed_items() -> Iterator[VideoItem]:
         # A video that failed in an earlier phase takes no part in this one.
         for item in items:
             status = video_status(plan, results, item, before) if before else None
@@ -269,9 +269,9 @@ def _through_video_stages(
     if request.recipe.engine.name == "ray":
         from stepline.curate.execution.ray import run_on_ray
 
-        run_on_ray(phase, unfailed())
+        run_on_ray(phase, unfailed_items())
     else:
-        run_locally(phase, unfailed(), run_log)
+        run_locally(phase, unfailed_items(), run_log)
 
 
 def collect_items(source: Iterable[SourceEntry], limit: int | None) -> Collection:

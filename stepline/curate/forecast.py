@@ -12,7 +12,7 @@ import numpy as np
 
 from stepline.curate.driver import RunRequest, collect_items, output_path, run_recipe
 from stepline.curate.stage import SourceEntry, resolve_stages
-from stepline.curate.store.run_log import log_number, read_timings
+from stepline.curate.store.run_log import read_number, read_timings
 from stepline.networks.device import core_count
 
 SECONDS_PER_HOUR = 3600.0
@@ -54,7 +54,7 @@ def dry_run(request: RunRequest, source: list[SourceEntry]) -> Forecast:
     seconds = {}
     for line in read_timings(output_path(request)):
         if line["event"] == "end" and line["id"] in ids:
-            seconds[line["id"], line["stage"]] = log_number(line, "wall")
+            seconds[line["id"], line["stage"]] = read_number(line, "wall")
     seconds_per_video = sum(seconds.values()) / sample_size
     workers = recipe.engine.workers or core_count()
     hours = len(items) * seconds_per_video / workers / SECONDS_PER_HOUR

@@ -1,6 +1,6 @@
 """What is to be done: each video's tasks, known by keys, and what has become of a video.
 
-For instance, `Plan.tasks` of a video without captions, of three stages. P, T and W are their keys:
+For instance, `Plan.tasks_of` of a video without captions, of three stages. P, T and W are their keys:
 
     stage         key    needs                another media file    other settings of `write`
     probe         P      {}                   new key               P
@@ -22,7 +22,7 @@ from functools import cached_property
 
 from pydantic import JsonValue
 
-from stepline.curate.stage import Recipe, Stage, StageFailure, VideoItem, files_read
+from stepline.curate.stage import Recipe, Stage, StageFailure, VideoItem, input_files
 from stepline.curate.store.results import ResultStore
 from stepline.errors import StoreError
 from stepline.records import Rejected
@@ -61,17 +61,17 @@ def task_key(
     """Return the key of a task's result: a sha256 of the stage, what it reads of the item, settings
     and needs.
 
-    settings: `stage.deciding_settings(recipe)`, asked once per run. needs: stage -> key. libraries: those of
+    settings: `stage.result_settings(recipe)`, asked once per run. needs: stage -> key. libraries: those of
     other versions than `KEYED_VERSIONS`. They count where the result is computed, not read.
     """
     # All that decides the result, in a fixed order.
     parts = [stage.name, stage.version, item.id, stage_inputs(stage, item), settings]
     parts.append(sorted(needs.items()))
     # A stage that only reads captions or features computes nothing with these libraries.
-    only_reads = files_read(stage, item) & {"captions", "features"}
+    only_reads = input_files(stage, item) & {"captions", "features"}
     if libraries and not only_reads:
         parts.append(sorted(libraries.items()))
-    return hashlib.sha256(_json(parts)).hexdigest()
+    return hashlib.sha256(_encode_json(parts)).hexdigest()
 
 
 def stage_inputs(stage: Stage, item: VideoItem) -> list[JsonValue]:
@@ -79,15 +79,15 @@ def stage_inputs(stage: Stage, item: VideoItem) -> list[JsonValue]:
     known about it."""
     # A stamp stands for a file's content, so that no file is read for a key.
     stamps = {"media": item.stamp, "captions": item.captions_stamp, "features": item.features_stamp}
-    inputs: list[JsonValue] = [f"{n} {stamps[n]}" for n in sorted(files_read(stage, item))]
-    about = [item.title, item.task, item.category, item.duration]
+    inputs: list[JsonValue] = [f"{n} {stamps[n]}" for n in sorted(input_files(stage, item))]
+    about: list[JsonValue] = [item.title, item.task, item.category, item.duration]
     inputs.append(about if "about" in stage.reads else [])
     if "where" in stage.reads:
         inputs.append([item.path, item.video, item.captions, item.features])
     return inputs
 
 
-def _json(parts: object) -> bytes:
+def _encode_json(parts: object) -> bytes:
     # Sorted keys, and no NaN, give one text for equal values.
     return json.dumps(parts, sort_keys=True, allow_nan=False).encode()
 
@@ -115,7 +115,7 @@ class Plan:
         return cls(
             recipe,
             {stage.name: stage for stage in stages},
-            {stage.name: stage.deciding_settings(recipe) for stage in stages},
+            {stage.name: stage.result_settings(recipe) for stage in stages},
             libraries,
         )
 
@@ -124,7 +124,7 @@ class Plan:
         """The stages of each video, in the recipe's order."""
         return tuple(stage for stage in self.stages.values() if stage.kind == "video")
 
-    def versions(self) -> dict[str, JsonValue]:
+    def library_versions(self) -> dict[str, JsonValue]:
         """Return the whole version of each library that its stages' results depend on, "" of one
         that is lacking."""
         names = {n for stage in self.stages.values() for n in stage.library_names(self.recipe)}
@@ -135,7 +135,7 @@ class Plan:
         runs = itertools.groupby(self.stages.values(), key=lambda stage: stage.kind)
         return [tuple(run) for _, run in runs]
 
-    def tasks(self, item: VideoItem) -> tuple[StageTask, ...]:
+    def tasks_of(self, item: VideoItem) -> tuple[StageTask, ...]:
         """Return a video's tasks in the recipe's order, as far as the dataset stages that they need
         are done."""
         # Each stage's key is one of the needs of those behind it.
@@ -161,7 +161,7 @@ class Plan:
         """Return the plan that knows a dataset stage is done."""
         return replace(self, dataset_keys={**self.dataset_keys, stage.name: key})
 
-    def needs_met(self, stage: Stage) -> bool:
+    def has_needs_done(self, stage: Stage) -> bool:
         """Return whether the dataset stages that a stage needs are done."""
         # Stages of each video are always there. A dataset stage has to be done.
         return all(
@@ -176,7 +176,7 @@ class Plan:
         about = [stage.name, stage.version, self.settings[stage.name], self.recipe.threads]
         needs = sorted(item for item in self.dataset_keys.items() if item[0] in stage.needs)
         refusals = [[entry.id, entry.reason] for entry in refused]
-        digest = hashlib.sha256(_json([about, needs, refusals]))
+        digest = hashlib.sha256(_encode_json([about, needs, refusals]))
 
         # Each video, with the results that the stage reads or the reason why it has none.
         for status in statuses:
@@ -186,7 +186,7 @@ class Plan:
             else:
                 reason = [status.failure.stage, status.failure.kind, status.failure.reason]
             video = [status.item.id, stage_inputs(stage, status.item)]
-            digest.update(_json([video, keys, reason]))
+            digest.update(_encode_json([video, keys, reason]))
         return digest.hexdigest()
 
 
@@ -206,19 +206,19 @@ def video_status(
     failure."""
     # Results in the order of the stages, up to the first failure.
     keys: dict[str, str] = {}
-    for task in plan.tasks(item):
+    for task in plan.tasks_of(item):
         if task.stage not in stages:
             continue
         stage = plan.stages[task.stage]
-        if not results.has(stage, task.key):
-            failure = results.failure(stage, task.key)
+        if not results.has_result(stage, task.key):
+            failure = results.find_failure(stage, task.key)
             return None if failure is None else VideoStatus(item, keys, failure)
         keys[task.stage] = task.key
     # A stage has no task yet where a dataset stage before it is not done.
     return VideoStatus(item, keys, None) if len(keys) == len(stages) else None
 
 
-def statuses_before(
+def iterate_statuses_before(
     stage: Stage, plan: Plan, results: ResultStore, items: Iterable[VideoItem]
 ) -> Iterator[VideoStatus]:
     """Yield what became of each video in the stages before a dataset stage.

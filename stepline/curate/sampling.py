@@ -30,7 +30,7 @@ class ReservoirSample(Generic[Value]):
 
     def add(self, key: str, value: Value) -> None:
         """Consider a value. Keys are unique."""
-        number = random_key(self._seed, key)
+        number = hash_to_int(self._seed, key)
         # The heap's root is the largest key, which the next smaller one replaces.
         entry = (-number, key, value)
         if len(self._heap) < self._count:
@@ -48,7 +48,7 @@ class ReservoirSample(Generic[Value]):
         return [value for _, value in self.items()]
 
 
-def random_key(seed: int, name: str) -> int:
+def hash_to_int(seed: int, name: str) -> int:
     """Return 64 bits of a name, others for another seed."""
     # A hash, so that a value is chosen by its name and not by when it comes.
     content = f"{seed} {name}".encode()
@@ -58,7 +58,7 @@ def random_key(seed: int, name: str) -> int:
 
 @dataclass(frozen=True)
 class Proportion:
-    """A proportion in [0, 1] with its 95 % interval, and the numbers of texts and videos behind it.
+    """A estimate_proportion in [0, 1] with its 95 % interval, and the numbers of texts and videos behind it.
     NaN: not known."""
 
     value: float
@@ -78,7 +78,9 @@ class Proportion:
 NOT_KNOWN = Proportion(math.nan, math.nan, math.nan, 0, 0)
 
 
-def proportion(hits: Sequence[float], totals: Sequence[float], *, seed: int = 0) -> Proportion:
+def estimate_proportion(
+    hits: Sequence[float], totals: Sequence[float], *, seed: int = 0
+) -> Proportion:
     """Return the ratio estimate sum(hits) / sum(totals), each over V videos.
 
     NOT_KNOWN where there are no totals.

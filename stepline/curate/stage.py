@@ -76,7 +76,7 @@ class VideoItem:
         return bool(self.video or self.captions or self.features)
 
 
-def rejected_video(id: str, reason: str) -> Rejected:
+def reject_video(id: str, reason: str) -> Rejected:
     """Return a video that a source names and the run leaves out. reason: words that hold no path of
     this machine."""
     return Rejected("video", reason, id=id)
@@ -210,7 +210,7 @@ class Stage:
     reads_media: Callable[["Recipe"], bool] | None = None
     libraries: Callable[["Recipe"], tuple[str, ...]] | None = None
 
-    def deciding_settings(self, recipe: "Recipe") -> JsonValue:
+    def result_settings(self, recipe: "Recipe") -> JsonValue:
         """Return exactly what of a recipe decides its result."""
         decisions = None if self.settings is None else self.settings(recipe)
         return with_constants(decisions) if isinstance(decisions, dict) else decisions
@@ -333,7 +333,7 @@ def _nearest_stage(name: str, stages: StageTable) -> str:
     return f"did you mean {matches[0]!r}?" if matches else f"there are {', '.join(sorted(stages))}"
 
 
-def files_read(stage: Stage, item: VideoItem) -> frozenset[str]:
+def input_files(stage: Stage, item: VideoItem) -> frozenset[str]:
     """Return which files of an item a stage reads: "media", "captions", "features"."""
     files = set()
     for kind in stage.reads:

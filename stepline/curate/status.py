@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stepline.curate.plan import Plan, statuses_before
+from stepline.curate.plan import Plan, iterate_statuses_before
 from stepline.curate.stage import Stage, StageFailure, StageTable, VideoItem, resolve_stages
 from stepline.curate.store.lock import lock_owner
 from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.curate.store.run_log import (
-    log_number,
     read_items,
+    read_number,
     read_recipe,
     read_refused,
     read_timings,
@@ -83,9 +83,9 @@ def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
             status = statuses[stage.name]
             status.waiting = 1
             before = plan.video_stages_before(stage)
-            if any(statuses[name].waiting for name in before) or not plan.needs_met(stage):
+            if any(statuses[name].waiting for name in before) or not plan.has_needs_done(stage):
                 continue
-            videos = statuses_before(stage, plan, results, items)
+            videos = iterate_statuses_before(stage, plan, results, items)
             key = plan.dataset_key(stage, videos, refused)
             if folders.is_complete(stage.name, key):
                 status.waiting = 0
@@ -96,14 +96,14 @@ def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
     began = 0.0
     ends: list[tuple[float, bool]] = []  # when tasks ended, and whether a GPU gave out for them
     for line in read_timings(out):
-        at = log_number(line, "at")
+        at = read_number(line, "at")
         event = line.get("event")
         status_of_line = statuses.get(str(line.get("stage")))
         if event == "run":
             began = max(began, at)
         # Only stages of the recipe: another one on OUT may have had others.
         elif event in ("end", "dataset") and status_of_line is not None:
-            status_of_line.cpu += log_number(line, "cpu")
+            status_of_line.cpu += read_number(line, "cpu")
             ends.append((at, bool(line.get("gpu_fallbacks"))))
     ends = [(at, is_fallback) for at, is_fallback in ends if at >= began]
     rate = len(ends) / max(max(ends)[0] - began, 1e-9) * SECONDS_PER_HOUR if ends else None
@@ -116,7 +116,7 @@ def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
         worker=lock_owner(out),
         rate=rate,
         left=waiting / rate * SECONDS_PER_HOUR if rate and waiting else None,
-        others=folders.unused(plan.dataset_keys),
+        others=folders.unused_folders(plan.dataset_keys),
         gpu_fallbacks=sum(is_fallback for _, is_fallback in ends),
     )
 
@@ -130,16 +130,16 @@ def _count_tasks(
     failures: dict[str, StageFailure],
 ) -> None:
     """Count what became of a video's tasks in some stages, and note its failure."""
-    keys = {task.stage: task.key for task in plan.tasks(item)}
+    keys = {task.stage: task.key for task in plan.tasks_of(item)}
     for stage in stages:
         status = statuses[stage.name]
         key = keys.get(stage.name)
         if item.id in failures:
             status.never += 1
         # A dataset stage that it needs may not be done, so there is no key.
-        elif key is not None and results.has(stage, key):
+        elif key is not None and results.has_result(stage, key):
             status.done += 1
-        elif key is not None and (failure := results.failure(stage, key)):
+        elif key is not None and (failure := results.find_failure(stage, key)):
             status.failed[failure.kind] = status.failed.get(failure.kind, 0) + 1
             failures[item.id] = failure
         else:

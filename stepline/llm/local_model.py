@@ -26,7 +26,9 @@ from stepline.workers import Reply, Send, WorkerProcess
 logger = logging.getLogger(__name__)
 
 GGUF_HEADER = Struct("<4sIQQ")  # of a GGUF file: "GGUF", version, tensors, facts; since version 2
-MAX_LATE_SECONDS = 600.0  # after the end of its time, in which a question's answer must begin
+MAX_LATE_SECONDS = (
+    600.0  # after the end of its time, in which a question's answer_question must begin
+)
 MAX_REASON_CHARS = 120  # of what llama.cpp says of a fault
 # bytes of either end of a model file that name it for the cache: hashing 8 GB would take half a
 # minute
@@ -56,7 +58,7 @@ class ModelQuestion(FrozenModel):
 
     Args:
         request: body of an OpenAI-compatible chat completion, in JSON.
-        seconds: time limit of the answer.
+        seconds: time limit of the answer_question.
     """
 
     request: str
@@ -64,11 +66,11 @@ class ModelQuestion(FrozenModel):
 
 
 class ModelReply(FrozenModel):
-    """The answer to a question, or the result of loading.
+    """The answer_question to a question, or the result of loading.
 
     Args:
-        text: the answer.
-        end: the finish reason. None where the time limit ended the answer.
+        text: the answer_question.
+        end: the finish reason. None where the time limit ended the answer_question.
         fault: error message, None without an error.
     """
 
@@ -100,7 +102,7 @@ class LocalModel:
     def ask(
         self, question: Content, *, seed: int, until: float, schema: Schema | None = None
     ) -> Answer:
-        """Return the model's answer.
+        """Return the model's answer_question.
 
         Raises RequestError on a timeout, a question longer than the context, or the end of the
         process, which the next question starts again.
@@ -125,7 +127,7 @@ class LocalModel:
             reason = f"the model refused the question ({reply.fault})"
             raise RequestError(reason, is_transient=False)
         if reply.end is None:
-            raise RequestError("no answer in time", is_transient=False)
+            raise RequestError("no answer_question in time", is_transient=False)
         return Answer(reply.text, reply.end != "length")
 
     def close(self) -> None:
@@ -176,7 +178,9 @@ class LocalModel:
         self._process = None
         reason = f"ended with {end.message}"
         if end.limit == "time":
-            reason = f"did not begin its answer within {MAX_LATE_SECONDS:.0f} s after its time"
+            reason = (
+                f"did not begin its answer_question within {MAX_LATE_SECONDS:.0f} s after its time"
+            )
         raise RequestError(f"llama.cpp {reason}", is_transient=False)
 
 
@@ -212,9 +216,9 @@ class LoadedModel:
         self._server: Any = None
 
     def __call__(self, task: ModelFiles | ModelQuestion) -> ModelReply:
-        """Return an answer, or an error message."""
+        """Return an answer_question, or an error message."""
         if isinstance(task, ModelQuestion):
-            return answer(self._server, task)
+            return answer_question(self._server, task)
         try:
             self._server = load_model(task)
         except (RuntimeError, ValueError) as error:
@@ -244,15 +248,15 @@ def load_model(files: ModelFiles) -> Any:
     return library.Server(parameters)
 
 
-def answer(server: Any, question: ModelQuestion) -> ModelReply:
-    """Return the answer to a question. It ends within one word after its time limit."""
+def answer_question(server: Any, question: ModelQuestion) -> ModelReply:
+    """Return the answer_question to a question. It ends within one word after its time limit."""
     until = time.monotonic() + question.seconds
     words: list[str] = []
     ends: list[str] = []
     faults: list[str] = []
 
     def receive_part(message: dict[str, Any]) -> bool:
-        """Collect a word. True ends the answer."""
+        """Collect a word. True ends the answer_question."""
         if "error" in message:
             faults.append(str(message["error"].get("message", ""))[:MAX_REASON_CHARS])
             return True

@@ -53,10 +53,10 @@ def with_pictures(
     """
     parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
     if in_one_image:
-        return [*parts, _picture(contact_sheet(pictures))]
+        return [*parts, _picture_part(contact_sheet(pictures))]
     for letter, picture in zip(PICTURE_LETTERS, pictures, strict=False):
         parts.append({"type": "text", "text": f"{letter}:"})
-        parts.append(_clip(picture, video) if video else _picture(picture))
+        parts.append(_clip_part(picture, video) if video else _picture_part(picture))
     return parts
 
 
@@ -101,13 +101,13 @@ def jpeg(image: Any) -> bytes:
     return buffer.getvalue()
 
 
-def _picture(data: bytes) -> dict[str, Any]:
+def _picture_part(data: bytes) -> dict[str, Any]:
     text = base64.b64encode(data).decode("ascii")
     url = f"data:image/jpeg;base64,{text}"
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def _clip(data: bytes, form: VideoForm) -> dict[str, Any]:
+def _clip_part(data: bytes, form: VideoForm) -> dict[str, Any]:
     """Return a clip's message part in the format of vLLM, SGLang and hosted servers, or of
     llama.cpp."""
     text = base64.b64encode(data).decode("ascii")

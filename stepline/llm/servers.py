@@ -193,7 +193,7 @@ class OpenAiServer:
             with answer:
                 self.has_answered = True
                 body = answer.read()
-        return read_answer(body)
+        return parse_answer(body)
 
     def close(self) -> None:
         """Do nothing: each question has its own connection."""
@@ -206,8 +206,8 @@ class OpenAiServer:
         except urllib.error.HTTPError as error:
             self.has_answered = True
             with error:
-                body = _error_body(error)
-            raise _status_fault(self.settings, error.code, error.headers, body) from error
+                body = _read_error_body(error)
+            raise _make_status_error(self.settings, error.code, error.headers, body) from error
         except urllib.error.URLError as error:  # before anything was sent
             timed_out = isinstance(error.reason, TimeoutError)
             was_reset = isinstance(error.reason, ConnectionResetError | BrokenPipeError)
@@ -256,7 +256,7 @@ def open_server(settings: ChatSettings) -> Server:
     return OpenAiServer(settings)
 
 
-def read_answer(body: bytes) -> Answer:
+def parse_answer(body: bytes) -> Answer:
     """Return the answer from a chat completion's JSON. Raises RequestError for any other JSON."""
     try:
         tree = parse_json(body)
@@ -271,10 +271,10 @@ def read_answer(body: bytes) -> Answer:
     if not isinstance(text, str):
         raise RequestError("the server's answer holds no text", is_transient=True)
     is_complete = choice.get("finish_reason") != "length"
-    return Answer(text, is_complete, _counted_tokens(tree.get("usage")))
+    return Answer(text, is_complete, _read_token_count(tree.get("usage")))
 
 
-def _counted_tokens(usage: Any) -> int | None:
+def _read_token_count(usage: Any) -> int | None:
     """Return the token count of the server, None without a plausible one."""
     if not isinstance(usage, dict):
         return None
@@ -311,7 +311,7 @@ def _format_field(form: str, schema: Schema) -> dict[str, Any]:
     return {"response_format": {"type": form, "json_schema": named_schema}}
 
 
-def _status_fault(settings: ChatSettings, status: int, headers: Any, body: bytes) -> Exception:
+def _make_status_error(settings: ChatSettings, status: int, headers: Any, body: bytes) -> Exception:
     """Return the error for an HTTP status: WriterError for all requests, RequestError for this one."""
     # what concerns all requests
     url = settings.base_url
@@ -327,7 +327,7 @@ def _status_fault(settings: ChatSettings, status: int, headers: Any, body: bytes
         return WriterError(f"{url}: redirects elsewhere ({status}); {cure}")
 
     # what concerns this one
-    message = _server_message(body)
+    message = _read_error_message(body)
     reason = f"the server answered {status}"
     if message:
         reason += f" ({message})"
@@ -351,7 +351,7 @@ def _retry_after_seconds(value: str | None) -> float:
         return 0.0
 
 
-def _error_body(error: urllib.error.HTTPError) -> bytes:
+def _read_error_body(error: urllib.error.HTTPError) -> bytes:
     """Return the body of an HTTP error, empty where it cannot be read."""
     try:
         return bytes(error.read())
@@ -359,7 +359,7 @@ def _error_body(error: urllib.error.HTTPError) -> bytes:
         return b""
 
 
-def _server_message(body: bytes) -> str:
+def _read_error_message(body: bytes) -> str:
     """Return the server's error message in one short line, "" without a readable one."""
     try:
         tree = parse_json(body)

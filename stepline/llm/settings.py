@@ -42,7 +42,7 @@ class ChatServerSettings(Settings):
 
     @field_validator("base_url")
     @classmethod
-    def _plain_address(cls, url: str | None) -> str | None:
+    def _check_address(cls, url: str | None) -> str | None:
         """Refuse anything but a web address without a password, because settings are stored with
         results."""
         if url is None:

@@ -194,7 +194,7 @@ CLIPS_FILE = "vnd_clips.json"
 REPORT_FILE = "vnd_report.json"
 
 
-def export(
+def export_annotations(
     clips: Sequence[AnnotationClip],
     answers: Sequence[Answer],
     folder: Path,

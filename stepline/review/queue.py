@@ -71,21 +71,21 @@ class AnnotationQueue:
         self._taken_back: dict[str, str] = {}  # whose answer they give again
         self._current: dict[str, str] = {}  # in front of them, whatever others answer
 
-    def next(self, annotator: str) -> AnnotationTask:
+    def next_task(self, annotator: str) -> AnnotationTask:
         """Return what the annotator does next. Clips nearest to having all their answers come
         first.
 
         A clip stays theirs until they answer it.
         """
         with self._lock:
-            task = self._next(annotator)
+            task = self._choose_task(annotator)
             if task.clip is not None:
                 self._current[annotator] = task.clip.id
             return task
 
-    def _next(self, annotator: str) -> AnnotationTask:
+    def _choose_task(self, annotator: str) -> AnnotationTask:
         # Their new task is worked out in any case, for the number that is left.
-        task = self._next_new(annotator)
+        task = self._choose_new_task(annotator)
         again = self._taken_back.get(annotator)
         if again is None:
             return task
@@ -93,7 +93,7 @@ class AnnotationQueue:
         stage: Stage = "qualify" if is_qualifying else "annotate"
         return AnnotationTask(stage, self.clips[again], task.remaining + (task.clip is not None))
 
-    def _next_new(self, annotator: str) -> AnnotationTask:
+    def _choose_new_task(self, annotator: str) -> AnnotationTask:
         # How many answers each clip has, and what this person has said.
         counts: Counter[str] = Counter()
         own = {}
@@ -121,14 +121,14 @@ class AnnotationQueue:
         best = max(clips, key=lambda clip: (clip.id == current, counts[clip.id]))
         return AnnotationTask("annotate", best, len(clips) - 1)
 
-    def begin(self, annotator: str, clip: str) -> None:
+    def start_clip(self, annotator: str, clip: str) -> None:
         """Note that the annotator starts to watch a clip."""
         if clip not in self.clips:
             raise DatasetError(f"{clip!r}: no such clip; load the page again")
         with self._lock:
             self._begun.setdefault((annotator, clip), self._clock())
 
-    def answer(self, answer: Answer) -> None:
+    def add_answer(self, answer: Answer) -> None:
         """Store an answer to the annotator's next clip, once the clip can have been watched to
         its end.
 
@@ -138,7 +138,7 @@ class AnnotationQueue:
             raise DatasetError("an answer is shown or not, and how sure; load the page again")
         with self._lock:
             # The answer has to be to the clip in front of them, watched long enough.
-            clip = self._next(answer.annotator).clip
+            clip = self._choose_task(answer.annotator).clip
             if clip is None or clip.id != answer.item:
                 raise DatasetError(
                     f"{answer.item!r} is not the clip that was asked about; load the page again"

@@ -68,7 +68,7 @@ def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> li
     def next_task(request: Request) -> Response:
         # raises ValidationError for a missing name
         sender = Annotator(annotator=request.query_params.get("annotator", ""))
-        task = queue.next(sender.annotator)
+        task = queue.next_task(sender.annotator)
         reply: dict[str, object] = {"stage": task.stage, "left": task.remaining}
         if task.clip is not None:
             media = f"{at}clip/{numbers[task.clip.id]}.mp4"
@@ -91,7 +91,7 @@ def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> li
         *(Route(at + name, partial(file, name)) for name in PAGE_FILES),
         Route(f"{at}next", next_task),
         Route(f"{at}clip/{{name:path}}", clip),
-        post(f"{at}begin", ClipStart, lambda start: queue.begin(start.annotator, start.clip)),
+        post(f"{at}begin", ClipStart, lambda start: queue.start_clip(start.annotator, start.clip)),
         post(f"{at}undo", Annotator, lambda sender: queue.undo(sender.annotator)),
-        post(f"{at}answer", Answer, queue.answer),
+        post(f"{at}answer", Answer, queue.add_answer),
     ]

@@ -174,7 +174,7 @@ class JobRunner:
         while not self._is_stopping:
             job = None
             try:
-                job = self._next()
+                job = self._choose_task()
                 if job is not None:
                     self._run(job)
             except (OSError, StoreError) as error:
@@ -186,7 +186,7 @@ class JobRunner:
                         self._running.pop(job.id, None)
                         self._requeue(job)
 
-    def _next(self) -> Job | None:
+    def _choose_task(self) -> Job | None:
         """Wait for the next job and mark it as running. None at the end."""
         with self._changed:
             while not self._is_stopping:

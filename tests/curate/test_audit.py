@@ -11,7 +11,7 @@ from made_records import record
 
 from stepline.curate.audit import AuditSampler, annotator_agreements, audit_table, serve
 from stepline.curate.report.page import render_page
-from stepline.curate.report.write import collect
+from stepline.curate.report.write import collect_report
 from stepline.curate.settings import ReportSettings
 from stepline.review.answers import Answer, AnswerLog, cohen_kappa
 
@@ -106,7 +106,7 @@ def test_two_people_agree_beyond_chance_or_not():
 
 @pytest.fixture
 def served(tmp_path):
-    report = collect(RECORDS, ReportSettings(frames=False))
+    report = collect_report(RECORDS, ReportSettings(frames=False))
     verdicts = AnswerLog(tmp_path / "verdicts.jsonl")
     server = serve(
         lambda: render_page(report, list(verdicts), with_audit=True), report.sample, verdicts

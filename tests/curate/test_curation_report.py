@@ -11,10 +11,10 @@ from click.testing import CliRunner
 from made_records import left_out, lost, record
 
 from stepline.cli import main
-from stepline.curate.report.counts import DatasetCounts, biases, mean_values
+from stepline.curate.report.counts import DatasetCounts, compute_means, describe_biases
 from stepline.curate.report.page import render_page
-from stepline.curate.report.write import collect, local_verdicts, write_report
-from stepline.curate.sampling import ReservoirSample, proportion
+from stepline.curate.report.write import collect_report, open_verdicts, write_report
+from stepline.curate.sampling import ReservoirSample, estimate_proportion
 from stepline.curate.settings import ReportSettings
 from stepline.errors import StoreError
 from stepline.files.remote import RemotePath
@@ -44,7 +44,7 @@ def test_counts_of_one_kept_video_by_hand():
     assert (counts.sentences, counts.cited) == (2, 1)
     assert (counts.step_words, counts.step_seconds) == (10, 8.0)
     assert (counts.neighbours, counts.out_of_order) == (1, 1)
-    assert [mean for _, mean, _ in mean_values(counts)] == [
+    assert [mean for _, mean, _ in compute_means(counts)] == [
         *("3.0", "3.3", "4.0"),  # steps per video, words and seconds per step
         "84.0",  # seven words in 5 s, per minute
         "60.0",
@@ -61,7 +61,7 @@ def test_each_stage_has_the_videos_that_it_left_out_by_reasons_without_numbers()
         left_out("twin", "the same as whisk", "gather"),
         left_out("cut", "it ends at 2 s", "probe"),
     ]
-    report = collect(records, SETTINGS, ("probe", "transcribe", "gather"))
+    report = collect_report(records, SETTINGS, ("probe", "transcribe", "gather"))
     assert [(loss.stage, loss.entered, loss.dropped) for loss in report.losses] == [
         ("source", 5, {}),
         ("probe", 5, {"it ends at # s": 1}),
@@ -72,8 +72,8 @@ def test_each_stage_has_the_videos_that_it_left_out_by_reasons_without_numbers()
 
 def test_a_share_and_its_interval():
     # draws of two videos: 50, 75 or 100
-    assert str(proportion([1.0, 2.0], [2.0, 2.0])) == "75.0 % [50.0, 100.0]"
-    assert str(proportion([], [])) == "not known"
+    assert str(estimate_proportion([1.0, 2.0], [2.0, 2.0])) == "75.0 % [50.0, 100.0]"
+    assert str(estimate_proportion([], [])) == "not known"
 
 
 def test_some_are_the_same_in_any_order_and_all_are_as_likely():
@@ -97,7 +97,7 @@ def test_biases_follow_from_the_counts():
     counts = DatasetCounts()
     for each in RECORDS:
         counts.add(each)
-    told = " ".join(biases(counts))
+    told = " ".join(describe_biases(counts))
     assert "100 % of the videos have one language: en." in told
     assert "67 % of the videos are left out" in told
     assert "100 % of neighbouring steps are shown in another order" in told
@@ -108,7 +108,7 @@ def test_biases_follow_from_the_counts():
     [([], 5), ([left_out("a", "silent")], 5), ([record("bare")], 6), (RECORDS, 6)],
 )
 def test_any_dataset_gives_a_page(records, sections):
-    html = render_page(collect(records, SETTINGS))
+    html = render_page(collect_report(records, SETTINGS))
     assert html.count("<section") == html.count("</section>") == sections
     assert ("no video came in" in html) == (not records)
 
@@ -117,7 +117,7 @@ def test_no_text_becomes_markup():
     evil = record(
         EVIL, [(EVIL, 3.0, 0.5)] * 7, [(EVIL, 1.0, 0.5)], task=EVIL, title=EVIL, language=EVIL
     )
-    report = collect([evil, left_out("b", EVIL)], SETTINGS, (EVIL,))
+    report = collect_report([evil, left_out("b", EVIL)], SETTINGS, (EVIL,))
     report = replace(report, provenance={EVIL: EVIL + "\n"}, notes=(EVIL,))
     assert render_page(report).count("<script") == 0
     html = render_page(report, with_audit=True)
@@ -129,7 +129,7 @@ def test_no_text_becomes_markup():
 
 
 def test_the_page_fetches_nothing_and_knows_no_other_script():
-    html = render_page(collect(RECORDS, SETTINGS), with_audit=True)
+    html = render_page(collect_report(RECORDS, SETTINGS), with_audit=True)
     assert "default-src 'none'; script-src 'sha256-" in unescape(html)
     assert not re.findall(r'(?:src|href)="(?!#|data:)', html)
 
@@ -177,7 +177,7 @@ def test_a_report_is_written_with_other_settings(out):
 def test_verdicts_of_two_people_give_the_table_and_their_agreement(out):
     folder = RemotePath(str(out))
     sample = write_report(folder, SETTINGS).sample
-    verdicts = local_verdicts(folder)
+    verdicts = open_verdicts(folder)
     for who, word in (("ann", "aligned"), ("bob", "misplaced")):
         for text in sample.texts:
             verdicts.add(Answer(item=text.id, annotator=who, answer=word))

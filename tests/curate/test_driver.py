@@ -13,7 +13,7 @@ from s3_server import SECRET
 from small_video import CAPTIONS, draw_video
 from threadpoolctl import threadpool_info
 
-from stepline.curate.dataset_stages import PARALLEL_READS, fixed_threads, read_results
+from stepline.curate.dataset_stages import PARALLEL_READS, limit_threads, read_results
 from stepline.curate.driver import RunRequest, curate, run_recipe
 from stepline.curate.sources.read import read_source
 from stepline.curate.stage import VideoItem, load_recipe
@@ -182,7 +182,7 @@ def test_a_run_in_a_bucket_that_fails_now_and_then_is_as_one_on_a_disk(kind, tmp
 def test_libraries_that_are_loaded_already_use_the_recipes_threads_too():
     np.ones((2, 2)) @ np.ones((2, 2))
     before = torch.get_num_threads(), [pool["num_threads"] for pool in threadpool_info()]
-    with fixed_threads(3):
+    with limit_threads(3):
         assert {pool["num_threads"] for pool in threadpool_info()} == {3}
         assert torch.get_num_threads() == 3
         assert os.environ["OPENBLAS_NUM_THREADS"] == "3"

@@ -3,9 +3,9 @@ from exported import LEFT_OUT, export, record
 from forget import forget_file_systems
 from s3_server import s3_server
 
-from stepline.curate.export.card import pairs, without_folders
+from stepline.curate.export.card import format_counts, strip_folders
 from stepline.curate.export.dataset import publish
-from stepline.curate.report.counts import stage_losses
+from stepline.curate.report.counts import count_stage_losses
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure
 from stepline.features import FeatureStore
@@ -46,13 +46,13 @@ def test_videos_that_are_left_out_have_their_stage_and_reason(tmp_path):
     assert [each.id for each in records] == sorted(LEFT_OUT)
     assert [each.dropped[0].text for each in records] == ["probe", "transcribe", "gather", "source"]
     assert all(each.dropped[0].what == "video" for each in records)
-    stage_losses = {
+    count_stage_losses = {
         fall["stage"]: (fall["entered"], fall["kept"], fall["dropped"]) for fall in told["stages"]
     }
-    assert stage_losses["source"] == (9, 8, {"evaluates: a video of youcook2": 1})
-    assert stage_losses["probe"] == (8, 7, {"no picture in it can be seen": 1})
-    assert stage_losses["write"] == (6, 6, {})
-    assert stage_losses["export"] == (5, 5, {})
+    assert count_stage_losses["source"] == (9, 8, {"evaluates: a video of youcook2": 1})
+    assert count_stage_losses["probe"] == (8, 7, {"no picture in it can be seen": 1})
+    assert count_stage_losses["write"] == (6, 6, {})
+    assert count_stage_losses["export"] == (5, 5, {})
 
 
 def test_hugging_face_datasets_open_it(tmp_path):
@@ -91,7 +91,7 @@ def test_features_go_along_in_a_store_of_their_own(tmp_path):
     folder, told = export(tmp_path)
     store = FeatureStore(folder / "features")
     assert list(store) == ["v00", "v02", "v03", "v04"]
-    assert store.read("v03").values.tolist() == [[3.0, 3.0]] * 3
+    assert store.read_result("v03").values.tolist() == [[3.0, 3.0]] * 3
     assert told["with_features"] == 4
 
 
@@ -117,7 +117,7 @@ def test_no_folder_of_this_machine_gets_into_a_dataset(tmp_path):
         )
         for secret in (b"/home/somebody", b"/somewhere", b"/weights", str(tmp_path).encode()):
             assert secret not in told, name
-    assert without_folders({"a": ["clip:/weights/clip", "x/y.txt", "and so/or so", 3]}) == {
+    assert strip_folders({"a": ["clip:/weights/clip", "x/y.txt", "and so/or so", 3]}) == {
         "a": ["clip:clip", "y.txt", "and so/or so", 3]
     }
 
@@ -154,16 +154,16 @@ def test_reasons_that_differ_in_ids_and_numbers_alone_are_one():
         StageFailure(id, "probe", "error", f"{id}: no mp4, cut off at {second} s")
         for id, second in cut.items()
     ]
-    (_, probe, _) = stage_losses(reasons, 1, ("probe", "export"))
+    (_, probe, _) = count_stage_losses(reasons, 1, ("probe", "export"))
     assert (probe.entered, probe.passed, probe.dropped) == (3, 1, {"no mp4, cut off at # s": 2})
 
 
 def test_what_strangers_wrote_stays_in_its_cell_of_a_table():
     assert (
-        pairs({"a | b\n`c` <img>": 2, "d": 1, "e": 1, "f": 3}, 2)
+        format_counts({"a | b\n`c` <img>": 2, "d": 1, "e": 1, "f": 3}, 2)
         == r"a \| b \`c\` \<img\> 2, d 1, 4 others"
     )
-    assert pairs({}) == "none"
+    assert format_counts({}) == "none"
 
 
 def test_a_dataset_of_no_video_can_be_loaded(tmp_path):

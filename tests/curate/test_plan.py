@@ -3,7 +3,7 @@ from dataclasses import replace
 from fake_stages import STAGES, recipe
 
 from stepline.curate.plan import Plan, task_key
-from stepline.curate.stage import VideoItem, files_read, resolve_stages
+from stepline.curate.stage import VideoItem, input_files, resolve_stages
 
 ITEM = VideoItem(
     "a", video="a.mp4", stamp="10-1", captions="a.vtt", captions_stamp="3-1", title="Whisk"
@@ -29,9 +29,9 @@ def test_a_key_changes_with_all_that_decides_a_result_and_nothing_else():
 
 def test_a_stage_reads_captions_and_features_where_there_are_some_and_else_the_video():
     looks = replace(READ, reads=("speech", "picture"))
-    assert files_read(looks, ITEM) == {"captions", "media"}
-    assert files_read(looks, replace(ITEM, features="a.npy")) == {"captions", "features"}
-    assert files_read(looks, replace(ITEM, captions=None)) == {"media"}
+    assert input_files(looks, ITEM) == {"captions", "media"}
+    assert input_files(looks, replace(ITEM, features="a.npy")) == {"captions", "features"}
+    assert input_files(looks, replace(ITEM, captions=None)) == {"media"}
 
 
 def test_what_a_recipe_says_of_its_engine_changes_no_key():

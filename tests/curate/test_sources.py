@@ -8,7 +8,7 @@ import pytest
 from stepline.curate.settings import ColumnsSettings, SourceSettings
 from stepline.curate.sources.addresses import relative_address
 from stepline.curate.sources.read import read_source, sort_by_id
-from stepline.curate.stage import VideoItem, rejected_video
+from stepline.curate.stage import VideoItem, reject_video
 from stepline.errors import DatasetError
 from stepline.files.remote import RemotePath
 from stepline.records import Rejected
@@ -241,7 +241,7 @@ def test_categories_ids_and_evaluation_videos_choose(tmp_path):
     entries = list(
         read_source(path, SourceSettings(excluded=(tmp_path / "excluded.txt",), ids=ids_file))
     )[1:]
-    assert entries[0] == rejected_video("b", "evaluates: a video of crosstask, youcook2")
+    assert entries[0] == reject_video("b", "evaluates: a video of crosstask, youcook2")
 
 
 def test_ids_that_cannot_name_a_file_are_refused(tmp_path):
@@ -347,7 +347,7 @@ def test_entries_are_sorted_by_id_and_the_first_of_an_id_counts():
     entries = [
         VideoItem(f"{number * 7919 % 1000:04}", f"v{number}", title="ü\n") for number in range(1000)
     ]
-    entries += [rejected_video("0003", "why"), VideoItem("0500", "again")]
+    entries += [reject_video("0003", "why"), VideoItem("0500", "again")]
     sorted_here = list(sort_by_id(iter(entries)))
     assert [entry.id for entry in sorted_here] == sorted(entry.id for entry in entries)
     assert next(entry for entry in sorted_here if entry.id == "0500").video != "again"
@@ -412,6 +412,6 @@ def test_a_file_whose_name_no_json_can_hold_is_refused_and_stops_nothing(tmp_pat
 
 def test_what_is_refused_without_a_name_gets_one():
     entries = list(
-        sort_by_id([rejected_video("", "has no id"), VideoItem("", "v.mp4"), VideoItem("a")])
+        sort_by_id([reject_video("", "has no id"), VideoItem("", "v.mp4"), VideoItem("a")])
     )
     assert [entry.id for entry in entries] == ["item 1", "item 2", "a"]

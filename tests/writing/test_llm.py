@@ -658,7 +658,7 @@ def test_the_prompts_digest_decides_whether_a_run_is_done_and_which_result_is_ke
     for text in (OWN, OWN + "!", OWN):
         own.write_text(text)
         done = fingerprint(Request(tmp_path / "v.mp4", "v"), settings, Networks(None, None, None))
-        found.append((done["inputs"]["prompt"], cache_keys.write(recipe)))  # type: ignore[index, call-overload]
+        found.append((done["inputs"]["prompt"], cache_keys.write_settings(recipe)))  # type: ignore[index, call-overload]
     assert found[0] == found[2] != found[1]
     assert found[0][0] != found[1][0]
     assert str(own) not in str(found[0][1])  # where the file lies decides nothing
@@ -666,7 +666,7 @@ def test_the_prompts_digest_decides_whether_a_run_is_done_and_which_result_is_ke
     plain = Recipe(
         stages=("write",), steps=load_settings(StepsSettings, None, ["writing.writer=llm"])
     )
-    assert "prompt_file" not in cache_keys.write(plain)  # type: ignore[operator]
+    assert "prompt_file" not in cache_keys.write_settings(plain)  # type: ignore[operator]
 
 
 FAULTS = {

@@ -28,7 +28,7 @@ MAX_LOSSES = 10  # actors that may be lost with the same video before the run en
 END_SECONDS = 10.0  # to wait for actors that end their workers and their log
 
 
-def last_line(error: Exception) -> str:
+def last_error_line(error: Exception) -> str:
     """Return the last line of what Ray says of an error: the cause, after the places."""
     lines = str(error).strip().splitlines()
     return lines[-1].strip()[:MAX_REASON_CHARS] if lines else ""
@@ -60,11 +60,11 @@ class Actor:
         self._scheduler = Scheduler(phase, 1, scratch, run_log, devices)
         self._until_end.callback(self._scheduler.close)
 
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Return True, once it has started."""
         return True
 
-    def do(self, items: list[VideoItem]) -> list[FinishedVideo]:
+    def run_videos(self, items: list[VideoItem]) -> list[FinishedVideo]:
         """Return videos once all of them are finished. Raises SteplineError where the run must
         end."""
         self._finished.clear()
@@ -112,16 +112,16 @@ class ActorGroup:
                 if videos:
                     self._waiting.append(videos)
             while self._waiting and self._idle:
-                self._give(self._idle.pop(), self._waiting.popleft())
+                self._assign_videos(self._idle.pop(), self._waiting.popleft())
             busy = sum(bool(videos) for _, videos in self._calls.values())
             while len(self._actors) < min(self._most, busy + len(self._waiting)):
                 actor = self._start()
                 self._actors.add(actor)
-                self._calls[actor.ready.remote()] = (actor, [])
+                self._calls[actor.is_ready.remote()] = (actor, [])
             if self._calls:
                 replied, _ = self._ray.wait(list(self._calls))
                 for call in replied:
-                    yield from self._take_reply(call)
+                    yield from self._handle_reply(call)
 
     def close(self) -> None:
         """End all actors."""
@@ -133,16 +133,16 @@ class ActorGroup:
         for actor in self._actors:
             self._ray.kill(actor)
 
-    def _give(self, actor: Any, videos: list[VideoItem]) -> None:
-        self._calls[actor.do.remote(videos)] = (actor, videos)
+    def _assign_videos(self, actor: Any, videos: list[VideoItem]) -> None:
+        self._calls[actor.run_videos.remote(videos)] = (actor, videos)
 
-    def _take_reply(self, call: Any) -> list[FinishedVideo]:
+    def _handle_reply(self, call: Any) -> list[FinishedVideo]:
         """Return the videos that a call has finished."""
         actor, videos = self._calls.pop(call)
         try:
             reply = self._ray.get(call)
         except self._ray.exceptions.RayActorError as error:
-            self._lose(actor, videos, last_line(error))
+            self._drop_lost_actor(actor, videos, last_error_line(error))
             return []
         except self._ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, SteplineError):
@@ -154,7 +154,7 @@ class ActorGroup:
         self._failed_starts = 0
         return []
 
-    def _lose(self, actor: Any, videos: list[VideoItem], reason: str) -> None:
+    def _drop_lost_actor(self, actor: Any, videos: list[VideoItem], reason: str) -> None:
         """Forget an actor that is lost, or out of reach, which is then ended. Raises SteplineError
         if that goes on."""
         self._actors.remove(actor)

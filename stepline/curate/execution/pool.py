@@ -87,10 +87,10 @@ class TaskPool(WorkerPool[TaskWorker]):
         for worker in self.workers:
             # Only the end of a process that did nothing before says what a task does.
             if worker.task_count == 0:
-                self._submit_again(worker)
+                self._submit_retry(worker)
         return [worker for worker in self.workers if worker.is_free]
 
-    def _submit_again(self, worker: TaskWorker) -> None:
+    def _submit_retry(self, worker: TaskWorker) -> None:
         for request in self._retries:
             if worker.is_free and worker.can_do(request):
                 self._retries.remove(request)
@@ -122,9 +122,9 @@ class TaskPool(WorkerPool[TaskWorker]):
                 wall = round(message.wall, 4)
                 self._run_log.write("worker", worker=worker.pid, cpu=cpu, wall=wall)
             elif isinstance(message, Reply):
-                ended = self._take_reply(worker, message.value)
+                ended = self._handle_reply(worker, message.value)
             elif isinstance(message, WorkerDeath):
-                ended = self._take_death(worker, message)
+                ended = self._handle_death(worker, message)
             if ended is None:
                 continue
             task, reply = ended
@@ -136,7 +136,7 @@ class TaskPool(WorkerPool[TaskWorker]):
             outcomes.append((task, failure))
         return outcomes
 
-    def _take_reply(
+    def _handle_reply(
         self, worker: TaskWorker, reply: TaskReply
     ) -> tuple[StageTask, TaskReply] | None:
         """Return the task that is over. Models of other tasks may have taken the memory that was
@@ -150,7 +150,7 @@ class TaskPool(WorkerPool[TaskWorker]):
         worker.restart()
         return None
 
-    def _take_death(
+    def _handle_death(
         self, worker: TaskWorker, death: WorkerDeath
     ) -> tuple[StageTask, TaskReply] | None:
         """Replace a dead worker. Return its task, if the death is its fault."""
@@ -158,7 +158,7 @@ class TaskPool(WorkerPool[TaskWorker]):
         is_fresh = worker.task_count == 1
         seconds = worker.seconds
         if not worker.is_ready:
-            self._check_start(worker, death)
+            self._check_failed_start(worker, death)
         worker.restart()
         if request is None:
             return None
@@ -169,7 +169,7 @@ class TaskPool(WorkerPool[TaskWorker]):
         self._retries.append(request)
         return None
 
-    def _check_start(self, worker: TaskWorker, death: WorkerDeath) -> None:
+    def _check_failed_start(self, worker: TaskWorker, death: WorkerDeath) -> None:
         """Raise SteplineError where a process cannot start. It did no task, so no video is to
         blame."""
         if death.limit is not None:

@@ -1,4 +1,4 @@
-"""The Ray engine: the videos of a run spread over the actors of a cluster.
+"""The Ray engine: the videos of a run spread over the actors of a connect_cluster.
 
 Each actor has a scheduler and a worker process of the kind that the local engine has. So a video
 that hangs or crashes takes no actor with it (actors.py). Results go to OUT, which every node must
@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from stepline.curate.execution.actors import Actor, ActorGroup, last_line
+from stepline.curate.execution.actors import Actor, ActorGroup, last_error_line
 from stepline.curate.execution.scheduler import FinishedVideo, OpenVideo, Phase
 from stepline.curate.plan import Plan
 from stepline.curate.stage import VideoItem
@@ -33,7 +33,7 @@ RAY_ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-# Of a cluster that is started here: its servers, which run whatever they are sent, listen to this
+# Of a connect_cluster that is started here: its servers, which run whatever they are sent, listen to this
 # machine alone. Read when Ray is imported. The name is that of the systems where it is Ray's own
 # choice. Actors get the processors as the local engine's workers do: Ray's own choice is 15, behind
 # its servers and everything else.
@@ -42,13 +42,13 @@ OBJECT_STORE_BYTES = 80 * BYTES_PER_MIB  # near the least that Ray takes: nothin
 
 
 def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
-    """Take all items through a phase on a Ray cluster: the one named, else one that is started
+    """Take all items through a phase on a Ray connect_cluster: the one named, else one that is started
     here.
 
     Raises ModelError where Ray is not installed, SteplineError where the run must end.
     """
     # Actors are started only where there is something to do.
-    unfinished = _unfinished(phase, items)
+    unfinished = _select_unfinished(phase, items)
     first = next(unfinished, None)
     if first is None:
         return
@@ -58,7 +58,7 @@ def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
     out = phase.results.out
     uses_gpu = any(plan.stages[name].uses_gpu(plan.recipe) for name in stages)
     gpus = engine.gpus if uses_gpu else 0.0
-    with cluster(plan) as ray, _ray_errors_in_one_line(ray):
+    with connect_cluster(plan) as ray, _ray_errors_in_one_line(ray):
         kind = ray.remote(Actor).options(num_cpus=1, num_gpus=gpus or None, max_restarts=0)
         device = "cuda" if gpus else None
         start = partial(kind.remote, plan, out.url, stages, phase.retry, device)
@@ -66,13 +66,13 @@ def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
         group = ActorGroup(ray, start, most=most, ahead=engine.ahead)
         try:
             for video in group.finished_videos(chain([first], unfinished)):
-                _finish(phase, video)
+                _count_finished(phase, video)
         finally:
             group.close()
             remove_partials(out)
 
 
-def _unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[VideoItem]:
+def _select_unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[VideoItem]:
     """Yield each video that something is left to do for. The others need no actor."""
     for item in items:
         video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
@@ -82,17 +82,17 @@ def _unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[VideoItem]
             yield item
 
 
-def _finish(phase: Phase, video: FinishedVideo) -> None:
+def _count_finished(phase: Phase, video: FinishedVideo) -> None:
     """Count a video that other machines have worked on. Raises SteplineError where too many failed
     in a row."""
     # The tasks before the failure went well. Those after it did not run.
-    for task in phase.plan.tasks(video.item):
+    for task in phase.plan.tasks_of(video.item):
         if task.stage not in phase.stages:
             continue
         if video.failure is not None and video.failure.stage == task.stage:
-            phase.count_in_a_row(task.stage, video.failure)
+            phase.count_failures_in_a_row(task.stage, video.failure)
             break
-        phase.count_in_a_row(task.stage, None)
+        phase.count_failures_in_a_row(task.stage, None)
     phase.on_finished(video)
 
 
@@ -103,14 +103,14 @@ def _ray_errors_in_one_line(ray: Any) -> Iterator[None]:
         yield
     except ray.exceptions.RayError as error:
         raise SteplineError(
-            f"Ray ended the work ({type(error).__name__}: {last_line(error)}); "
+            f"Ray ended the work ({type(error).__name__}: {last_error_line(error)}); "
             "what is done stays done, run again"
         ) from error
 
 
 @contextlib.contextmanager
-def cluster(plan: Plan) -> Iterator[Any]:
-    """Yield `ray`, connected to a cluster: one that is there already stays, one that is started
+def connect_cluster(plan: Plan) -> Iterator[Any]:
+    """Yield `ray`, connected to a connect_cluster: one that is there already stays, one that is started
     here ends."""
     engine = plan.recipe.engine
     address = engine.address or os.environ.get("RAY_ADDRESS") or "local"
@@ -118,7 +118,7 @@ def cluster(plan: Plan) -> Iterator[Any]:
     ray = _import_ray(RAY_ENVIRONMENT | (LOCAL_ENVIRONMENT if is_local else {}))
     ours = not ray.is_initialized()
     if ours and is_local:
-        _start(
+        _start_ray(
             ray,
             address,
             num_cpus=engine.workers or core_count(),
@@ -133,7 +133,7 @@ def cluster(plan: Plan) -> Iterator[Any]:
                 "set engine.gpus=0, or --device cpu"
             )
     elif ours:
-        _start(ray, address)
+        _start_ray(ray, address)
     try:
         # Ray prints notices of lost processes, which must not get among the data on stdout.
         with contextlib.redirect_stdout(sys.stderr):
@@ -156,12 +156,12 @@ def _import_ray(environment: Mapping[str, str]) -> Any:
     return ray
 
 
-def _start(ray: Any, address: str, **options: Any) -> None:
-    """Connect to a cluster or start one here, which a busy machine may need a second try for."""
-    # A second try only for a cluster that is started here.
+def _start_ray(ray: Any, address: str, **options: Any) -> None:
+    """Connect to a connect_cluster or start one here, which a busy machine may need a second try for."""
+    # A second try only for a connect_cluster that is started here.
     for last in (False, True):
         try:
-            with _importable():
+            with _shared_module_folders():
                 ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
         except Exception as error:
             ray.shutdown()
@@ -175,7 +175,7 @@ def _start(ray: Any, address: str, **options: Any) -> None:
 
 
 @contextlib.contextmanager
-def _importable() -> Iterator[None]:
+def _shared_module_folders() -> Iterator[None]:
     """Let processes that are started inside find modules where this one does."""
     # Processes of Ray read it when they start.
     before = os.environ.get("PYTHONPATH")

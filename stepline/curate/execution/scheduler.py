@@ -17,9 +17,14 @@ from typing import Literal, TypeAlias
 
 from stepline.curate.execution.fetcher import Fetcher, file_urls
 from stepline.curate.execution.pool import POLL_SECONDS, TaskPool, TaskWorker
-from stepline.curate.execution.worker import TaskRequest, WorkerSetup, disk_is_full, portable_reason
+from stepline.curate.execution.worker import (
+    TaskRequest,
+    WorkerSetup,
+    disk_is_full,
+    make_reason_portable,
+)
 from stepline.curate.plan import KEYED_VERSIONS, Plan, StageTask
-from stepline.curate.stage import StageFailure, VideoItem, files_read
+from stepline.curate.stage import StageFailure, VideoItem, input_files
 from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
@@ -50,7 +55,7 @@ class OpenVideo:
         retry: bool = False,
     ) -> None:
         self.item = item
-        self.tasks = [task for task in plan.tasks(item) if task.stage in stages]
+        self.tasks = [task for task in plan.tasks_of(item) if task.stage in stages]
         self.computed = False  # a task of it ran
         self.failures: dict[str, StageFailure] = {}
         self.states: dict[str, TaskState] = {}
@@ -60,8 +65,8 @@ class OpenVideo:
             stage = plan.stages[task.stage]
             failure = None
             state: TaskState = "done"
-            if not results.has(stage, task.key):
-                failure = results.failure(stage, task.key)
+            if not results.has_result(stage, task.key):
+                failure = results.find_failure(stage, task.key)
                 state = "waiting"
             if failure is not None:
                 may_retry = retry and failure.kind != "left out"
@@ -77,12 +82,12 @@ class OpenVideo:
             return open_tasks[0]
         return None
 
-    def start(self, task: StageTask) -> None:
+    def mark_running(self, task: StageTask) -> None:
         """Note that a task runs."""
         self.states[task.stage] = "running"
         self.computed = True
 
-    def record(self, task: StageTask, failure: StageFailure | None) -> None:
+    def record_outcome(self, task: StageTask, failure: StageFailure | None) -> None:
         """Note how a task ended."""
         self.states[task.stage] = "done" if failure is None else "failed"
         if failure is not None:
@@ -104,14 +109,14 @@ class OpenVideo:
             return False
         return self.failure is not None or states <= {"done"}
 
-    def files(self) -> frozenset[str]:
+    def required_files(self) -> frozenset[str]:
         """Return what must be at hand for the tasks that may still run."""
         open_tasks = [t for t in self.tasks if self.states[t.stage] in ("waiting", "running")]
-        return frozenset().union(*map(self.files_of, open_tasks))
+        return frozenset().union(*map(self.files_of_task, open_tasks))
 
-    def files_of(self, task: StageTask) -> frozenset[str]:
+    def files_of_task(self, task: StageTask) -> frozenset[str]:
         """Return the files that a task reads."""
-        return files_read(self._plan.stages[task.stage], self.item)
+        return input_files(self._plan.stages[task.stage], self.item)
 
 
 @dataclass(frozen=True)
@@ -145,7 +150,7 @@ class Phase:
     on_finished: Callable[[FinishedVideo], None] = lambda finished: None  # noqa: ARG005
     failures_in_a_row: Counter[str] = field(default_factory=Counter)
 
-    def count_in_a_row(self, stage: str, failure: StageFailure | None) -> None:
+    def count_failures_in_a_row(self, stage: str, failure: StageFailure | None) -> None:
         """Raise SteplineError where a stage fails for video after video, as when a server it asks
         is down."""
         # A video that the recipe leaves out does not point to a fault.
@@ -161,7 +166,7 @@ class Phase:
             )
 
 
-def worker_setup(phase: Phase) -> WorkerSetup:
+def make_worker_setup(phase: Phase) -> WorkerSetup:
     """Return what workers get, with the folders of dataset stages that their tasks need on this
     machine."""
     plan = phase.plan
@@ -212,7 +217,7 @@ class Scheduler:
         self._open: dict[str, OpenVideo] = {}
         self._awaits_file = False
         self._fetcher = Fetcher(scratch, recipe.remote)
-        self._pool = TaskPool(worker_setup(phase), workers, run_log, devices)
+        self._pool = TaskPool(make_worker_setup(phase), workers, run_log, devices)
 
     def run(self, items: Iterable[VideoItem]) -> None:
         """Work until every video is finished, the oldest first.
@@ -223,9 +228,9 @@ class Scheduler:
             self.add(item)
             # A bound on open videos is a bound on files that are here.
             while len(self._open) >= self._max_open:
-                self.step()
+                self.run_once()
         while self._open:
-            self.step()
+            self.run_once()
 
     def add(self, item: VideoItem) -> None:
         """Open a video. One with nothing to do is finished immediately."""
@@ -233,14 +238,14 @@ class Scheduler:
         video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
         self._open[item.id] = video
         if not self._close_if_finished(video):
-            self._fetcher.open(item, video.files())
+            self._fetcher.open(item, video.required_files())
 
-    def step(self) -> None:
+    def run_once(self) -> None:
         """Submit the tasks that can be, wait a little, and record those that came to an end."""
         self._submit_tasks()
         seconds = FILE_POLL_SECONDS if self._awaits_file else POLL_SECONDS
         for task, failure in self._pool.finished_tasks(seconds):
-            self._record(task, failure)
+            self._record_outcome(task, failure)
 
     def close(self) -> None:
         """End the workers and remove what was fetched."""
@@ -252,12 +257,12 @@ class Scheduler:
         a file."""
         self._awaits_file = False
         for worker in self._pool.free_workers(len(self._open)):
-            request = self._request_for(worker)
+            request = self._choose_request(worker)
             if request is not None:
-                self._open[request.task.item.id].start(request.task)
+                self._open[request.task.item.id].mark_running(request.task)
                 self._pool.submit(worker, request)
 
-    def _request_for(self, worker: TaskWorker) -> TaskRequest | None:
+    def _choose_request(self, worker: TaskWorker) -> TaskRequest | None:
         """Return a task: of a stage that the worker has models of, else of the oldest video.
         Return None where none can run.
 
@@ -279,19 +284,19 @@ class Scheduler:
             task = video.next_task()
             if task is None:
                 continue
-            files = self._files(video, task)
+            files = self._find_local_files(video, task)
             if files is None:
                 continue
             request = TaskRequest(task, files, task.stage in self._gpu_stages)
             if worker.can_do(request):
                 yield request
 
-    def _files(self, video: OpenVideo, task: StageTask) -> dict[str, Path] | None:
+    def _find_local_files(self, video: OpenVideo, task: StageTask) -> dict[str, Path] | None:
         """Return where the files of a task are, or None while they come, or where they cannot,
         which ends the video."""
         item = video.item
         try:
-            files = self._fetcher.local_files(item, video.files_of(task))
+            files = self._fetcher.local_files(item, video.files_of_task(task))
         except SteplineError as error:
             addresses = [RemotePath(url).display_url for url in file_urls(item).values()]
             # A store that is out of reach is not a fault of the video. On the web each may have a
@@ -300,14 +305,14 @@ class Scheduler:
             out_of_reach = isinstance(error, OutOfReachError) and not on_the_web
             if out_of_reach or disk_is_full(error):
                 raise
-            reason = portable_reason(str(error), addresses, item.id)
-            self._record(task, StageFailure(item.id, task.stage, "error", reason))
+            reason = make_reason_portable(str(error), addresses, item.id)
+            self._record_outcome(task, StageFailure(item.id, task.stage, "error", reason))
             return None
         if files is None:
             self._awaits_file = True
         return files
 
-    def _record(self, task: StageTask, failure: StageFailure | None) -> None:
+    def _record_outcome(self, task: StageTask, failure: StageFailure | None) -> None:
         """Keep the outcome of a task, and finish its video where nothing is left to do."""
         phase = self._phase
         video = self._open[task.item.id]
@@ -316,11 +321,11 @@ class Scheduler:
             phase.results.add_key(stage, task.key)
         else:
             failure = phase.results.add_failure(stage, task.key, failure)
-        phase.count_in_a_row(task.stage, failure)
-        video.record(task, failure)
+        phase.count_failures_in_a_row(task.stage, failure)
+        video.record_outcome(task, failure)
         self._close_if_finished(video)
         # Its files go as soon as no task can need them.
-        if not video.files():
+        if not video.required_files():
             self._fetcher.release(video.item)
 
     def _close_if_finished(self, video: OpenVideo) -> bool:

@@ -140,7 +140,7 @@ class TaskRunner:
         self, stage: Stage, request: TaskRequest, notes: dict[str, float]
     ) -> TaskReply:
         try:
-            context = self._context(request, notes)
+            context = self._make_context(request, notes)
         # A lost GPU, a result that cannot be read: no fault of the video.
         except SteplineError as error:
             return TaskReply("run", " ".join(str(error).split()))
@@ -150,14 +150,14 @@ class TaskRunner:
             return TaskReply(kind, " ".join(reason.split()))
         if data is None:
             files = map(str, request.files.values())
-            return TaskReply(kind, portable_reason(reason, files, request.task.item.id))
+            return TaskReply(kind, make_reason_portable(reason, files, request.task.item.id))
         try:
-            self._results.write(stage, request.task.key, data)
+            self._results.write_result(stage, request.task.key, data)
         except SteplineError as error:
             return TaskReply("run", str(error))
         return TaskReply("done", bytes=len(data))
 
-    def _context(self, request: TaskRequest, notes: dict[str, float]) -> VideoContext:
+    def _make_context(self, request: TaskRequest, notes: dict[str, float]) -> VideoContext:
         """Return what the stage gets, once this process is on the device of the task. Raises
         SteplineError."""
         # This machine must compute what the driver has named.
@@ -175,7 +175,7 @@ class TaskRunner:
         # What it needs: results from the store, and folders on this machine.
         for need, key in request.task.needs.items():
             if need in self._setup.stages:
-                results[need] = self._results.read(self._setup.stages[need], key)
+                results[need] = self._results.read_result(self._setup.stages[need], key)
             if need in self._setup.folders:
                 folders[need] = self._setup.folders[need]
         return VideoContext(
@@ -260,7 +260,7 @@ def peak_memory() -> int:
     return usage.ru_maxrss if sys.platform == "darwin" else usage.ru_maxrss * 1024
 
 
-def portable_reason(reason: str, files: Iterable[str], identity: str) -> str:
+def make_reason_portable(reason: str, files: Iterable[str], identity: str) -> str:
     """Return a reason as one line without paths or memory addresses of this machine: it is part
     of the dataset.
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 
 from stepline.curate.export.shards import RECORD_COLUMNS, ExportedFile
-from stepline.curate.report.counts import DatasetCounts, StageLosses, biases, sorted_counts
+from stepline.curate.report.counts import DatasetCounts, StageLosses, describe_biases, sort_counts
 from stepline.curate.settings import ExportSettings
 from stepline.networks.weights import known_weights
 from stepline.records import RECORD_VERSION, Record
@@ -58,14 +58,14 @@ def dataset_card(
     """Return the card of a dataset. dataset: its `dataset.json`. stages: of its recipe."""
     videos = dataset["videos"]
     papers = [paper for stage, paper in PAPERS_BY_STAGE.items() if stage in stages]
-    return _template().render(
-        name=_plain(settings.name),
+    return _load_template().render(
+        name=_escape_markdown(settings.name),
         licence=settings.licence,
-        codes=_language_codes(_mapping(dataset["languages"])),
+        codes=_language_codes(_as_mapping(dataset["languages"])),
         size=_size_name(videos if isinstance(videos, int) else 0),
         dataset=dataset,
         columns=RECORD_COLUMNS,
-        settings=_settings_lines(_mapping(dataset["settings"]), stages),
+        settings=_format_settings(_as_mapping(dataset["settings"]), stages),
         papers=papers or list(PAPERS_BY_STAGE.values())[:1],
     )
 
@@ -80,11 +80,11 @@ def _language_codes(languages: Iterable[str]) -> list[str]:
     return sorted(filter(LANGUAGE_PATTERN.fullmatch, codes))
 
 
-def _mapping(value: JsonValue) -> dict[str, JsonValue]:
+def _as_mapping(value: JsonValue) -> dict[str, JsonValue]:
     return value if isinstance(value, dict) else {}
 
 
-def _settings_lines(settings: Mapping[str, JsonValue], stages: Sequence[str]) -> dict[str, str]:
+def _format_settings(settings: Mapping[str, JsonValue], stages: Sequence[str]) -> dict[str, str]:
     """Return the settings of each stage as one line of code, in the recipe's order."""
     # The recipe's order, and after it what no stage of it owns.
     names = [name for name in stages if name in settings]
@@ -98,21 +98,21 @@ def _settings_lines(settings: Mapping[str, JsonValue], stages: Sequence[str]) ->
 
 
 @lru_cache(maxsize=1)
-def _template() -> "Template":
+def _load_template() -> "Template":
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(
         undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
     )
-    environment.filters["pairs"] = pairs
+    environment.filters["pairs"] = format_counts
     path = files("stepline.curate.export").joinpath("card.txt")
     return environment.from_string(path.read_text(encoding="utf-8"))
 
 
-def pairs(counted: Mapping[str, int], most: int = 6) -> str:
+def format_counts(counted: Mapping[str, int], most: int = 6) -> str:
     """Return counts as text for a cell of a table: "en 12, de 3, 4 others". Reasons may come from
     anywhere."""
-    texts = [f"{_plain(name)} {count:,}" for name, count in counted.items()]
+    texts = [f"{_escape_markdown(name)} {count:,}" for name, count in counted.items()]
     counts = list(counted.values())
     # The rare ones are added up, so that the cell stays short.
     others = sum(counts[most:])
@@ -121,7 +121,7 @@ def pairs(counted: Mapping[str, int], most: int = 6) -> str:
     return ", ".join(texts) or "none"
 
 
-def _plain(text: Any) -> str:
+def _escape_markdown(text: Any) -> str:
     """Return text that Markdown takes as it is, on one line."""
     # Names and reasons may hold what Markdown reads as markup.
     line = " ".join(str(text).split())
@@ -136,7 +136,7 @@ WEIGHTS_BEHIND = {"conse": ("efficientnet-lite0", "minilm")}  # names of weights
 PATH_PATTERN = re.compile(r"(\w+:)?[^\s:]*/[^\s:/]+")
 
 
-def _no_makers() -> dict[str, Counter[str]]:
+def _empty_maker_counts() -> dict[str, Counter[str]]:
     return {kind: Counter() for kind in MAKER_KINDS}
 
 
@@ -145,7 +145,7 @@ class DatasetFacts:
     """Counts of the records, and of those who made what is in them."""
 
     counts: DatasetCounts = field(default_factory=DatasetCounts)
-    makers: dict[str, Counter[str]] = field(default_factory=_no_makers)  # by their kind
+    makers: dict[str, Counter[str]] = field(default_factory=_empty_maker_counts)  # by their kind
     featured: int = 0  # videos with features
 
     def add(self, record: Record) -> None:
@@ -200,27 +200,27 @@ def describe_dataset(
         "sentences": counts.sentences,
         "with_features": facts.featured,
         "tasks": len(counts.tasks),
-        "languages": _json(counts.languages),
-        "step_statuses": _json(counts.statuses),
-        "step_licences": _json(counts.licences),
-        "dropped_steps": _json(counts.dropped_steps),
-        "dropped_sentences": _json(counts.dropped_sentences),
+        "languages": _counts_as_json(counts.languages),
+        "step_statuses": _counts_as_json(counts.statuses),
+        "step_licences": _counts_as_json(counts.licences),
+        "dropped_steps": _counts_as_json(counts.dropped_steps),
+        "dropped_sentences": _counts_as_json(counts.dropped_sentences),
         "stages": stages,
-        "makers": {name: _json(counter) for name, counter in facts.makers.items()},
+        "makers": {name: _counts_as_json(counter) for name, counter in facts.makers.items()},
         "weights": {name: known_weights()[name].licence for name in facts.weights()},
         "settings": stage_settings,
-        "biases": list(biases(counts)),
+        "biases": list(describe_biases(counts)),
         "files": [asdict(file) for file in files],
     }
 
 
-def without_folders(value: JsonValue) -> JsonValue:
+def strip_folders(value: JsonValue) -> JsonValue:
     """Return settings in which every path is its last name: folders of a machine are private to
     it."""
     if isinstance(value, dict):
-        return {key: without_folders(inner) for key, inner in value.items()}
+        return {key: strip_folders(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [without_folders(inner) for inner in value]
+        return [strip_folders(inner) for inner in value]
     # Only texts that are a path as a whole change.
     if isinstance(value, str) and PATH_PATTERN.fullmatch(value):
         folder, _, name = value.rpartition("/")
@@ -229,5 +229,5 @@ def without_folders(value: JsonValue) -> JsonValue:
     return value
 
 
-def _json(counter: Counter[str]) -> dict[str, JsonValue]:
-    return {**sorted_counts(counter)}
+def _counts_as_json(counter: Counter[str]) -> dict[str, JsonValue]:
+    return {**sort_counts(counter)}

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from stepline.curate.export.card import (
-    DatasetFacts,
-    dataset_card,
-    describe_dataset,
-    without_folders,
-)
+from stepline.curate.export.card import DatasetFacts, dataset_card, describe_dataset, strip_folders
 from stepline.curate.export.shards import (
     LEFT_OUT_SPLIT,
     TRAIN_SPLIT,
@@ -23,10 +18,10 @@ from stepline.curate.export.shards import (
     copy_features,
     write_shards,
 )
-from stepline.curate.report.counts import stage_losses
+from stepline.curate.report.counts import count_stage_losses
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure, VideoItem
-from stepline.curate.store.results import files_in
+from stepline.curate.store.results import list_files
 from stepline.files.atomic_files import remove_file, write_atomic
 from stepline.files.remote import RemotePath
 from stepline.files.remote.settings import BYTES_PER_MIB
@@ -68,10 +63,10 @@ def export_dataset(
     """
     # Records, which are counted as they are written.
     facts = DatasetFacts()
-    rows = _counted_rows(contents, facts)
+    rows = _make_rows(contents, facts)
     files = write_shards(rows, TRAIN_SPLIT, folder, settings.rows)
     if contents.left_out:
-        rows = _left_out_rows(contents)
+        rows = _make_left_out_rows(contents)
         files += write_shards(rows, LEFT_OUT_SPLIT, folder, settings.rows)
 
     store = contents.features
@@ -82,14 +77,16 @@ def export_dataset(
             files += copy_features(ids, store, folder, settings.shard * BYTES_PER_MIB)
 
     # Two texts about all of these, the list of files last.
-    losses = stage_losses(contents.left_out.values(), facts.counts.kept_videos, contents.stages)
-    tree = describe_dataset(facts, losses, files, settings, without_folders(contents.settings))
+    losses = count_stage_losses(
+        contents.left_out.values(), facts.counts.kept_videos, contents.stages
+    )
+    tree = describe_dataset(facts, losses, files, settings, strip_folders(contents.settings))
     write_atomic(folder / CARD_NAME, dataset_card(tree, settings, contents.stages))
     write_atomic(folder / INDEX_NAME, json.dumps(tree, indent=1, ensure_ascii=False) + "\n")
     return tree
 
 
-def _published(contents: DatasetContents) -> Iterator[Record]:
+def _published_records(contents: DatasetContents) -> Iterator[Record]:
     """Yield the records as others may see them: their videos by the address in the source."""
     for record in contents.records():
         item = contents.items.get(record.id, VideoItem(record.id))
@@ -97,13 +94,13 @@ def _published(contents: DatasetContents) -> Iterator[Record]:
         yield record.model_copy(update={"video": video})
 
 
-def _counted_rows(contents: DatasetContents, facts: DatasetFacts) -> Iterator[DatasetRow]:
-    for record in _published(contents):
+def _make_rows(contents: DatasetContents, facts: DatasetFacts) -> Iterator[DatasetRow]:
+    for record in _published_records(contents):
         facts.add(record)
         yield DatasetRow(record)
 
 
-def _left_out_rows(contents: DatasetContents) -> Iterator[DatasetRow]:
+def _make_left_out_rows(contents: DatasetContents) -> Iterator[DatasetRow]:
     # A video that is left out has no record of its own, so it gets one with its reason.
     for id, failure in sorted(contents.left_out.items()):
         item = contents.items.get(id, VideoItem(id))
@@ -141,13 +138,13 @@ def publish(folder: Path, target: RemotePath) -> None:
     """
     files = (path for path in folder.rglob("*") if path.is_file())
     names = {path.relative_to(folder).as_posix() for path in files} - {INDEX_NAME}
-    sizes = {entry.name: entry.size for entry in files_in(target)}
+    sizes = {entry.name: entry.size for entry in list_files(target)}
     # The index lists every file with its sha256, so an equal index means equal files.
     index = (folder / INDEX_NAME).read_bytes()
     same = INDEX_NAME in sizes and (target / INDEX_NAME).read() == index
     for name in [*sorted(names), INDEX_NAME]:
         if not same or sizes.get(name) != (folder / name).stat().st_size:
-            _copy(folder / name, target / name)
+            _copy_file(folder / name, target / name)
     # What an earlier dataset had, and this one has not. Files of the user stay.
     for name in sorted(sizes.keys() - names):
         if name.startswith(OWN_PREFIXES):
@@ -159,15 +156,15 @@ def publish_features(folder: Path, target: RemotePath) -> None:
     that it lacks go."""
     # Shards of two stores must not be read together, so the old ones go first.
     names = sorted(file.name for file in folder.glob("shard-*"))
-    for entry in files_in(target):
+    for entry in list_files(target):
         if entry.name.startswith("shard-") and entry.name not in names:
             (target / entry.name).remove()
     # The rows of a shard come before the index that names them.
     for name in sorted(names, key=lambda name: name.endswith(".parquet")):
-        _copy(folder / name, target / name)
+        _copy_file(folder / name, target / name)
 
 
-def _copy(source: Path, target: RemotePath) -> None:
+def _copy_file(source: Path, target: RemotePath) -> None:
     """Copy a file. On the same disk large ones share their bytes."""
     path = target.local
     if path is not None and source.name.endswith(LARGE_SUFFIXES):

@@ -86,7 +86,7 @@ class DatasetRow:
     record: Record
     failure: StageFailure | None = None
 
-    def cells(self) -> dict[str, object]:
+    def column_values(self) -> dict[str, object]:
         """Return the value of each column."""
         record = self.record
         steps = record.steps
@@ -150,24 +150,24 @@ def write_shards(
     data.mkdir(parents=True, exist_ok=True)
     # The names hold how many shards there are, which is known at the end.
     parts = []
-    for number, block in enumerate(_blocks(rows, limit)):
+    for number, block in enumerate(_split_into_shards(rows, limit)):
         part = data / f".{split}-{number:05d}.parquet"
-        _write(block, part)
+        _write_shard(block, part)
         parts.append(part)
     exported = []
     for number, part in enumerate(parts):
         position = f"{number:05d}-of-{len(parts):05d}"
         name = f"{split}-{position}-{sha256(part)[:NAME_DIGITS]}.parquet"
-        exported.append(_exported(part.rename(data / name)))
+        exported.append(_describe_file(part.rename(data / name)))
     return exported
 
 
-def _blocks(rows: Iterable[DatasetRow], limit: int) -> Iterator[list[dict[str, object]]]:
+def _split_into_shards(rows: Iterable[DatasetRow], limit: int) -> Iterator[list[dict[str, object]]]:
     """Yield the cells of rows that go into one shard. An empty block where there are no rows."""
     block: list[dict[str, object]] = []
     size = 0
     for row in rows:
-        cells = row.cells()
+        cells = row.column_values()
         length = len(str(cells["record"]))
         # A shard ends before the row that would be too much, never within it.
         if block and (len(block) == limit or size + length > MAX_SHARD_CHARS):
@@ -179,7 +179,7 @@ def _blocks(rows: Iterable[DatasetRow], limit: int) -> Iterator[list[dict[str, o
     yield block
 
 
-def _write(block: list[dict[str, object]], path: Path) -> None:
+def _write_shard(block: list[dict[str, object]], path: Path) -> None:
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
@@ -214,8 +214,8 @@ def copy_features(
                 backbone=location.backbone,
                 texts=store.texts(id),
             )
-    return list(map(_exported, sorted(features.glob("shard-*"))))
+    return list(map(_describe_file, sorted(features.glob("shard-*"))))
 
 
-def _exported(path: Path) -> ExportedFile:
+def _describe_file(path: Path) -> ExportedFile:
     return ExportedFile(f"{path.parent.name}/{path.name}", path.stat().st_size, sha256(path))

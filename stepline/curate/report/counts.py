@@ -1,9 +1,9 @@
 """The numbers of a dataset, which its card and its report share.
 
 DatasetCounts   counts that grow by a few numbers for each record: texts, seconds, reasons
-stage_losses    what each stage left out
-biases          what a dataset is one-sided about, in sentences that its own counts give
-mean_values     steps per video, words and seconds per step, rate of speech, length of the videos
+count_stage_losses    what each stage left out
+describe_biases          what a dataset is one-sided about, in sentences that its own counts give
+compute_means     steps per video, words and seconds per step, rate of speech, length of the videos
 """
 
 import re
@@ -152,7 +152,7 @@ class StageLosses:
         return self.entered - sum(self.dropped.values())
 
 
-def stage_losses(
+def count_stage_losses(
     left_out: Iterable[StageFailure], videos: int, stages: Sequence[str]
 ) -> list[StageLosses]:
     """Return what each stage left out, in the recipe's order. Reasons that differ in numbers alone
@@ -171,13 +171,13 @@ def stage_losses(
     # Each stage sees what the ones before it let through.
     entered = videos + lost_videos
     for stage in [*names, *sorted(other_names)]:
-        loss = StageLosses(stage, entered, sorted_counts(lost.get(stage, Counter())))
+        loss = StageLosses(stage, entered, sort_counts(lost.get(stage, Counter())))
         losses.append(loss)
         entered = loss.passed
     return losses
 
 
-def sorted_counts(counter: Counter[str]) -> dict[str, int]:
+def sort_counts(counter: Counter[str]) -> dict[str, int]:
     """Return the counts, the largest first."""
     names = sorted(counter, key=lambda name: (-counter[name], name))
     return {name: counter[name] for name in names}
@@ -196,7 +196,7 @@ SPEECH_BIAS = (
 )
 
 
-def biases(counts: DatasetCounts) -> list[str]:
+def describe_biases(counts: DatasetCounts) -> list[str]:
     """Return one sentence a bias. Those that always hold come last."""
     sentences = []
     videos = counts.kept_videos
@@ -227,18 +227,18 @@ def biases(counts: DatasetCounts) -> list[str]:
     return [*sentences, SPEECH_BIAS, JUDGE_BIAS]
 
 
-def mean_values(counts: DatasetCounts) -> list[tuple[str, str, str]]:
+def compute_means(counts: DatasetCounts) -> list[tuple[str, str, str]]:
     """Return (name, mean, the paper's mean or "") of a dataset's kept videos (NaSVA, appendix on
     HowToStep)."""
     minutes = counts.spoken_seconds / 60
     return [
-        ("steps per video", _mean(counts.steps, counts.kept_videos), "10.6"),
-        ("words per step", _mean(counts.step_words, counts.steps), "8.0"),
-        ("seconds per step, where placed", _mean(counts.step_seconds, counts.placed), ""),
-        ("spoken words per minute", _mean(counts.spoken_words, minutes), ""),
-        ("seconds per video", _mean(3600 * counts.hours, counts.timed_videos), ""),
+        ("steps per video", _format_mean(counts.steps, counts.kept_videos), "10.6"),
+        ("words per step", _format_mean(counts.step_words, counts.steps), "8.0"),
+        ("seconds per step, where placed", _format_mean(counts.step_seconds, counts.placed), ""),
+        ("spoken words per minute", _format_mean(counts.spoken_words, minutes), ""),
+        ("seconds per video", _format_mean(3600 * counts.hours, counts.timed_videos), ""),
     ]
 
 
-def _mean(total: float, count: float) -> str:
+def _format_mean(total: float, count: float) -> str:
     return f"{total / count:,.1f}" if count else "none"

@@ -79,18 +79,18 @@ def example_video(record: Record, count: int) -> ExampleVideo:
         path=video.path,
         url=video.origin.url if video.origin else None,
         step_count=len(record.steps),
-        steps=tuple(_spread(placed, count)),
+        steps=tuple(_select_evenly(placed, count)),
     )
 
 
-def _spread(steps: Sequence[ExampleStep], count: int) -> list[ExampleStep]:
+def _select_evenly(steps: Sequence[ExampleStep], count: int) -> list[ExampleStep]:
     if len(steps) <= count:
         return list(steps)
     # The middles of `count` equal parts.
     return [steps[(2 * place + 1) * len(steps) // (2 * count)] for place in range(count)]
 
 
-def jpegs_at(video: Path, times: Sequence[float]) -> dict[float, bytes]:
+def read_jpegs(video: Path, times: Sequence[float]) -> dict[float, bytes]:
     """Return small JPEGs of a video's frames by their second. A frame that cannot be decoded is
     absent."""
     from PIL import Image

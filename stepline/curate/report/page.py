@@ -12,9 +12,9 @@ from importlib.resources import files
 from markupsafe import Markup
 
 from stepline.curate.audit import AuditSample, AuditText, annotator_agreements, audit_table
-from stepline.curate.report.counts import DatasetCounts, StageLosses, biases, mean_values
+from stepline.curate.report.counts import DatasetCounts, StageLosses, compute_means, describe_biases
 from stepline.curate.report.examples import ExampleVideo, step_link
-from stepline.curate.sampling import proportion
+from stepline.curate.sampling import estimate_proportion
 from stepline.outputs.web_addresses import picture_link
 from stepline.pages.layout import page_html
 from stepline.review.answers import Answer
@@ -71,7 +71,7 @@ def frame_times(text: AuditText, duration: float | None) -> list[float]:
     times.append(span.end + MARGIN_SECONDS)
     last = max(0.0, (duration or times[-1]) - GRID_SECONDS)
     # Rounded to a grid inside the video, so that texts share pictures.
-    return sorted({_on_grid(min(last, max(0.0, time))) for time in times})
+    return sorted({_round_to_grid(min(last, max(0.0, time))) for time in times})
 
 
 def overview_times(duration: float | None) -> list[float]:
@@ -79,10 +79,10 @@ def overview_times(duration: float | None) -> list[float]:
     if duration is None:
         return []
     count = OVERVIEW_FRAMES
-    return [_on_grid(duration * (part + 0.5) / count) for part in range(count)]
+    return [_round_to_grid(duration * (part + 0.5) / count) for part in range(count)]
 
 
-def _on_grid(time: float) -> float:
+def _round_to_grid(time: float) -> float:
     return round(time / GRID_SECONDS) * GRID_SECONDS
 
 
@@ -102,17 +102,17 @@ def render_page(
     if counts.hours:
         facts.append(f"{counts.hours:,.1f} h of video")
     return page_html(
-        _file("report.html"),
-        style=_file("style.css"),
-        script=_file("script.js") if with_audit else None,
+        _read_package_file("report.html"),
+        style=_read_package_file("style.css"),
+        script=_read_package_file("script.js") if with_audit else None,
         answers=with_audit,
         report=report,
         counts=counts,
         facts=facts,
-        means=mean_values(counts),
+        means=compute_means(counts),
         scores=(
-            ("raw narration, well aligned", proportion(judge.sums, judge.texts)),
-            ("steps of the dataset, alignable", proportion(aligner.sums, aligner.texts)),
+            ("raw narration, well aligned", estimate_proportion(judge.sums, judge.texts)),
+            ("steps of the dataset, alignable", estimate_proportion(aligner.sums, aligner.texts)),
         ),
         audit=audit_table(report.sample, verdicts),
         agreements=annotator_agreements(report.sample, verdicts),
@@ -124,18 +124,18 @@ def render_page(
             "licence of the step's text": counts.licences.most_common(MAX_ROWS),
             "warning": counts.warnings.most_common(MAX_ROWS),
         },
-        biases=biases(counts),
+        describe_biases=describe_biases(counts),
         picture_link=picture_link,
         step_link=step_link,
-        audit_texts=Markup(_audit_json(report, verdicts)) if with_audit else None,
+        audit_texts=Markup(_make_audit_json(report, verdicts)) if with_audit else None,
     )
 
 
-def _file(name: str) -> str:
+def _read_package_file(name: str) -> str:
     return files("stepline.curate.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _audit_json(report: Report, verdicts: Sequence[Answer]) -> str:
+def _make_audit_json(report: Report, verdicts: Sequence[Answer]) -> str:
     """Return what the script asks about, as JSON that can end no element, without other people's
     verdicts."""
     sample = report.sample

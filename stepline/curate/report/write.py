@@ -1,6 +1,6 @@
 """The report of a run, made from what the run left in OUT, and written there.
 
-`collect` goes over the records once. Counts grow by a few numbers for each video, and the examples
+`collect_report` goes over the records once. Counts grow by a few numbers for each video, and the examples
 and the audit's texts are random samples of bounded size.
 """
 
@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from stepline.curate.audit import AuditSampler
-from stepline.curate.report.counts import DatasetCounts, stage_losses
-from stepline.curate.report.examples import ExampleVideo, example_video, jpegs_at, video_link
+from stepline.curate.report.counts import DatasetCounts, count_stage_losses
+from stepline.curate.report.examples import ExampleVideo, example_video, read_jpegs, video_link
 from stepline.curate.report.page import Report, audit_times, render_page
 from stepline.curate.sampling import ReservoirSample
 from stepline.curate.settings import ReportSettings
 from stepline.curate.stage import DATASET_FOLDER, Recipe, StageFailure
-from stepline.curate.store.results import files_in
+from stepline.curate.store.results import list_files
 from stepline.curate.store.run_log import ITEMS_FILE, RUN_FILE, read_items, read_recipe
 from stepline.errors import SteplineError, StoreError
 from stepline.files.remote import RemotePath
@@ -35,7 +35,7 @@ def read_dataset(out: RemotePath) -> Iterator[Record]:
     """Yield the records of the dataset below OUT, kept and left out. Raises StoreError where there
     is no dataset."""
     folder = out / DATASET_FOLDER / "data"
-    names = sorted(entry.name for entry in files_in(folder) if entry.name.endswith(".parquet"))
+    names = sorted(entry.name for entry in list_files(folder) if entry.name.endswith(".parquet"))
     if not names:
         raise StoreError(
             f"{folder.display_url}: no dataset yet; `stepline curate` writes it when all stages "
@@ -44,10 +44,10 @@ def read_dataset(out: RemotePath) -> Iterator[Record]:
     # Shards of a store are fetched one at a time, so that one of them is on the disk.
     for name in names:
         with tempfile.TemporaryDirectory(prefix="stepline-") as scratch:
-            yield from read_parquet(_local_file(folder / name, Path(scratch)))
+            yield from read_parquet(_fetch_if_remote(folder / name, Path(scratch)))
 
 
-def _local_file(file: RemotePath, scratch: Path) -> Path:
+def _fetch_if_remote(file: RemotePath, scratch: Path) -> Path:
     """Return the path of a file on this machine, which is fetched where it is elsewhere."""
     if file.local is not None:
         return file.local
@@ -57,13 +57,13 @@ def _local_file(file: RemotePath, scratch: Path) -> Path:
     return copy
 
 
-def report_recipe(out: RemotePath) -> Recipe:
+def read_report_recipe(out: RemotePath) -> Recipe:
     """Return the recipe of the run on OUT, with the settings of its report. It is the usual one
     where there was no run."""
     return read_recipe(out) if (out / RUN_FILE).exists() else Recipe()
 
 
-def collect(
+def collect_report(
     records: Iterable[Record], settings: ReportSettings, stages: Sequence[str] = ()
 ) -> Report:
     """Return the report of a dataset, without frames and links.
@@ -82,12 +82,12 @@ def collect(
             sampler.add(record)
             examples.add(record.id, example_video(record, MAX_EXAMPLE_STEPS))
         else:
-            left_out.append(_failure(record))
-    losses = stage_losses(left_out, counts.kept_videos, stages)
+            left_out.append(_read_failure(record))
+    losses = count_stage_losses(left_out, counts.kept_videos, stages)
     return Report(counts, losses, sampler.sample(), examples.values())
 
 
-def _failure(record: Record) -> StageFailure:
+def _read_failure(record: Record) -> StageFailure:
     # A video that is left out has one such entry, with the stage in front of the reason.
     dropped = next(dropped for dropped in record.dropped if dropped.what == "video")
     stage = dropped.text or "the dataset"
@@ -106,7 +106,7 @@ def make_report(out: RemotePath, settings: ReportSettings, *, with_audit: bool =
         if path.exists():
             provenance[path.name] = path.read().decode("utf-8", "replace")
     stages = parse_json(provenance.get(RUN_FILE, "{}")).get("stages", ())
-    report = collect(read_dataset(out), settings, stages)
+    report = collect_report(read_dataset(out), settings, stages)
     addresses = _video_addresses(out, report)
 
     # Files are fetched only where pictures are wanted.
@@ -158,7 +158,7 @@ def _read_frames(
     if file.local is not None and not file.local.exists():
         return {}
     with tempfile.TemporaryDirectory(prefix="stepline-") as scratch:
-        return jpegs_at(_local_file(file, Path(scratch)), sorted(times))
+        return read_jpegs(_fetch_if_remote(file, Path(scratch)), sorted(times))
 
 
 def write_report(out: RemotePath, settings: ReportSettings, report: Report | None = None) -> Report:
@@ -166,12 +166,12 @@ def write_report(out: RemotePath, settings: ReportSettings, report: Report | Non
     where it was made before."""
     if report is None:
         report = make_report(out, settings)
-    verdicts = [] if out.local is None else list(local_verdicts(out))
+    verdicts = [] if out.local is None else list(open_verdicts(out))
     (out / REPORT_NAME).write(render_page(report, verdicts))
     return report
 
 
-def local_verdicts(out: RemotePath) -> AnswerLog:
+def open_verdicts(out: RemotePath) -> AnswerLog:
     """Return the verdicts of auditors, to be added to.
 
     Raises StoreError where OUT is not on this machine.

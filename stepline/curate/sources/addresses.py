@@ -23,7 +23,7 @@ def absolute_path(path: RemotePath) -> RemotePath:
     return RemotePath(os.path.abspath(path.local), path.settings)
 
 
-def root_of(source: str) -> str:
+def source_root(source: str) -> str:
     """Return what the addresses of a source are relative to: a folder itself, the folder that a
     file is in."""
     # Without user, password and query, which say nothing of where it is.
@@ -34,7 +34,7 @@ def root_of(source: str) -> str:
     return folder or slash or "."
 
 
-def whole_address(value: str, root: str) -> str:
+def make_absolute_address(value: str, root: str) -> str:
     """Return a value as it is where it is a URL or an absolute path, else below the root."""
     if "://" in value or value.startswith("/"):
         return value
@@ -72,7 +72,7 @@ def relative_address(url: str, source: str) -> str:
     One from elsewhere keeps its URL without user, password and query. A path of this machine keeps
     its name alone.
     """
-    root = root_of(source).rstrip("/") + "/"
+    root = source_root(source).rstrip("/") + "/"
     # Below the source, else a public address, else the name alone.
     path = RemotePath(url)
     bare = path.display_url

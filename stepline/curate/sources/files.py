@@ -16,7 +16,7 @@ from typing import Any, TextIO, TypeAlias
 
 from stepline.curate.settings import SourceSettings
 from stepline.curate.sources.addresses import absolute_path
-from stepline.curate.stage import SourceEntry, VideoItem, rejected_video
+from stepline.curate.stage import SourceEntry, VideoItem, reject_video
 from stepline.errors import DatasetError
 from stepline.features.import_files import item_id
 from stepline.files.remote import FileEntry, RemotePath
@@ -102,30 +102,30 @@ class FileIndex:
             if id_and_rank is not None:
                 id, rank = id_and_rank
                 files.setdefault(id, []).append((rank, entry.name, entry.fingerprint))
-        self._files = files
+        self._index_folder = files
         self._ids = sorted(files)
 
     def __len__(self) -> int:
-        return len(self._files)
+        return len(self._index_folder)
 
     def __iter__(self) -> Iterator[tuple[str, StampedFile]]:
         """Yield every id and file, sorted by id. An id whose name several files give comes several
         times."""
         for id in self._ids:
-            for file in sorted(self._files[id], key=itemgetter(0)):
-                yield id, self._stamped(file)
+            for file in sorted(self._index_folder[id], key=itemgetter(0)):
+                yield id, self._stamped_file(file)
 
     def find(self, id: str) -> StampedFile | None:
         """Return the file of an id, or None where it has no file."""
-        files = self._files.get(id)
-        return self._stamped(min(files, key=itemgetter(0))) if files else None
+        files = self._index_folder.get(id)
+        return self._stamped_file(min(files, key=itemgetter(0))) if files else None
 
-    def ids_with(self, start: str) -> list[str]:
+    def ids_with_prefix(self, start: str) -> list[str]:
         """Return the ids that begin with a text, in order."""
         row = bisect_left(self._ids, start)
         return list(takewhile(lambda id: id.startswith(start), islice(self._ids, row, None)))
 
-    def _stamped(self, file: tuple[int, str, str]) -> StampedFile:
+    def _stamped_file(self, file: tuple[int, str, str]) -> StampedFile:
         _, name, stamp = file
         return StampedFile((self._folder / name).url, stamp)
 
@@ -144,7 +144,7 @@ class CaptionsFiles:
     """
 
     def __init__(self, files: FileIndex, is_video: Callable[[str], bool]) -> None:
-        self._files = files
+        self._index_folder = files
         self._is_video = is_video
 
     def find(self, id: str) -> StampedFile | None:
@@ -152,13 +152,13 @@ class CaptionsFiles:
 
         Raises AmbiguousCaptionsError where these are of several languages.
         """
-        file = self._files.find(id)
+        file = self._index_folder.find(id)
         if file is not None:
             return file
         # Only names that begin with the id and a point can be its captions.
         stems = []
         languages = set()
-        for stem in self._files.ids_with(f"{id}."):
+        for stem in self._index_folder.ids_with_prefix(f"{id}."):
             base, ending = split_language(stem)
             if base == id and not self._is_video(stem):
                 stems.append(stem)
@@ -169,7 +169,11 @@ class CaptionsFiles:
                 f"its captions are in several languages ({names}); name the one that is meant "
                 f"{id}.vtt, or take the others away"
             )
-        return self._files.find(min(stems, key=lambda stem: (len(stem), stem))) if stems else None
+        return (
+            self._index_folder.find(min(stems, key=lambda stem: (len(stem), stem)))
+            if stems
+            else None
+        )
 
     def ids_without_video(self) -> list[str]:
         """Return the ids of captions that belong to no video, in order.
@@ -177,7 +181,7 @@ class CaptionsFiles:
         Tables and JSON hold other things too, so they are not among them.
         """
         ids: dict[str, None] = {}
-        for stem, file in self._files:
+        for stem, file in self._index_folder:
             base, _ = split_language(stem)
             has_video = self._is_video(stem) or self._is_video(base)
             if not has_video and _stem_and_suffix(file.url)[1] in FOLDER_SUFFIXES:
@@ -199,7 +203,7 @@ def file_stamp(url: str, settings: RemoteSettings) -> str | None:
 MAX_LINE_CHARS = 2**20  # of a list
 
 
-def text_lines(source: RemotePath, text: TextIO) -> Iterator[str]:
+def read_text_lines(source: RemotePath, text: TextIO) -> Iterator[str]:
     """Yield the lines of a list, none of them endless, and from elsewhere no more than may be
     fetched, unpacked.
 
@@ -279,20 +283,20 @@ class SideFolders:
     def __init__(self, settings: SourceSettings, remote: RemoteSettings) -> None:
         # HowTo100M's one file of captions, or a folder with a file for each video.
         captions = settings.captions or ""
-        videos = _files(settings.videos, remote, video_id, "videos")
+        videos = _index_folder(settings.videos, remote, video_id, "videos")
         self._indexes: dict[str, FileIndex | CaptionIndex | CaptionsFiles | None] = {
             "video": videos,
-            "features": _files(settings.features, remote, features_id, "features"),
+            "features": _index_folder(settings.features, remote, features_id, "features"),
         }
         if captions.lower().endswith(".json"):
             path = absolute_path(RemotePath(captions, remote))
             self._indexes["captions"] = CaptionIndex(path)
         else:
-            files = _files(captions, remote, captions_id, "captions")
+            files = _index_folder(captions, remote, captions_id, "captions")
             if files is None:
                 self._indexes["captions"] = None
             else:
-                is_video = _has_id(videos)
+                is_video = _id_check(videos)
                 self._indexes["captions"] = CaptionsFiles(files, is_video)
 
     @property
@@ -300,7 +304,7 @@ class SideFolders:
         """Whether the settings name captions."""
         return self._indexes["captions"] is not None
 
-    def completed(self, item: VideoItem) -> VideoItem:
+    def add_files(self, item: VideoItem) -> VideoItem:
         """Return an item with what the folders hold of it. What it names itself stays.
 
         Raises AmbiguousCaptionsError where its captions are of several languages.
@@ -313,17 +317,17 @@ class SideFolders:
                 item = with_file(item, field, file)
         return item
 
-    def entry(self, item: VideoItem, no_file: str) -> SourceEntry:
+    def make_entry(self, item: VideoItem, no_file: str) -> SourceEntry:
         """Return an item with what the folders hold of it. It is refused where its captions are of
         several languages, and with the reason `no_file` where there is no file of it."""
         try:
-            item = self.completed(item)
+            item = self.add_files(item)
         except AmbiguousCaptionsError as error:
-            return rejected_video(item.id, str(error))
-        return item if item.has_files else rejected_video(item.id, no_file)
+            return reject_video(item.id, str(error))
+        return item if item.has_files else reject_video(item.id, no_file)
 
 
-def _has_id(files: FileIndex | None) -> Callable[[str], bool]:
+def _id_check(files: FileIndex | None) -> Callable[[str], bool]:
     """Return whether an index has an id. Without an index, no id is there."""
     return lambda id: files is not None and files.find(id) is not None
 
@@ -334,7 +338,9 @@ def with_file(item: VideoItem, field: str, file: StampedFile) -> VideoItem:
     return replace(item, **changes)
 
 
-def _files(url: str | None, remote: RemoteSettings, id_of: FileId, kind: str) -> FileIndex | None:
+def _index_folder(
+    url: str | None, remote: RemoteSettings, id_of: FileId, kind: str
+) -> FileIndex | None:
     if not url:
         return None
     folder = absolute_path(RemotePath(url, remote))

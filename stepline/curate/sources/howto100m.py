@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stepline.curate.settings import SourceSettings
-from stepline.curate.sources.files import SideFolders, text_lines
+from stepline.curate.sources.files import SideFolders, read_text_lines
 from stepline.curate.sources.select import SourceFilter
 from stepline.curate.stage import SourceEntry, VideoItem
 from stepline.errors import DatasetError
@@ -47,12 +47,12 @@ def read_howto100m(
         table = source / VIDEOS_FILE
     parent, _, _ = table.url.rpartition("/")
     folder = RemotePath(parent or ".", remote)
-    captions = settings.captions or _published_captions(folder)
+    captions = settings.captions or _find_captions(folder)
     settings = settings.model_copy(update={"captions": captions})
     side_folders = SideFolders(settings, remote)
     # The rows of the table, one video each.
-    lengths, titles = _tables(folder)
-    for row in _rows(table):
+    lengths, titles = _read_tables(folder)
+    for row in _read_rows(table):
         id = row["video_id"]
         category = row["category_1"] or None
         if not source_filter.accepts(id, category):
@@ -60,29 +60,29 @@ def read_howto100m(
         task_id = row["task_id"]
         task = titles.get(task_id, task_id) or None
         item = VideoItem(
-            id, title=task, task=task, category=category, duration=_duration(lengths, id)
+            id, title=task, task=task, category=category, duration=_find_duration(lengths, id)
         )
-        yield side_folders.entry(item, NO_FILE)
+        yield side_folders.make_entry(item, NO_FILE)
 
 
-def _published_captions(folder: RemotePath) -> str | None:
+def _find_captions(folder: RemotePath) -> str | None:
     """Return the address of the captions that are next to the table."""
     paths = (folder / name for name in CAPTIONS_NAMES)
     return next((path.url for path in paths if path.exists()), None)
 
 
-def _duration(lengths: CsvTable | None, id: str) -> float | None:
+def _find_duration(lengths: CsvTable | None, id: str) -> float | None:
     if lengths is None:
         return None
     length = lengths.find(id)
     return None if not length else parse_seconds(length[0])
 
 
-def _rows(table: RemotePath) -> Iterator[dict[str, str]]:
+def _read_rows(table: RemotePath) -> Iterator[dict[str, str]]:
     try:
         with table.open() as file:
             text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
-            rows = csv.DictReader(text_lines(table, text))
+            rows = csv.DictReader(read_text_lines(table, text))
             for column in TABLE_COLUMNS:
                 if column not in (rows.fieldnames or ()):
                     what = f"{table.display_url}: it lacks the column {column!r}"
@@ -97,7 +97,7 @@ def _rows(table: RemotePath) -> Iterator[dict[str, str]]:
         ) from error
 
 
-def _tables(folder: RemotePath) -> tuple[CsvTable | None, dict[str, str]]:
+def _read_tables(folder: RemotePath) -> tuple[CsvTable | None, dict[str, str]]:
     """Return the lengths by id and the titles by task, of the tables that are there."""
     with tempfile.TemporaryDirectory(prefix="stepline-tables-") as scratch:
         for name in (LENGTHS_FILE, TITLES_FILE):

@@ -22,7 +22,7 @@ from stepline.curate.sources.files import (
 from stepline.curate.sources.howto100m import read_howto100m
 from stepline.curate.sources.lists import read_list
 from stepline.curate.sources.select import SourceFilter
-from stepline.curate.stage import SourceEntry, VideoItem, rejected_video
+from stepline.curate.stage import SourceEntry, VideoItem, reject_video
 from stepline.errors import DatasetError
 from stepline.files.remote import DEFAULT_SETTINGS as REMOTE_DEFAULTS
 from stepline.files.remote import RemotePath
@@ -41,7 +41,7 @@ def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Sourc
     # The videos below the folder, and what of it cannot be read.
     skipped: list[tuple[str, str]] = []
     videos = FileIndex(source, source.list(skipped), video_id)
-    yield from (rejected_video(name, reason) for name, reason in skipped)
+    yield from (reject_video(name, reason) for name, reason in skipped)
     # Captions are next to the videos, unless the settings name a folder of them.
     captions = None
     alone = []
@@ -60,9 +60,9 @@ def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Sourc
             file = captions.find(item.id) if captions is not None else None
             if file is not None:
                 item = with_file(item, "captions", file)
-            yield side_folders.completed(item)
+            yield side_folders.add_files(item)
         except AmbiguousCaptionsError as error:
-            yield rejected_video(item.id, str(error))
+            yield reject_video(item.id, str(error))
 
 
 SOURCE_DEFAULTS = SourceSettings()
@@ -79,8 +79,8 @@ def read_source(
     """
     source = absolute_path(RemotePath(url, remote))
     source_filter = SourceFilter(settings)
-    entries = _bounded(source, _entries(source, settings, source_filter, remote))
-    for entry in sort_by_id(source_filter.apply(entries)):
+    entries = _limit_count(source, _read_entries(source, settings, source_filter, remote))
+    for entry in sort_by_id(source_filter.filter_entries(entries)):
         # What a dataset says of its place, without a path of this machine.
         if isinstance(entry, VideoItem) and entry.video is not None:
             entry = replace(entry, path=relative_address(entry.video, source.url))
@@ -109,22 +109,22 @@ def sort_by_id(entries: Iterable[SourceEntry]) -> Iterator[SourceEntry]:
             reason = entry.reason
         elif id == last:
             reason = REPEATED_ID
-        elif _is_plain(id):
+        elif _is_valid_id(id):
             last = id
             yield entry
             continue
         else:
             reason = INVALID_ID
-        yield rejected_video(id[:MAX_ID_CHARS] or f"item {number}", reason)
+        yield reject_video(id[:MAX_ID_CHARS] or f"item {number}", reason)
 
 
-def _is_plain(id: str) -> bool:
+def _is_valid_id(id: str) -> bool:
     if not 0 < len(id) <= MAX_ID_CHARS:
         return False
     return id.isprintable() and not {"/", "\\"} & set(id)
 
 
-def _bounded(source: RemotePath, entries: Iterator[SourceEntry]) -> Iterator[SourceEntry]:
+def _limit_count(source: RemotePath, entries: Iterator[SourceEntry]) -> Iterator[SourceEntry]:
     for number, entry in enumerate(entries):
         if number == source.settings.most and source.local is None:
             raise DatasetError(
@@ -133,7 +133,7 @@ def _bounded(source: RemotePath, entries: Iterator[SourceEntry]) -> Iterator[Sou
         yield entry
 
 
-def _entries(
+def _read_entries(
     source: RemotePath,
     settings: SourceSettings,
     source_filter: SourceFilter,
@@ -141,7 +141,7 @@ def _entries(
 ) -> Iterator[SourceEntry]:
     kind: str = settings.kind
     if kind == "auto":
-        kind = _kind(source)
+        kind = _detect_kind(source)
     if kind == "howto100m":
         return read_howto100m(source, settings, source_filter, remote)
     side_folders = SideFolders(settings, remote)
@@ -150,7 +150,7 @@ def _entries(
     return read_folder(source, side_folders)
 
 
-def _kind(source: RemotePath) -> str:
+def _detect_kind(source: RemotePath) -> str:
     """Return what an address is: by its name, else by what it holds."""
     if source.name == VIDEOS_FILE:
         return "howto100m"

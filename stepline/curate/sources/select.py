@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from stepline.curate.settings import SourceSettings
-from stepline.curate.stage import SourceEntry, rejected_video
+from stepline.curate.stage import SourceEntry, reject_video
 from stepline.datasets.excluded import read_excluded
 from stepline.datasets.files import read_text
 from stepline.errors import DatasetError
@@ -46,7 +46,7 @@ class SourceFilter:
         self._accepted = True
         return True
 
-    def apply(self, entries: Iterable[SourceEntry]) -> Iterator[SourceEntry]:
+    def filter_entries(self, entries: Iterable[SourceEntry]) -> Iterator[SourceEntry]:
         """Yield the wanted entries. Videos of evaluation sets, and wanted ids that never come, are
         refused.
 
@@ -61,7 +61,7 @@ class SourceFilter:
                 sets = self._excluded.sets_with(entry.id)
                 if sets:
                     reason = f"evaluates: a video of {', '.join(sets)}"
-                    yield rejected_video(entry.id, reason)
+                    yield reject_video(entry.id, reason)
                 else:
                     yield entry
         # Categories that never come are a mistake in the settings.
@@ -73,7 +73,7 @@ class SourceFilter:
             )
         if self._ids is not None:
             for id in sorted(self._ids - self._ids_met):
-                yield rejected_video(id, ABSENT_ID)
+                yield reject_video(id, ABSENT_ID)
 
 
 def _read_ids(path: Path) -> set[str]:

@@ -45,46 +45,50 @@ NO_NETWORK_BACKBONES = ("precomputed", "none")
 Decisions: TypeAlias = dict[str, JsonValue]  # what decides a stage's result
 
 
-def section(path: str, recipe: "Recipe") -> JsonValue:
+def section_settings(path: str, recipe: "Recipe") -> JsonValue:
     """Return what decides a stage that reads one section of a recipe alone, such as "filter"."""
     tree = attrgetter(path)(recipe).model_dump(mode="json")
     return with_constants(tree, path.rpartition(".")[2])
 
 
-def reading(recipe: "Recipe") -> JsonValue:
+def probe_settings(recipe: "Recipe") -> JsonValue:
     """Return what decides `probe`, and whatever reads sound or single pictures: these come from the
     CPU's decoder."""
-    return _plain(recipe.steps.media, {"decoder"})
+    return _dump_settings(recipe.steps.media, {"decoder"})
 
 
-def transcribe(recipe: "Recipe") -> JsonValue:
-    """Return what decides `transcribe`."""
+def transcribe_settings(recipe: "Recipe") -> JsonValue:
+    """Return what decides `transcribe_settings`."""
     asr = recipe.steps.asr
     model_digest = None
     # A model in a folder counts by its files, a named one by its name.
     if asr.model is not None and Path(asr.model).is_dir():
         model_digest = file_digest(Path(asr.model))
-    decides = {"asr": _plain(asr, {"threads"}), "media": reading(recipe), "model": model_digest}
-    return decides | _plugin("recognisers", asr.recogniser)
+    decides = {
+        "asr": _dump_settings(asr, {"threads"}),
+        "media": probe_settings(recipe),
+        "model": model_digest,
+    }
+    return decides | _plugin_identity("recognisers", asr.recogniser)
 
 
-def write(recipe: "Recipe") -> JsonValue:
+def write_settings(recipe: "Recipe") -> JsonValue:
     """Return what decides `write`: of a language model what it is asked, by its name or file."""
     writing = recipe.steps.writing
     if writing.writer == "extractive":
         return {"writer": "extractive"}
     llm = writing.llm
     # Files count by content, so their paths do not.
-    files = _model_files(llm)
+    files = _model_file_digests(llm)
     if llm.prompt_file is not None:
         files["prompt_file"] = file_digest(llm.prompt_file)
     # How a model is asked decides nothing of what it answers.
     without = ASKING_SETTINGS | {*files, "prompt_file"}
-    decides = {"writer": writing.writer, "llm": _plain(llm, without), **files}
-    return decides | _plugin("writers", writing.writer)
+    decides = {"writer": writing.writer, "llm": _dump_settings(llm, without), **files}
+    return decides | _plugin_identity("writers", writing.writer)
 
 
-def encode(recipe: "Recipe") -> JsonValue:
+def encode_settings(recipe: "Recipe") -> JsonValue:
     """Return what decides `encode`."""
     vision = recipe.steps.vision
     without = OTHER_VISION_SETTINGS | {"path", "dictionary"}
@@ -93,18 +97,18 @@ def encode(recipe: "Recipe") -> JsonValue:
     tree["hands"] = False
     decides: Decisions = {
         "vision": tree,
-        "media": _plain(recipe.steps.media),
+        "media": _dump_settings(recipe.steps.media),
         "weights": file_digest(vision.path),
     }
-    return decides | _plugin("backbones", vision.backbone)
+    return decides | _plugin_identity("backbones", vision.backbone)
 
 
-def coarse(recipe: "Recipe") -> JsonValue:
+def coarse_settings(recipe: "Recipe") -> JsonValue:
     """Return what decides `coarse`."""
-    return {"said": recipe.coarse.said, "coarse": _plain(recipe.steps.nasva.coarse)}
+    return {"said": recipe.coarse.said, "coarse": _dump_settings(recipe.steps.nasva.coarse)}
 
 
-def ground(recipe: "Recipe") -> JsonValue:
+def ground_settings(recipe: "Recipe") -> JsonValue:
     """Return what decides `ground`."""
     vision = recipe.steps.vision
     nasva = recipe.steps.nasva
@@ -113,10 +117,13 @@ def ground(recipe: "Recipe") -> JsonValue:
     for path in (vision.path, vision.texts, vision.dictionary):
         texts.append(file_digest(path))
     # A trained network, or the default placing.
-    placing: JsonValue = {"ground": _plain(nasva.ground)}
+    placing: JsonValue = {"ground": _dump_settings(nasva.ground)}
     aligner = nasva.aligner
     if aligner.path is not None:
-        placing = {"aligner": _plain(aligner, {"path"}), "network": file_digest(aligner.path)}
+        placing = {
+            "aligner": _dump_settings(aligner, {"path"}),
+            "network": file_digest(aligner.path),
+        }
     decides: Decisions = {}
     decides["texts"] = texts
     decides["tokens"] = vision.tokens
@@ -124,28 +131,28 @@ def ground(recipe: "Recipe") -> JsonValue:
     # A vision-language model.
     vlm = vision.vlm
     if vlm.named:
-        files = _model_files(vlm)
+        files = _model_file_digests(vlm)
         files["projector"] = file_digest(vlm.projector)
-        question = _plain(vlm, ASKING_SETTINGS | {*files, "dry_run"})
+        question = _dump_settings(vlm, ASKING_SETTINGS | {*files, "dry_run"})
         decides["witness"] = {"asked": question, **files}
-        decides["media"] = reading(recipe)
-    return decides | _plugin("backbones", vision.backbone)
+        decides["media"] = probe_settings(recipe)
+    return decides | _plugin_identity("backbones", vision.backbone)
 
 
-def judge(recipe: "Recipe") -> JsonValue:
+def judge_settings(recipe: "Recipe") -> JsonValue:
     """Return what decides `judge`."""
     settings = recipe.steps.judge
-    judging = _plain(settings, {"detector"})
+    judging = _dump_settings(settings, {"detector"})
     return {"judge": judging, "detector": file_digest(settings.detector)}
 
 
-def gather(recipe: "Recipe") -> JsonValue:
+def gather_settings(recipe: "Recipe") -> JsonValue:
     """Return what decides `gather`."""
     writer = recipe.steps.writing.writer
-    return {"gather": _plain(recipe.gather), "writer": writer}
+    return {"gather": _dump_settings(recipe.gather), "writer": writer}
 
 
-def sieve_swap(recipe: "Recipe") -> JsonValue:
+def sieve_swap_settings(recipe: "Recipe") -> JsonValue:
     """Return what decides `sieve-swap`. Raises SettingsError without a text base."""
     settings = recipe.sieve_swap
     if settings.base is None:
@@ -154,48 +161,48 @@ def sieve_swap(recipe: "Recipe") -> JsonValue:
         )
     manifest = settings.base / "manifest.json"
     # The manifest names every part of the base with its digest.
-    return {"sieve_swap": _plain(settings, {"base"}), "base": file_digest(manifest)}
+    return {"sieve_swap": _dump_settings(settings, {"base"}), "base": file_digest(manifest)}
 
 
-def train(recipe: "Recipe") -> JsonValue:
+def train_settings(recipe: "Recipe") -> JsonValue:
     """Return what decides `train`."""
-    return _training_run(recipe, recipe.train)
+    return _training_settings(recipe, recipe.train)
 
 
-def refine(recipe: "Recipe") -> JsonValue:
+def refine_settings(recipe: "Recipe") -> JsonValue:
     """Return what decides `refine`."""
     # The path of the network is within the run, so it decides nothing.
     placing = recipe.place
     aligner = with_constants(
         placing.aligner.model_dump(mode="json", exclude={"path", "batch"}), "aligner"
     )
-    decides = _training_run(recipe, recipe.refine)
+    decides = _training_settings(recipe, recipe.refine)
     decides["place"] = [placing.calibrate, placing.shown_rate, aligner]
     return decides
 
 
-def _training_run(
+def _training_settings(
     recipe: "Recipe", settings: "AlignerRunSettings | RefineRunSettings"
 ) -> Decisions:
     tree = settings.model_dump(mode="json")
-    tree["train"] = _plain(settings.train, TRAINING_SETTINGS)
-    return {"run": tree, "threads": recipe.threads, "texts": text_source(recipe)}
+    tree["train"] = _dump_settings(settings.train, TRAINING_SETTINGS)
+    return {"run": tree, "threads": recipe.threads, "texts": text_encoder_name(recipe)}
 
 
-def hearing_libraries(recipe: "Recipe") -> tuple[str, ...]:
-    """Return the packages whose versions change what `transcribe` recognises."""
+def transcribe_libraries(recipe: "Recipe") -> tuple[str, ...]:
+    """Return the packages whose versions change what `transcribe_settings` recognises."""
     if recipe.steps.asr.recogniser == "whisper":
         return ("ctranslate2", "faster-whisper")
     return ()
 
 
-def writing_libraries(recipe: "Recipe") -> tuple[str, ...]:
+def write_libraries(recipe: "Recipe") -> tuple[str, ...]:
     """Return the packages whose versions change what `write` writes by grammar. A server's are its
     own."""
     return ("spacy",) if recipe.steps.writing.writer == "extractive" else ()
 
 
-def seeing_libraries(recipe: "Recipe") -> tuple[str, ...]:
+def encode_libraries(recipe: "Recipe") -> tuple[str, ...]:
     """Return the packages whose versions change what `encode` sees."""
     backbone = recipe.steps.vision.backbone
     if backbone in NO_NETWORK_BACKBONES:
@@ -209,7 +216,7 @@ def text_libraries(recipe: "Recipe") -> tuple[str, ...]:
     """Return the packages whose versions change the vectors of texts, and what trained networks
     predict."""
     # A network in torch makes vectors or scores, next to the encoder that ONNX runs.
-    has_torch_backbone = "torch" in seeing_libraries(recipe)
+    has_torch_backbone = "torch" in encode_libraries(recipe)
     if has_torch_backbone or ground_uses_gpu(recipe) or judge_uses_gpu(recipe):
         return ("onnxruntime", "torch")
     return ("onnxruntime",)
@@ -235,12 +242,12 @@ def judge_uses_gpu(recipe: "Recipe") -> bool:
     return recipe.steps.judge.detector is not None
 
 
-def export(recipe: "Recipe") -> JsonValue:
+def export_settings(recipe: "Recipe") -> JsonValue:
     """Return what decides `export`. Its card names the stages."""
-    return {"export": _plain(recipe.export), "stages": list(recipe.stages)}
+    return {"export": _dump_settings(recipe.export), "stages": list(recipe.stages)}
 
 
-def text_source(recipe: "Recipe") -> str:
+def text_encoder_name(recipe: "Recipe") -> str:
     """Return the encoder of the steps' vectors, as `text_encoder` takes it: that of the features'
     own space."""
     vision = recipe.steps.vision
@@ -254,7 +261,7 @@ def text_source(recipe: "Recipe") -> str:
     return f"{backbone}:{vision.path}"
 
 
-def _model_files(settings: "ChatSettings") -> Decisions:
+def _model_file_digests(settings: "ChatSettings") -> Decisions:
     """Return the sha256 of each file that a language model is made of."""
     return {
         "gguf": file_digest(settings.gguf),
@@ -262,11 +269,11 @@ def _model_files(settings: "ChatSettings") -> Decisions:
     }
 
 
-def _plugin(kind: "Kind", name: str) -> Decisions:
+def _plugin_identity(kind: "Kind", name: str) -> Decisions:
     """Return what decides the results of a plugin, or nothing for Stepline's own."""
     identities = plugin_identities({kind: name})
     return {"plugin": identities[kind]} if identities else {}
 
 
-def _plain(settings: Settings, without: set[str] | None = None) -> JsonValue:
+def _dump_settings(settings: Settings, without: set[str] | None = None) -> JsonValue:
     return settings.model_dump(mode="json", exclude=without or set())

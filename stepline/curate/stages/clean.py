@@ -15,8 +15,8 @@ from stepline.curate.stage import DatasetContext, StageFailure
 from stepline.curate.stages.gather import (
     FEATURES_FOLDER,
     RECORDS_FILE,
-    last_folder,
-    last_records,
+    previous_folder,
+    previous_records,
     read_left_out,
     write_dataset,
 )
@@ -51,13 +51,13 @@ def clean(dataset: DatasetContext) -> None:
     """Write the records with their clean steps. The others are in `dropped`, each with its
     reason."""
     settings = dataset.recipe.clean
-    left_out = read_left_out(last_folder(dataset))
+    left_out = read_left_out(previous_folder(dataset))
     gathered = read_parquet(dataset.folders["gather"] / RECORDS_FILE)
     grounded = {record.id: record.steps for record in gathered}
     # Two places of a step can be compared only where both stages are in the recipe.
     placed_twice = "refine" in dataset.folders and "ground" in dataset.recipe.stages
     records: list[Record] = []
-    for record in last_records(dataset):
+    for record in previous_records(dataset):
         grounded_steps: Sequence[Step] = grounded[record.id] if placed_twice else ()
         cleaned = clean_record(record, grounded_steps, settings)
         if cleaned.steps:
@@ -82,7 +82,7 @@ def clean_record(record: Record, grounded: Sequence[Step], settings: CleanSettin
         if reason is not None:
             dropped.append(Rejected(what="step", text=step.text, reason=reason))
         elif settings.spans == "grounding":
-            steps.append(_at_grounded_span(step, grounded))
+            steps.append(_use_grounded_span(step, grounded))
         else:
             steps.append(step)
     return _with_steps(record, steps, dropped)
@@ -93,7 +93,7 @@ def _with_steps(record: Record, steps: Sequence[Step], dropped: Sequence[Rejecte
     return record.model_copy(update=update)
 
 
-def _at_grounded_span(step: Step, grounded: Sequence[Step]) -> Step:
+def _use_grounded_span(step: Step, grounded: Sequence[Step]) -> Step:
     """Return a step with the grounding's span, where that has one. Its best second stays if it is
     in it."""
     # The grounding knows where shots end, so its span is the cleaner one.
@@ -154,7 +154,7 @@ NOT_JUDGED = "what is said in it could not be judged"
 FEW_SHOWN = "too few of its sentences are shown"
 
 
-def visible(dataset: DatasetContext) -> None:
+def select_shown_narrations(dataset: DatasetContext) -> None:
     """Write records whose steps are the sentences that are shown while they are said. The others
     are dropped."""
     settings = dataset.recipe.visible
@@ -162,7 +162,7 @@ def visible(dataset: DatasetContext) -> None:
     left_out = read_left_out(source)
     records: list[Record] = []
     for record in read_parquet(source / RECORDS_FILE):
-        visible = visible_record(record, settings)
+        visible = select_shown_sentences(record, settings)
         # A video that could not be judged is left out for that, not for its pictures.
         is_judged = any(sentence.shown is not None for sentence in record.sentences)
         if is_judged and visible.steps:
@@ -175,7 +175,7 @@ def visible(dataset: DatasetContext) -> None:
     dataset.say(f"{narrations} visual narrations in {len(records)} videos")
 
 
-def visible_record(record: Record, settings: VisibleSettings) -> Record:
+def select_shown_sentences(record: Record, settings: VisibleSettings) -> Record:
     """Return the record with its visual narrations as steps, each shown where it is said."""
     steps: list[Step] = []
     dropped: list[Rejected] = []
@@ -211,8 +211,8 @@ def export(dataset: DatasetContext) -> None:
     if any(features_folder.glob("shard-*.parquet")):
         features = FeatureStore(features_folder)
     contents = DatasetContents(
-        records=lambda: last_records(dataset),
-        left_out=read_left_out(last_folder(dataset)),
+        records=lambda: previous_records(dataset),
+        left_out=read_left_out(previous_folder(dataset)),
         items={item.id: item for item in dataset.items},
         stages=recipe.stages,
         settings=dict(dataset.stage_settings),

@@ -91,15 +91,15 @@ def read_left_out(folder: Path) -> dict[str, StageFailure]:
     return failures
 
 
-def last_folder(dataset: DatasetContext) -> Path:
+def previous_folder(dataset: DatasetContext) -> Path:
     """Return the folder whose records a dataset stage goes on with."""
     # The first of the table that ran is the last that ran.
     return next(dataset.folders[name] for name in RECORD_STAGES if name in dataset.folders)
 
 
-def last_records(dataset: DatasetContext) -> Iterator[Record]:
+def previous_records(dataset: DatasetContext) -> Iterator[Record]:
     """Yield the records that a dataset stage goes on with."""
-    return read_parquet(last_folder(dataset) / RECORDS_FILE)
+    return read_parquet(previous_folder(dataset) / RECORDS_FILE)
 
 
 Row: TypeAlias = dict[str, bytes]  # stage -> its stored result, of one item
@@ -108,26 +108,26 @@ Row: TypeAlias = dict[str, bytes]  # stage -> its stored result, of one item
 def gather(dataset: DatasetContext) -> None:
     """Write the records and features of all videos but the repeated ones."""
     # Repeated videos are known before anything is written.
-    repeated = _find_repeated(dataset)
-    left_out = _failures(dataset) | repeated
+    repeated = _find_duplicates(dataset)
+    left_out = _list_failures(dataset) | repeated
     writer = dataset.recipe.steps.writing.writer
     with FeatureWriter(dataset.folder / FEATURES_FOLDER) as store:
-        rows = ((item, row) for item, row in _rows(dataset) if item.id not in repeated)
-        count = write_dataset(dataset.folder, _records(rows, store, writer), left_out)
+        rows = ((item, row) for item, row in _iterate_rows(dataset) if item.id not in repeated)
+        count = write_dataset(dataset.folder, _make_records(rows, store, writer), left_out)
     counts = f"{count} videos gathered, {len(repeated)} that came before"
     dataset.say(f"{counts}, {len(left_out)} left out in all")
 
 
-def _failures(dataset: DatasetContext) -> dict[str, StageFailure]:
+def _list_failures(dataset: DatasetContext) -> dict[str, StageFailure]:
     """Return what the source refused, and what failed before."""
     refused = {r.id: StageFailure(r.id, "source", "left out", r.reason) for r in dataset.refused}
     return {**refused, **dataset.failures}
 
 
-def features(dataset: DatasetContext) -> None:
+def gather_features(dataset: DatasetContext) -> None:
     """Write the features of all videos as a store, the same bytes that `stepline features extract`
     makes of them."""
-    left_out = _failures(dataset)
+    left_out = _list_failures(dataset)
     count = 0
     with FeatureWriter(dataset.folder / FEATURES_FOLDER) as store:
         for item, data in dataset.results("encode"):
@@ -155,7 +155,7 @@ def _add_features(store: FeatureWriter, id: str, data: bytes) -> Flaw | None:
     return flaw
 
 
-def _rows(dataset: DatasetContext) -> Iterator[tuple[VideoItem, Row]]:
+def _iterate_rows(dataset: DatasetContext) -> Iterator[tuple[VideoItem, Row]]:
     """Yield each item with its results, sorted by id. One item is in memory at a time."""
     names = ("probe", "transcribe", "encode", "coarse", "ground", "judge")
     stages = [name for name in names if name in dataset.recipe.stages]
@@ -165,10 +165,10 @@ def _rows(dataset: DatasetContext) -> Iterator[tuple[VideoItem, Row]]:
         yield results[0][0], dict(zip(stages, cells, strict=True))
 
 
-def _find_repeated(dataset: DatasetContext) -> dict[str, StageFailure]:
+def _find_duplicates(dataset: DatasetContext) -> dict[str, StageFailure]:
     duplicates = DuplicateFinder(dataset.recipe.gather.same_words)
     repeated: dict[str, StageFailure] = {}
-    for item, row in _rows(dataset):
+    for item, row in _iterate_rows(dataset):
         file = from_bytes(ProbeResult, row["probe"])
         coarse = from_bytes(CoarseSteps, row["coarse"])
         words = duplicates.minhash(coarse.transcript)
@@ -179,13 +179,13 @@ def _find_repeated(dataset: DatasetContext) -> dict[str, StageFailure]:
     return repeated
 
 
-def _records(
+def _make_records(
     rows: Iterable[tuple[VideoItem, Row]], store: FeatureWriter, writer: str
 ) -> Iterator[Record]:
     """Yield the records, adding the features of each to the store. What cannot be added is a
     warning of its record."""
     for item, row in rows:
-        record = record_of(item, row, writer)
+        record = make_record(item, row, writer)
         flaw = _add_features(store, item.id, row["encode"])
         if flaw is not None and flaw[0] != NO_PICTURE:
             warning = f"its features are left out: {' '.join(flaw)}".rstrip()
@@ -194,7 +194,7 @@ def _records(
         yield record
 
 
-def record_of(item: VideoItem, row: Row, writer: str) -> Record:
+def make_record(item: VideoItem, row: Row, writer: str) -> Record:
     """Return the record of a video from its results. Its path is left to what publishes it."""
     file = from_bytes(ProbeResult, row["probe"])
     coarse = from_bytes(CoarseSteps, row["coarse"])

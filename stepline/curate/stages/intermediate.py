@@ -13,7 +13,6 @@ several in no order).
 import io
 import math
 from dataclasses import asdict
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
@@ -158,13 +157,13 @@ class FeatureHeader(FrozenModel):
 
 def to_bytes(result: object) -> bytes:
     """Return a result as JSON."""
-    return _adapter(type(result)).dump_json(result)
+    return _type_adapter(type(result)).dump_json(result)
 
 
 def from_bytes(kind: type[Result], data: bytes) -> Result:
     """Return a result from JSON. Raises StoreError for any other bytes."""
     try:
-        result: Result = _adapter(kind).validate_json(data)
+        result: Result = _type_adapter(kind).validate_json(data)
         return result
     except ValidationError as error:
         raise StoreError(
@@ -172,9 +171,13 @@ def from_bytes(kind: type[Result], data: bytes) -> Result:
         ) from error
 
 
-@lru_cache  # making one takes milliseconds
-def _adapter(kind: type) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+_adapters: dict[type, TypeAdapter[Any]] = {}  # making one takes milliseconds
+
+
+def _type_adapter(kind: type) -> TypeAdapter[Any]:
+    if kind not in _adapters:
+        _adapters[kind] = TypeAdapter(kind)
+    return _adapters[kind]
 
 
 def pack(header: FrozenModel, arrays: "Mapping[str, Array]") -> bytes:

@@ -119,13 +119,13 @@ def write(video: VideoContext) -> bytes:
     transcript = read_result(Speech, video, "transcribe").transcript
     written = write_steps(transcript, settings)
     # A part that was not answered would stay so in the store.
-    late = unanswered(written.notes)
+    late = find_unanswered_part(written.notes)
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")
     return to_bytes(written)
 
 
-def unanswered(notes: Sequence[str]) -> str | None:
+def find_unanswered_part(notes: Sequence[str]) -> str | None:
     """Return the first note of a part that a server or a deadline left open, as a later run would
     not. Else None.
 
@@ -168,14 +168,14 @@ def filter_video(video: VideoContext) -> bytes:
     duration = read_result(ProbeResult, video, "probe").duration
     # Captions alone end with their last sentence.
     if not duration:
-        duration = _last_end(transcript)
+        duration = _end_of_speech(transcript)
     reason = left_out_reason(counts, duration, video.recipe.filter)
     if reason is not None:
         raise LeftOutError(reason)
     return to_bytes(counts)
 
 
-def _last_end(transcript: Transcript) -> float:
+def _end_of_speech(transcript: Transcript) -> float:
     ends = [sentence.span.end for sentence in transcript.sentences]
     return max(ends, default=0.0)
 
@@ -223,13 +223,13 @@ def encode(video: VideoContext) -> bytes:
     # A file without pictures loads no backbone.
     network = None
     if info.has_picture and settings.vision.backbone != "none":
-        network = _backbone(settings.vision)
+        network = _load_backbone(settings.vision)
     request = Request(video.media, video.item.id)
     visual = extract_features(request, info, settings, VisualOptions(backbone=network))
     return pack_features(visual)
 
 
-def coarse(video: VideoContext) -> bytes:
+def ground_coarsely(video: VideoContext) -> bytes:
     """Return the steps with the seconds in which they are said, without those that no one says
     (NaSVA, section 3.1)."""
     probed = read_result(ProbeResult, video, "probe")
@@ -241,7 +241,7 @@ def coarse(video: VideoContext) -> bytes:
     decoded = max(speech.end, visual.end)
     duration = round_seconds(decoded or probed.duration)
     if duration <= 0 and (video.item.video is None and video.item.captions is not None):
-        duration = round_seconds(_last_end(speech.transcript))
+        duration = round_seconds(_end_of_speech(speech.transcript))
     if duration <= 0:
         raise MediaError("nothing in it can be decoded, and its length is not known; leave it out")
     inside = drop_speech_past_end(duration, speech.transcript, written.steps, keep_all_steps=False)
@@ -309,7 +309,7 @@ def ground(video: VideoContext) -> bytes:
         return pack_grounding(grounding)
     request = Request(video.media, video.item.id)
     answers = ask_vlm(request, grounding, visual, settings, duration)
-    late = unanswered(answers.notes)
+    late = find_unanswered_part(answers.notes)
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")
     grounding = replace(grounding, steps=answers.steps, alignment=answers.alignment)
@@ -337,10 +337,10 @@ def _read_features(video: VideoContext) -> VisualFeatures:
     visual = unpack_features(video.results["encode"])
     if visual.features is None:
         return visual
-    return replace(visual, backbone=_backbone(video.recipe.steps.vision))
+    return replace(visual, backbone=_load_backbone(video.recipe.steps.vision))
 
 
-def _cached(load: Callable[P, T]) -> Callable[P, T]:
+def _cache_by_device(load: Callable[P, T]) -> Callable[P, T]:
     """Return a loader that keeps what it loads from one video to the next, apart for each of two
     devices.
 
@@ -354,12 +354,12 @@ def _cached(load: Callable[P, T]) -> Callable[P, T]:
     return lambda *args, **options: load_on(current_device(), *args, **options)
 
 
-@_cached
-def _backbone(settings: "VisionSettings") -> "Backbone":
+@_cache_by_device
+def _load_backbone(settings: "VisionSettings") -> "Backbone":
     from stepline.vision import load_backbone
 
     return load_backbone(settings)
 
 
-_aligner = _cached(load_aligner)
-_detector = _cached(load_judge)
+_aligner = _cache_by_device(load_aligner)
+_detector = _cache_by_device(load_judge)

@@ -14,11 +14,11 @@ import numpy as np
 
 from stepline.curate.settings import PlacingSettings
 from stepline.curate.stage import DatasetContext, StageFailure
-from stepline.curate.stages.cache_keys import text_source
+from stepline.curate.stages.cache_keys import text_encoder_name
 from stepline.curate.stages.gather import (
     FEATURES_FOLDER,
     RECORDS_FILE,
-    last_folder,
+    previous_folder,
     read_left_out,
     write_dataset,
 )
@@ -81,12 +81,12 @@ def train(dataset: DatasetContext) -> None:
     from stepline.models.nasva.train import AlignerSources, PreparedAligner, train_run
 
     features = dataset.folders["gather"] / FEATURES_FOLDER
-    steps = last_folder(dataset) / RECORDS_FILE
+    steps = previous_folder(dataset) / RECORDS_FILE
     if not any(features.glob("shard-*")):
         raise DatasetError(
             "no video with features is left to train on; `stepline curate status OUT` shows why"
         )
-    encoder = text_source(dataset.recipe)
+    encoder = text_encoder_name(dataset.recipe)
     sources = AlignerSources(features=features, steps=str(steps), step_vectors=encoder)
 
     def report(prepared: PreparedAligner) -> None:
@@ -94,10 +94,10 @@ def train(dataset: DatasetContext) -> None:
         dataset.say(f"training on {len(samples)} videos, {samples.labelled} steps with a label")
 
     folder = dataset.folder / RUN_FOLDER
-    train_run(sources, folder, of_any_width(dataset.recipe.train), on_prepared=report)
+    train_run(sources, folder, adapt_to_features(dataset.recipe.train), on_prepared=report)
 
 
-def of_any_width(settings: AlignerRunSettings) -> AlignerRunSettings:
+def adapt_to_features(settings: AlignerRunSettings) -> AlignerRunSettings:
     """Return the settings without the widths of the features, which are the features' own, and
     without readers."""
     fields = settings.model.model_dump(exclude={"video_width", "text_width"})
@@ -116,8 +116,8 @@ def refine(dataset: DatasetContext) -> None:
     train_settings = settings.train.model_copy(update=NO_READERS)
     settings = settings.model_copy(update={"train": train_settings})
     folder = dataset.folder / RUN_FOLDER
-    records_path = str(last_folder(dataset) / RECORDS_FILE)
-    encoder = text_source(dataset.recipe)
+    records_path = str(previous_folder(dataset) / RECORDS_FILE)
+    encoder = text_encoder_name(dataset.recipe)
     # Self-training reads the steps and, for the final network, narrations (NaSVA's W + S).
     sources = RefineSources(
         records_path,
@@ -130,7 +130,7 @@ def refine(dataset: DatasetContext) -> None:
     dataset.say(f"{refined.videos} videos refined in {len(refined.trained.rounds)} rounds")
 
     # What is left of each video: its steps' labels and task, for records do not fit into memory.
-    left_out = read_left_out(last_folder(dataset))
+    left_out = read_left_out(previous_folder(dataset))
     reasons = {entry.id: entry.reason for entry in refined.omitted if entry.what == "step"}
     texts: list[LabelledTexts] = []
     tasks: list[str | None] = []
@@ -151,7 +151,7 @@ def refine(dataset: DatasetContext) -> None:
     aligner, report = calibrate(aligner, texts, tasks, vectors, placing)
     dataset.say(report)
     records = (record for record in read_parquet(folder / REFINED_FILE) if record.steps)
-    placed = (place_finally(record, aligner, vectors, placing) for record in records)
+    placed = (assign_final_spans(record, aligner, vectors, placing) for record in records)
     count = write_dataset(dataset.folder, placed, left_out)
     dataset.say(f"{count} videos placed for good")
 
@@ -199,7 +199,7 @@ def calibrate(
     def read(index: int) -> Matrix:
         return vectors.vectors(videos[index])
 
-    def fits() -> Iterator[tuple[TextScores, TextScores]]:
+    def score_pairs() -> Iterator[tuple[TextScores, TextScores]]:
         for index, (other, rows) in enumerate(unshown_texts(tasks, read)):
             video = videos[index].video
             own = read(index)
@@ -214,7 +214,9 @@ def calibrate(
     rate = settings.shown_rate
     try:
         # Without enough videos the network stays as it is.
-        calibration, fraction = calibrate_by_foreign_texts(loaded, fits(), mode=mode, rate=rate)
+        calibration, fraction = calibrate_by_foreign_texts(
+            loaded, score_pairs(), mode=mode, rate=rate
+        )
     except DatasetError as error:
         return loaded, f"not calibrated: {error}"
     write_calibration(calibration, calibration_path(loaded.path))
@@ -222,7 +224,7 @@ def calibrate(
     return calibrated, f"{fraction:.0%} of the steps count as shown"
 
 
-def place_finally(
+def assign_final_spans(
     record: Record, loaded: LoadedAligner, vectors: StepVectors, settings: PlacingSettings
 ) -> Record:
     """Return a record with its steps placed again: spans, score and status."""

@@ -65,12 +65,12 @@ def remove_partials(out: "RemotePath") -> None:
             partial.unlink(missing_ok=True)
 
 
-def files_in(folder: "RemotePath") -> "Iterable[FileEntry]":
+def list_files(folder: "RemotePath") -> "Iterable[FileEntry]":
     """Yield the files below a folder, or none where a disk has no such folder."""
     return () if folder.local is not None and not folder.exists() else folder.list()
 
 
-def key_number(key: str) -> int:
+def key_to_int(key: str) -> int:
     """Return the number that a key is known by, which takes less memory than its text."""
     return int(key[:KEY_DIGITS], 16)
 
@@ -84,7 +84,7 @@ def _listed_keys(folder: "RemotePath") -> set[int]:
     else:
         # os.walk looks at names alone. RemotePath.list asks for the size of each file.
         names = (name for _, _, files in os.walk(folder.local) for name in files)
-    return {key_number(name) for name in names if KEY_NAME.match(name)}
+    return {key_to_int(name) for name in names if KEY_NAME.match(name)}
 
 
 class ResultStore:
@@ -101,15 +101,15 @@ class ResultStore:
         self._keys: dict[str, set[int]] = {}  # by folder below OUT
         self._failures: dict[str, StageFailure] = {}  # by path below OUT, where listed
 
-    def has(self, stage: Stage, key: str) -> bool:
+    def has_result(self, stage: Stage, key: str) -> bool:
         """Return whether a result is there."""
-        return self._exists(CELLS_FOLDER, stage, key, self.out / result_path(stage, key))
+        return self._has_file(CELLS_FOLDER, stage, key, self.out / result_path(stage, key))
 
-    def read(self, stage: Stage, key: str) -> bytes:
+    def read_result(self, stage: Stage, key: str) -> bytes:
         """Return a result. Raises StoreError where it is not there."""
         return (self.out / result_path(stage, key)).read()
 
-    def write(self, stage: Stage, key: str, data: bytes) -> None:
+    def write_result(self, stage: Stage, key: str, data: bytes) -> None:
         """Keep a result, whole or not at all. Raises StoreError where there is no room or no
         permission."""
         (self.out / result_path(stage, key)).write(data)
@@ -117,15 +117,15 @@ class ResultStore:
 
     def add_key(self, stage: Stage, key: str) -> None:
         """Note a result that another process has written."""
-        self._note_key(CELLS_FOLDER, stage, key)
+        self._remember_key(CELLS_FOLDER, stage, key)
 
-    def failure(self, stage: Stage, key: str) -> StageFailure | None:
+    def find_failure(self, stage: Stage, key: str) -> StageFailure | None:
         """Return why a task has no result, where that was found out before."""
         path = failure_path(stage, key)
         if path in self._failures:
             return self._failures[path]
         file = self.out / path
-        if not self._exists(FAILURES_FOLDER, stage, key, file):
+        if not self._has_file(FAILURES_FOLDER, stage, key, file):
             return None
         failure = StageFailure.from_json(file.read(), path)
         if self._listed:
@@ -134,28 +134,28 @@ class ResultStore:
 
     def add_failure(self, stage: Stage, key: str, failure: StageFailure) -> StageFailure:
         """Keep a failure, with the attempts of earlier runs added, and return it."""
-        before = self.failure(stage, key)
+        before = self.find_failure(stage, key)
         if before is not None:
             failure = replace(failure, attempts=failure.attempts + before.attempts)
         path = failure_path(stage, key)
         (self.out / path).write(json.dumps(asdict(failure), indent=1))
-        self._note_key(FAILURES_FOLDER, stage, key)
+        self._remember_key(FAILURES_FOLDER, stage, key)
         if self._listed:
             self._failures[path] = failure
         return failure
 
-    def _exists(self, kind: str, stage: Stage, key: str, file: "RemotePath") -> bool:
+    def _has_file(self, kind: str, stage: Stage, key: str, file: "RemotePath") -> bool:
         if not self._listed:
             return file.exists()
         folder = f"{kind}/{stage.name}"
         if folder not in self._keys:
             self._keys[folder] = _listed_keys(self.out / folder)
-        return key_number(key) in self._keys[folder]
+        return key_to_int(key) in self._keys[folder]
 
-    def _note_key(self, kind: str, stage: Stage, key: str) -> None:
+    def _remember_key(self, kind: str, stage: Stage, key: str) -> None:
         folder = f"{kind}/{stage.name}"
         if folder in self._keys:
-            self._keys[folder].add(key_number(key))
+            self._keys[folder].add(key_to_int(key))
 
 
 class StageFolders:
@@ -175,9 +175,9 @@ class StageFolders:
 
     def is_complete(self, stage: str, key: str) -> bool:
         """Return whether a stage's folder is complete."""
-        return self._mark(stage, key).exists()
+        return self._completion_mark(stage, key).exists()
 
-    def begin(self, stage: Stage, key: str) -> Path:
+    def prepare_folder(self, stage: Stage, key: str) -> Path:
         """Return the folder for a stage to write into: empty, or as a killed run left it where the
         stage can go on."""
         folder = self._home / stage.name / key
@@ -192,7 +192,7 @@ class StageFolders:
             ) from error
         return folder
 
-    def complete(self, stage: str, key: str) -> None:
+    def mark_complete(self, stage: str, key: str) -> None:
         """Say that a folder is complete, once it is at OUT."""
         folder = self._home / stage / key
         # The mark lists the files, so that another machine can fetch them.
@@ -202,13 +202,13 @@ class StageFolders:
             for name in sorted(files):
                 (self._remote_folder(stage, key) / name).put(folder / name)
         # The mark comes last: what it names is there.
-        self._mark(stage, key).write(json.dumps(files, indent=1, sort_keys=True))
+        self._completion_mark(stage, key).write(json.dumps(files, indent=1, sort_keys=True))
 
     def local_folder(self, stage: str, key: str) -> Path:
         """Return a complete folder on this machine, fetched from OUT where it must be."""
         folder = self._home / stage / key
         if self._out.local is None:
-            files: dict[str, int] = parse_json(self._mark(stage, key).read())
+            files: dict[str, int] = parse_json(self._completion_mark(stage, key).read())
             # What a killed run of this machine left here may be but a part.
             for name, size in files.items():
                 copy = folder / name
@@ -221,7 +221,7 @@ class StageFolders:
         those stages."""
         return {need: self.local_folder(need, keys[need]) for need in needs if need in keys}
 
-    def unused(self, keys: Mapping[str, str]) -> dict[str, int]:
+    def unused_folders(self, keys: Mapping[str, str]) -> dict[str, int]:
         """Return the folders of other keys than a run's: name below OUT -> bytes. keys: of the
         stages to look at.
 
@@ -231,7 +231,7 @@ class StageFolders:
         sizes: Counter[str] = Counter()
         for stage, own_key in keys.items():
             home = f"{STAGES_FOLDER}/{stage}"
-            for entry in files_in(self._out / home):
+            for entry in list_files(self._out / home):
                 key, slash, _ = entry.name.partition("/")
                 if slash and key != own_key:
                     sizes[f"{home}/{key}"] += entry.size
@@ -240,5 +240,5 @@ class StageFolders:
     def _remote_folder(self, stage: str, key: str) -> "RemotePath":
         return self._out / f"{STAGES_FOLDER}/{stage}/{key}"
 
-    def _mark(self, stage: str, key: str) -> "RemotePath":
+    def _completion_mark(self, stage: str, key: str) -> "RemotePath":
         return self._out / f"{STAGES_FOLDER}/{stage}/{key}.json"

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from pydantic import JsonValue
 
-from stepline.curate.stage import Collection, Recipe, SourceEntry, VideoItem, rejected_video
-from stepline.curate.store.results import files_in
+from stepline.curate.stage import Collection, Recipe, SourceEntry, VideoItem, reject_video
+from stepline.curate.store.results import list_files
 from stepline.errors import StoreError
 from stepline.files.atomic_files import atomic_path
 from stepline.limits import parse_json
@@ -50,7 +50,7 @@ MAX_COPY_BYTES = 2**22  # of a log that is copied whole to a store: then another
 _file_number = itertools.count()
 
 
-def log_number(line: LogLine, name: str) -> float:
+def read_number(line: LogLine, name: str) -> float:
     """Return a number of a log's line, or 0 where it has none of that name."""
     value = line.get(name)
     return 0.0 if not isinstance(value, (int, float)) else float(value)
@@ -71,9 +71,9 @@ class RunLog:
             temporary = tempfile.TemporaryDirectory(prefix="stepline-")
             self._home = Path(self._until_end.enter_context(temporary))
         self._copied_at = time.monotonic()
-        self._begin_file()
+        self._open_file()
 
-    def _begin_file(self) -> None:
+    def _open_file(self) -> None:
         # A name that no other process has, on whatever machine.
         process = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}"
         self._name = f"{TIMINGS_FOLDER}/{process}-{next(_file_number)}.jsonl"
@@ -87,15 +87,15 @@ class RunLog:
         line: dict[str, JsonValue] = {"event": event, "at": now, **fields}
         self._file.write(json.dumps(line).encode() + b"\n")
         if time.monotonic() - self._copied_at > COPY_INTERVAL:
-            self.copy()
+            self.upload()
 
     def close(self) -> None:
         """End the log."""
         self._file.close()
-        self.copy()
+        self.upload()
         self._until_end.close()
 
-    def copy(self) -> None:
+    def upload(self) -> None:
         """Write the lines so far to an OUT in an object store."""
         self._copied_at = time.monotonic()
         if not self._is_remote:
@@ -105,13 +105,13 @@ class RunLog:
         if self._path.stat().st_size > MAX_COPY_BYTES and not self._file.closed:
             self._file.close()
             self._path.unlink()
-            self._begin_file()
+            self._open_file()
 
 
 def read_timings(out: "RemotePath") -> Iterator[LogLine]:
     """Yield every whole line of every log below OUT, in the order of the files' names."""
     folder = out / TIMINGS_FOLDER
-    for name in sorted(entry.name for entry in files_in(folder)):
+    for name in sorted(entry.name for entry in list_files(folder)):
         *lines, _ = (folder / name).read().split(b"\n")  # what follows the last end was cut off
         for line in lines:
             try:
@@ -173,7 +173,7 @@ def read_refused(out: "RemotePath") -> Iterator[Rejected]:
     """Yield what the source of the last run on OUT refused."""
     with (out / REFUSED_FILE).open() as file:
         for line in file:
-            yield from_json_line(rejected_video, line)
+            yield from_json_line(reject_video, line)
 
 
 def to_json_line(entry: SourceEntry) -> str:

@@ -110,9 +110,9 @@ def test_tasks_of_a_video_run_in_order(results):
     _, video = opened(results)
     read, count, _ = video.tasks
     assert video.next_task() == read
-    video.start(read)
+    video.mark_running(read)
     assert video.next_task() is None
-    video.record(read, None)
+    video.record_outcome(read, None)
     assert video.next_task() == count
     assert not video.finished
 
@@ -120,7 +120,7 @@ def test_tasks_of_a_video_run_in_order(results):
 def test_a_failure_ends_what_comes_after_it(results):
     plan, video = opened(results)
     read, count, _ = video.tasks
-    results.write(READ, read.key, b"{}")
+    results.write_result(READ, read.key, b"{}")
     failure = results.add_failure(
         STAGES["count"], count.key, StageFailure("a", "count", "error", "no")
     )
@@ -138,6 +138,6 @@ def test_a_result_outweighs_an_earlier_failure(results):
     plan, video = opened(results)
     read = video.tasks[0]
     results.add_failure(READ, read.key, StageFailure("a", "read", "hang", "slow"))
-    results.write(READ, read.key, b"{}")
+    results.write_result(READ, read.key, b"{}")
     assert video_status(plan, results, ITEM, ("read",)).failure is None
     assert video_status(plan, results, ITEM, ("read", "count")) is None

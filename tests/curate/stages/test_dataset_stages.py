@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from curate_cells import gathered, record, transcript
 
-from stepline.curate.stage import DatasetContext, Recipe, StageFailure, VideoItem, rejected_video
+from stepline.curate.stage import DatasetContext, Recipe, StageFailure, VideoItem, reject_video
 from stepline.curate.stages import gather, train
 from stepline.curate.stages.gather import (
     FEATURES_FOLDER,
@@ -111,7 +111,7 @@ def over(folder: Path, settings: Recipe, count: int = 6, **more: object) -> Data
 
 def test_records_and_features_are_gathered_and_what_came_before_is_left_out(tmp_path: Path) -> None:
     failures = {"broken": StageFailure("broken", "probe", "error", "no picture")}
-    refused = (rejected_video("unwanted", "it is in another category"),)
+    refused = (reject_video("unwanted", "it is in another category"),)
     gather.gather(over(tmp_path / "gather", recipe(), failures=failures, refused=refused))
     records = list(read_parquet(tmp_path / "gather" / RECORDS_FILE))
     assert [one.id for one in records] == [f"video {number}" for number in range(6)]
