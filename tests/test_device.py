@@ -462,4 +462,4 @@ def test_a_worker_gives_its_gpu_to_the_stages_that_use_one(gpus, tmp_path, gpu, 
     key = "ab" * 32
     reply = TaskRunner(setup).run(TaskRequest(StageTask(VideoItem("a"), "see", key, {}), gpu=gpu))
     assert reply.kind == "done"
-    assert ResultStore(RemotePath(str(tmp_path))).read(stage, key) == device
+    assert ResultStore(RemotePath(str(tmp_path))).read_result(stage, key) == device

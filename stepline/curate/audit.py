@@ -1,7 +1,7 @@
 """The audit: people check a random sample of a dataset (NaSVA, section 4.5 and Table 5).
 
 The sample has some videos, and of each some raw sentences and final steps alike. People say of each
-text whether it is shown. The table has the estimate_proportion of texts that is alignable and well aligned,
+text whether it is shown. The table has the proportion of texts that is alignable and well aligned,
 and how well people agree. Every verdict is on disk immediately.
 """
 
@@ -55,18 +55,19 @@ class AuditSample(FrozenModel):
     videos: dict[str, Video] = Field(description="the videos of the texts, by id of their record")
 
     def of_kind(self, kind: TextKind) -> list[AuditText]:
-        """Return the narrations, or the steps."""
+        """Return the texts of one kind: narrations or steps."""
         return [text for text in self.texts if text.kind == kind]
 
 
 class AuditSampler:
-    """Draws videos at random from a stream of unknown length. The order of the stream does not
-    matter.
+    """Draws a random sample of videos and of their texts from a stream of records.
+
+    The same records give the same sample in any order of the stream.
 
     Args:
-        videos: how many are drawn.
-        texts: how many texts of each kind are drawn of a video.
-        seed: of both draws.
+        videos: number of videos to draw.
+        texts: number of texts to draw of each kind in a video, at most.
+        seed: random seed.
     """
 
     def __init__(self, *, videos: int, texts: int = AUDIT_TEXTS, seed: int = 0) -> None:
@@ -75,13 +76,14 @@ class AuditSampler:
         self._videos: ReservoirSample[Record] = ReservoirSample(videos, seed=seed)
 
     def add(self, record: Record) -> None:
-        """Consider a record of the dataset. One without a sentence or a placed step is passed
-        over."""
+        """Offer a record to the sample. A record without sentences and without grounded steps is
+        ignored."""
         if _list_texts(record, "narration") or _list_texts(record, "step"):
             self._videos.add(record.id, record)
 
     def sample(self) -> AuditSample:
-        """Return the sample: videos by id, in each the texts of both kinds mixed."""
+        """Return the drawn sample: videos sorted by id, with the texts of both kinds in random
+        order."""
         records = self._videos.values()
         texts: list[AuditText] = []
         for record in records:
@@ -120,14 +122,14 @@ def _list_texts(record: Record, kind: TextKind) -> list[AuditText]:
 
 @dataclass(frozen=True)
 class AuditRow:
-    """A row of the table: one kind of text.
+    """A row of the audit table: the verdicts on one kind of text.
 
     Attributes:
-        name: of the kind.
-        checked: how many texts have an answer.
-        unsure: how many verdicts are "unsure", which is not an answer.
-        alignable: estimate_proportion that is shown somewhere in its video.
-        well_aligned: estimate_proportion that is shown in its own seconds.
+        name: name of the kind.
+        checked: number of texts with at least one answer.
+        unsure: number of verdicts "unsure", which do not count as answers.
+        alignable: proportion of texts that are shown anywhere in their video.
+        well_aligned: proportion of texts that are shown in their own seconds.
     """
 
     name: str
@@ -139,15 +141,15 @@ class AuditRow:
 
 @dataclass(frozen=True)
 class AnnotatorAgreement:
-    """How well two or more people agree beyond chance, over the texts that all of them answered.
+    """Inter-annotator agreement beyond chance, over the texts that all annotators answered.
 
     Attributes:
         question: "alignable" or "well aligned".
-        people: their names.
-        texts: how many all of them answered.
-        kappa: None where it is undefined (no one ever differs from one answer).
-        low, high: 95 % interval of kappa. Texts of a video are drawn together, those of a single
-            video one by one.
+        people: names of the annotators.
+        texts: number of texts that all of them answered.
+        kappa: Cohen's or Fleiss' kappa. None where it is undefined, as when all answers are equal.
+        low: lower end of the 95 % interval of kappa, from a bootstrap over videos.
+        high: upper end of the interval.
         same: fraction of pairs of answers that are equal.
     """
 
@@ -161,18 +163,19 @@ class AnnotatorAgreement:
 
     @property
     def coefficient(self) -> str:
-        """The name of kappa's author."""
+        """ "Cohen" for two annotators, "Fleiss" for more."""
         return "Cohen" if len(self.people) == 2 else "Fleiss"
 
     def __str__(self) -> str:
-        """Return kappa as people read it: 0.61 [0.48, 0.72]."""
+        """Return kappa with its interval as text: 0.61 [0.48, 0.72]."""
         if self.kappa is None:
             return "undefined"
         return f"{self.kappa:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
 def audit_table(sample: AuditSample, verdicts: Iterable[Answer]) -> list[AuditRow]:
-    """Return the table's rows. A text's value is the mean over the people who answered it."""
+    """Return a row of the audit table for each kind of text (NaSVA, Table 5). The value of a text
+    is the mean over its annotators."""
     answers: dict[str, list[AnswerValue]] = defaultdict(list)
     for verdict in verdicts:
         answers[verdict.item].append(verdict.answer)
@@ -208,8 +211,8 @@ def _estimate_proportion(
 def annotator_agreements(
     sample: AuditSample, verdicts: Iterable[Answer], *, seed: int = 0
 ) -> list[AnnotatorAgreement]:
-    """Return how well people agree on each question, or nothing where no two answered the same
-    text."""
+    """Return the inter-annotator agreement on each question. Empty where no two people answered the
+    same text."""
     answers: dict[str, dict[str, AnswerValue]] = defaultdict(dict)
     annotators = set()
     for verdict in verdicts:
@@ -242,8 +245,8 @@ def annotator_agreements(
 
 
 def _compute_kappa(votes: Votes) -> tuple[float | None, float | None]:
-    """Return Cohen's kappa of two people, Fleiss' of more, and the fraction of equal pairs of
-    answers."""
+    """Return kappa and the fraction of equal pairs of answers. Kappa is Cohen's for two people,
+    Fleiss' for more."""
     # Columns of no and yes, from which Fleiss' kappa counts pairs.
     yes = votes.sum(axis=1)
     kappa, same = fleiss_kappa(np.stack([yes, votes.shape[1] - yes], axis=1))
@@ -253,7 +256,7 @@ def _compute_kappa(votes: Votes) -> tuple[float | None, float | None]:
 
 
 def _bootstrap_kappa(votes: Votes, groups: list[list[int]], seed: int) -> tuple[float, float]:
-    """Return the bootstrap interval of kappa. groups: rows that are drawn together."""
+    """Return the 95 % bootstrap interval of kappa. groups: row numbers that are drawn together."""
     rng = np.random.default_rng(seed)
     kappas: Floats = np.full(BOOTSTRAP_DRAWS, np.nan)
     # Videos are drawn with replacement, and all their texts come along.
@@ -271,13 +274,13 @@ def _bootstrap_kappa(votes: Votes, groups: list[list[int]], seed: int) -> tuple[
 def serve(
     page: Callable[[], str], sample: AuditSample, verdicts: EntryStore[Answer], port: int = 0
 ) -> LocalServer:
-    """Return a server of the audit on this machine.
+    """Return a web server of the audit page on this machine.
 
     Args:
-        page: makes the HTML, for each visit with the verdicts so far.
-        sample: the texts that may be answered.
-        verdicts: to which answers are added.
-        port: 0 takes any free one.
+        page: renders the HTML with the verdicts so far, for each visit.
+        sample: the texts that people may answer.
+        verdicts: log to which answers are added.
+        port: TCP port. 0 takes any free one.
     """
     ids = frozenset(text.id for text in sample.texts)
 

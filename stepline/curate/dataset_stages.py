@@ -28,10 +28,17 @@ def run_dataset_stage(
     run_log: RunLog,
     say: Callable[[str], None],
 ) -> Plan:
-    """Make a dataset stage's folder where it is not there yet, and return the plan that knows of
-    it.
+    """Run a dataset stage where its result is not there yet, and return the plan with its key.
 
-    Raises StoreError where a video's results are missing though its stages have run.
+    Raises StoreError where the result of a video is missing although its stages have run.
+
+    Args:
+        stage: the stage, of kind "dataset".
+        plan: stages, settings and the keys of the dataset stages that are done.
+        results: stored results of the video stages.
+        collection: all videos of the run, and those that the source refused.
+        run_log: log of times and sizes.
+        say: called with a progress message.
     """
     failures: dict[str, StageFailure] = {}
     unfailed: list[VideoItem] = []
@@ -76,7 +83,6 @@ def run_dataset_stage(
 
 
 def _run_and_log(stage: Stage, key: str, context: DatasetContext, run_log: RunLog) -> None:
-    """Run a dataset stage in its folder, and log what it took."""
     run_log.write("start", id=None, stage=stage.name, key=key)
     # Only time in this process counts, since a dataset stage has no workers.
     cpu = time.process_time()
@@ -101,8 +107,8 @@ def _run_and_log(stage: Stage, key: str, context: DatasetContext, run_log: RunLo
 def read_results(
     items: Iterable[VideoItem], read_result: Callable[[VideoItem], bytes], *, remote: bool
 ) -> Iterator[tuple[VideoItem, bytes]]:
-    """Yield each item with its result, in order. remote: ahead of time, for one by one would be
-    mostly waiting."""
+    """Yield each video with its stored result, in order. remote: read several results in parallel,
+    as an object store has a long latency."""
     if not remote:
         for item in items:
             yield item, read_result(item)
@@ -121,10 +127,9 @@ def read_results(
 
 @contextmanager
 def limit_threads(count: int) -> Iterator[None]:
-    """Set the number of threads of numeric libraries, whatever the machine has: it decides the last
-    bits of a sum.
+    """Set the number of threads of the numeric libraries, which decides the last bits of a sum.
 
-    Libraries that are loaded already are set. Those that will be loaded read the environment.
+    Loaded libraries are set directly. Libraries that are loaded later read environment variables.
     """
     from threadpoolctl import threadpool_limits
 

@@ -43,7 +43,14 @@ KEYED_VERSIONS = {
 
 @dataclass(frozen=True)
 class StageTask:
-    """One stage of one video. needs: key of each stage whose result it reads."""
+    """One stage of one video.
+
+    Attributes:
+        item: the video.
+        stage: name of the stage.
+        key: key of its result.
+        needs: key of the result of each stage that it reads, by stage.
+    """
 
     item: VideoItem
     stage: str
@@ -58,11 +65,15 @@ def task_key(
     needs: Mapping[str, str],
     libraries: Mapping[str, str] = NO_LIBRARIES,
 ) -> str:
-    """Return the key of a task's result: a sha256 of the stage, what it reads of the item, settings
-    and needs.
+    """Return the key of the result of a task: a sha256 of everything that decides the result.
 
-    settings: `stage.result_settings(recipe)`, asked once per run. needs: stage -> key. libraries: those of
-    other versions than `KEYED_VERSIONS`. They count where the result is computed, not read.
+    Args:
+        stage: the stage.
+        item: the video.
+        settings: result settings of the stage (`Stage.result_settings`).
+        needs: keys of the results that it reads, by stage.
+        libraries: versions of libraries that differ from KEYED_VERSIONS. They count only where the
+            stage computes something.
     """
     # All that decides the result, in a fixed order.
     parts = [stage.name, stage.version, item.id, stage_inputs(stage, item), settings]
@@ -75,8 +86,8 @@ def task_key(
 
 
 def stage_inputs(stage: Stage, item: VideoItem) -> list[JsonValue]:
-    """Return what of an item decides a stage's result: the stamps of the files it reads, what is
-    known about it."""
+    """Return the parts of a video that decide the result of a stage: stamps of the files it reads,
+    and metadata."""
     # A stamp stands for a file's content, so that no file is read for a key.
     stamps = {"media": item.stamp, "captions": item.captions_stamp, "features": item.features_stamp}
     inputs: list[JsonValue] = [f"{n} {stamps[n]}" for n in sorted(input_files(stage, item))]
@@ -94,8 +105,15 @@ def _encode_json(parts: object) -> bytes:
 
 @dataclass(frozen=True)
 class Plan:
-    """A recipe's stages with what decides each, and the keys of the dataset stages that are done
-    already."""
+    """The stages of a recipe with everything that decides their results.
+
+    Attributes:
+        recipe: stages and settings.
+        stages: the stages by name, in the order of the recipe.
+        settings: result settings of each stage.
+        libraries: library versions of each stage that differ from KEYED_VERSIONS.
+        dataset_keys: keys of the dataset stages that are done.
+    """
 
     recipe: Recipe
     stages: Mapping[str, Stage]
@@ -106,7 +124,7 @@ class Plan:
 
     @classmethod
     def from_recipe(cls, recipe: Recipe, stages: Sequence[Stage]) -> "Plan":
-        """Ask each stage once what of the recipe decides it."""
+        """Return the plan of a recipe, before any dataset stage is done."""
         libraries = {}
         for stage in stages:
             versions = {name: minor_version(name) for name in stage.library_names(recipe)}
@@ -121,23 +139,23 @@ class Plan:
 
     @cached_property
     def video_stages(self) -> tuple[Stage, ...]:
-        """The stages of each video, in the recipe's order."""
+        """The stages of kind "video", in the order of the recipe."""
         return tuple(stage for stage in self.stages.values() if stage.kind == "video")
 
     def library_versions(self) -> dict[str, JsonValue]:
-        """Return the whole version of each library that its stages' results depend on, "" of one
-        that is lacking."""
+        """Return the full versions of the libraries that results depend on. Empty for a library
+        that is not installed."""
         names = {n for stage in self.stages.values() for n in stage.library_names(self.recipe)}
         return {name: package_version(name) for name in sorted(names)}
 
     def phases(self) -> list[tuple[Stage, ...]]:
-        """Return runs of stages of one kind, in the recipe's order."""
+        """Return runs of consecutive stages of one kind, in the order of the recipe."""
         runs = itertools.groupby(self.stages.values(), key=lambda stage: stage.kind)
         return [tuple(run) for _, run in runs]
 
     def tasks_of(self, item: VideoItem) -> tuple[StageTask, ...]:
-        """Return a video's tasks in the recipe's order, as far as the dataset stages that they need
-        are done."""
+        """Return the tasks of a video in the order of the recipe. Tasks that need an unfinished
+        dataset stage are absent."""
         # Each stage's key is one of the needs of those behind it.
         keys = dict(self.dataset_keys)
         tasks = []
@@ -153,16 +171,16 @@ class Plan:
         return tuple(tasks)
 
     def video_stages_before(self, stage: Stage) -> tuple[str, ...]:
-        """Return the video stages that come before a stage in the recipe."""
+        """Return the names of the video stages before a stage in the recipe."""
         before = itertools.takewhile(lambda other: other.name != stage.name, self.stages.values())
         return tuple(other.name for other in before if other.kind == "video")
 
     def with_dataset_key(self, stage: Stage, key: str) -> "Plan":
-        """Return the plan that knows a dataset stage is done."""
+        """Return the plan in which a dataset stage is done with this key."""
         return replace(self, dataset_keys={**self.dataset_keys, stage.name: key})
 
     def has_needs_done(self, stage: Stage) -> bool:
-        """Return whether the dataset stages that a stage needs are done."""
+        """Return whether the dataset stages that a stage reads are done."""
         # Stages of each video are always there. A dataset stage has to be done.
         return all(
             need in self.dataset_keys or self.stages[need].kind == "video" for need in stage.needs
@@ -171,7 +189,8 @@ class Plan:
     def dataset_key(
         self, stage: Stage, statuses: Iterable["VideoStatus"], refused: Sequence[Rejected]
     ) -> str:
-        """Return the key of a dataset stage's folder: a sha256 of what it is, reads and needs."""
+        """Return the key of a dataset stage: a sha256 of its settings, of the results that it
+        reads, and of all videos."""
         # What the stage is, the dataset stages that it needs, and what was refused.
         about = [stage.name, stage.version, self.settings[stage.name], self.recipe.threads]
         needs = sorted(item for item in self.dataset_keys.items() if item[0] in stage.needs)
@@ -192,7 +211,13 @@ class Plan:
 
 @dataclass(frozen=True)
 class VideoStatus:
-    """What has become of a video: the keys of its results by stage, or the first failure."""
+    """The state of a video after some stages.
+
+    Attributes:
+        item: the video.
+        keys: keys of its results by stage.
+        failure: its first failure, None without one.
+    """
 
     item: VideoItem
     keys: Mapping[str, str]
@@ -202,7 +227,7 @@ class VideoStatus:
 def video_status(
     plan: Plan, results: ResultStore, item: VideoItem, stages: Sequence[str]
 ) -> VideoStatus | None:
-    """Return what became of a video in some stages, or None where a result is missing without a
+    """Return the state of a video after some stages, or None where a result is missing without a
     failure."""
     # Results in the order of the stages, up to the first failure.
     keys: dict[str, str] = {}
@@ -221,9 +246,9 @@ def video_status(
 def iterate_statuses_before(
     stage: Stage, plan: Plan, results: ResultStore, items: Iterable[VideoItem]
 ) -> Iterator[VideoStatus]:
-    """Yield what became of each video in the stages before a dataset stage.
+    """Yield the state of each video before a dataset stage.
 
-    Raises StoreError where a video's results are missing though its stages have run.
+    Raises StoreError where a result is missing although its stage has run.
     """
     before = plan.video_stages_before(stage)
     for item in items:

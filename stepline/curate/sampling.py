@@ -58,7 +58,7 @@ def hash_to_int(seed: int, name: str) -> int:
 
 @dataclass(frozen=True)
 class Proportion:
-    """A estimate_proportion in [0, 1] with its 95 % interval, and the numbers of texts and videos behind it.
+    """A proportion in [0, 1] with its 95 % interval, and the numbers of texts and videos behind it.
     NaN: not known."""
 
     value: float

@@ -91,7 +91,7 @@ def test_features_go_along_in_a_store_of_their_own(tmp_path):
     folder, told = export(tmp_path)
     store = FeatureStore(folder / "features")
     assert list(store) == ["v00", "v02", "v03", "v04"]
-    assert store.read_result("v03").values.tolist() == [[3.0, 3.0]] * 3
+    assert store.read("v03").values.tolist() == [[3.0, 3.0]] * 3
     assert told["with_features"] == 4
 
 

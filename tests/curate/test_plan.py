@@ -39,7 +39,7 @@ def test_what_a_recipe_says_of_its_engine_changes_no_key():
         Plan.from_recipe(one, resolve_stages(one, STAGES))
         for one in (recipe(workers=1, seconds=5.0), recipe(workers=7, engine="ray", memory=99))
     ]
-    assert plans[0].tasks(ITEM) == plans[1].tasks(ITEM)
+    assert plans[0].tasks_of(ITEM) == plans[1].tasks_of(ITEM)
     assert plans[0].dataset_key(STAGES["total"], [], ()) == plans[1].dataset_key(
         STAGES["total"], [], ()
     )
@@ -55,15 +55,15 @@ def test_a_librarys_next_minor_version_makes_again_what_it_computes_and_a_patch_
     def keys(version, item):
         monkeypatch.setattr("stepline.version.version", lambda package: version)
         planned = Plan.from_recipe(recipe(), resolve_stages(recipe(), stages))
-        assert planned.versions() == {"ctranslate2": version}
-        return [task.key for task in planned.tasks(item)]
+        assert planned.library_versions() == {"ctranslate2": version}
+        return [task.key for task in planned.tasks_of(item)]
 
     # results of the time before libraries were in keys
     before = Plan.from_recipe(recipe(), resolve_stages(recipe(), STAGES))
     assert (
         keys("4.8.5", spoken)
         == keys("4.8.99", spoken)
-        == [task.key for task in before.tasks(spoken)]
+        == [task.key for task in before.tasks_of(spoken)]
     )
     # and all that rests on what was heard
     assert not set(keys("4.9.0", spoken)) & set(keys("4.8.5", spoken))

@@ -29,18 +29,20 @@ END_SECONDS = 10.0  # to wait for actors that end their workers and their log
 
 
 def last_error_line(error: Exception) -> str:
-    """Return the last line of what Ray says of an error: the cause, after the places."""
+    """Return the last line of a Ray error, which names the cause."""
     lines = str(error).strip().splitlines()
     return lines[-1].strip()[:MAX_REASON_CHARS] if lines else ""
 
 
 class Actor:
-    """Does the stages of a phase in a worker process of its own, whose models stay loaded.
+    """Ray actor that runs the video stages of a phase in its own worker process.
 
     Args:
+        plan: stages, settings and keys.
         url: of OUT.
-        device: for stages that use a GPU. Ray shows an actor only the actor's own. None: it asked
-            for none.
+        stages: names of the stages to run.
+        retry: whether failed tasks are tried again.
+        device: device of the stages that use a GPU. None: the actor has no GPU.
     """
 
     def __init__(
@@ -61,28 +63,29 @@ class Actor:
         self._until_end.callback(self._scheduler.close)
 
     def is_ready(self) -> bool:
-        """Return True, once it has started."""
+        """Return True once the actor has started."""
         return True
 
     def run_videos(self, items: list[VideoItem]) -> list[FinishedVideo]:
-        """Return videos once all of them are finished. Raises SteplineError where the run must
-        end."""
+        """Run all stages of some videos and return the finished videos. Raises SteplineError where
+        the run must end."""
         self._finished.clear()
         self._scheduler.run(items)
         return list(self._finished)
 
     def close(self) -> None:
-        """End its worker and its log."""
+        """End the worker process and the log."""
         self._until_end.close()
 
 
 class ActorGroup:
-    """The actors of a run, and the videos that each of them holds.
+    """Starts the Ray actors of a run and assigns videos to them.
 
     Args:
-        start: makes an actor and returns its handle.
-        most: actors.
-        ahead: videos that an actor holds together.
+        ray: the module, connected to a cluster.
+        start: starts an actor and returns its handle.
+        most: maximal number of actors.
+        ahead: number of videos that an actor has at the same time.
     """
 
     def __init__(self, ray: Any, start: Callable[[], Any], *, most: int, ahead: int) -> None:
@@ -99,7 +102,7 @@ class ActorGroup:
         self._losses: Counter[str] = Counter()  # by id of the video
 
     def finished_videos(self, items: Iterator[VideoItem]) -> Iterator[FinishedVideo]:
-        """Yield videos as actors have done them. No others are held than the actors'.
+        """Yield videos as actors finish them. Only the videos that actors work on are in memory.
 
         Raises SteplineError where the run must end.
         """
@@ -137,7 +140,7 @@ class ActorGroup:
         self._calls[actor.run_videos.remote(videos)] = (actor, videos)
 
     def _handle_reply(self, call: Any) -> list[FinishedVideo]:
-        """Return the videos that a call has finished."""
+        """Return the videos that an actor has finished with a call."""
         actor, videos = self._calls.pop(call)
         try:
             reply = self._ray.get(call)
@@ -155,8 +158,8 @@ class ActorGroup:
         return []
 
     def _drop_lost_actor(self, actor: Any, videos: list[VideoItem], reason: str) -> None:
-        """Forget an actor that is lost, or out of reach, which is then ended. Raises SteplineError
-        if that goes on."""
+        """Kill an actor that is lost, and queue its videos again. Raises SteplineError after too
+        many losses."""
         self._actors.remove(actor)
         self._ray.kill(actor)
         if not videos:

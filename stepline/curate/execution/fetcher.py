@@ -19,13 +19,18 @@ MAX_SUFFIX_CHARS = 16  # of an address, that the copy's name keeps
 
 
 def file_urls(item: VideoItem) -> dict[str, str]:
-    """Return the addresses of an item's files: "media", "captions", "features"."""
+    """Return the URLs of the files of a video by kind: "media", "captions", "features"."""
     urls = {"media": item.video, "captions": item.captions, "features": item.features}
     return {name: url for name, url in urls.items() if url is not None}
 
 
 class Fetcher:
-    """Fetches the files of open videos into a scratch folder, in threads."""
+    """Downloads the files of open videos into a scratch folder, in background threads.
+
+    Args:
+        scratch: folder for downloaded files.
+        settings: limits and retries of remote files.
+    """
 
     def __init__(self, scratch: Path, settings: RemoteSettings) -> None:
         self._scratch = scratch
@@ -36,7 +41,7 @@ class Fetcher:
         self._threads = ThreadPoolExecutor(PARALLEL_FETCHES, thread_name_prefix="fetch")
 
     def open(self, item: VideoItem, names: Collection[str]) -> None:
-        """Begin to fetch the files of an item that its tasks read."""
+        """Start to download the files of a video. names: kinds of the files that its tasks read."""
         folder = self._scratch / f"video-{next(self._numbers)}"
         self._folders[item.id] = folder
         files: dict[str, Future[Path]] = {}
@@ -52,9 +57,10 @@ class Fetcher:
         self._files[item.id] = files
 
     def local_files(self, item: VideoItem, names: Collection[str]) -> dict[str, Path] | None:
-        """Return the paths of files of an item, or None while one is on its way.
+        """Return the local paths of files of a video by kind, or None while one is being
+        downloaded.
 
-        Raises SteplineError where one cannot be fetched.
+        Raises SteplineError where a download failed.
         """
         files = self._files.get(item.id, {})
         if not all(files[name].done() for name in names):
@@ -62,14 +68,14 @@ class Fetcher:
         return {name: files[name].result() for name in names}
 
     def release(self, item: VideoItem) -> None:
-        """Remove what was fetched for an item."""
+        """Delete the downloaded files of a video."""
         for fetch in self._files.pop(item.id, {}).values():
             if not fetch.cancel():
                 fetch.exception()  # waits for one that would write into the folder
         shutil.rmtree(self._folders.pop(item.id, self._scratch / "none"), ignore_errors=True)
 
     def close(self) -> None:
-        """Stop fetching. The scratch folder is the caller's to remove."""
+        """Stop all downloads. The caller deletes the scratch folder."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
 

@@ -42,8 +42,8 @@ OBJECT_STORE_BYTES = 80 * BYTES_PER_MIB  # near the least that Ray takes: nothin
 
 
 def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
-    """Take all items through a phase on a Ray connect_cluster: the one named, else one that is started
-    here.
+    """Run the stages of a phase over all videos on a Ray cluster, which is started here if none is
+    named.
 
     Raises ModelError where Ray is not installed, SteplineError where the run must end.
     """
@@ -73,7 +73,7 @@ def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
 
 
 def _select_unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[VideoItem]:
-    """Yield each video that something is left to do for. The others need no actor."""
+    """Yield the videos with tasks to do. Report the others as finished."""
     for item in items:
         video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
         if video.finished:
@@ -83,8 +83,8 @@ def _select_unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[Vid
 
 
 def _count_finished(phase: Phase, video: FinishedVideo) -> None:
-    """Count a video that other machines have worked on. Raises SteplineError where too many failed
-    in a row."""
+    """Report a finished video. Raises SteplineError where a stage fails for too many videos in a
+    row."""
     # The tasks before the failure went well. Those after it did not run.
     for task in phase.plan.tasks_of(video.item):
         if task.stage not in phase.stages:
@@ -98,7 +98,7 @@ def _count_finished(phase: Phase, video: FinishedVideo) -> None:
 
 @contextlib.contextmanager
 def _ray_errors_in_one_line(ray: Any) -> Iterator[None]:
-    """Raise what Ray itself cannot go on after as a SteplineError."""
+    """Raise Ray errors that end the run as SteplineError."""
     try:
         yield
     except ray.exceptions.RayError as error:
@@ -110,8 +110,8 @@ def _ray_errors_in_one_line(ray: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def connect_cluster(plan: Plan) -> Iterator[Any]:
-    """Yield `ray`, connected to a connect_cluster: one that is there already stays, one that is started
-    here ends."""
+    """Yield the module `ray`, connected to a cluster. A cluster that was started here is shut down
+    at the end."""
     engine = plan.recipe.engine
     address = engine.address or os.environ.get("RAY_ADDRESS") or "local"
     is_local = address == "local"
@@ -144,7 +144,8 @@ def connect_cluster(plan: Plan) -> Iterator[Any]:
 
 
 def _import_ray(environment: Mapping[str, str]) -> Any:
-    """Return `ray`, with an environment where the user has set nothing else. Raises ModelError."""
+    """Return the module `ray`, imported with environment variables as defaults. Raises ModelError
+    where it is not installed."""
     for name, value in environment.items():
         os.environ.setdefault(name, value)
     try:
@@ -157,7 +158,7 @@ def _import_ray(environment: Mapping[str, str]) -> Any:
 
 
 def _start_ray(ray: Any, address: str, **options: Any) -> None:
-    """Connect to a connect_cluster or start one here, which a busy machine may need a second try for."""
+    """Connect to a Ray cluster, or start one on this machine. Starting is tried twice."""
     # A second try only for a connect_cluster that is started here.
     for last in (False, True):
         try:
@@ -176,7 +177,7 @@ def _start_ray(ray: Any, address: str, **options: Any) -> None:
 
 @contextlib.contextmanager
 def _shared_module_folders() -> Iterator[None]:
-    """Let processes that are started inside find modules where this one does."""
+    """Let child processes import modules from the folders of this process."""
     # Processes of Ray read it when they start.
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(module_folders())

@@ -37,12 +37,14 @@ TaskState: TypeAlias = Literal["waiting", "running", "done", "failed"]
 
 
 class OpenVideo:
-    """A video under way: its tasks in some stages, and which of them may run next.
+    """A video in progress: the states of its tasks.
 
     Args:
-        stages: those before them are done.
-        retry: try again what failed before, as long as its attempts are fewer than the recipe's
-            limit.
+        plan: stages, settings and keys.
+        results: stored results and failures.
+        item: the video.
+        stages: names of the stages to run. Earlier stages are done.
+        retry: whether failed tasks with attempts left run again.
     """
 
     def __init__(
@@ -76,26 +78,26 @@ class OpenVideo:
             self.states[task.stage] = state
 
     def next_task(self) -> StageTask | None:
-        """Return the task that may run now: in the recipe's order, the first that is not done."""
+        """Return the task that may run now: the first in the recipe's order that is not done."""
         open_tasks = [task for task in self.tasks if self.states[task.stage] != "done"]
         if open_tasks and self.states[open_tasks[0].stage] == "waiting":
             return open_tasks[0]
         return None
 
     def mark_running(self, task: StageTask) -> None:
-        """Note that a task runs."""
+        """Note that a task has been given to a worker."""
         self.states[task.stage] = "running"
         self.computed = True
 
     def record_outcome(self, task: StageTask, failure: StageFailure | None) -> None:
-        """Note how a task ended."""
+        """Note that a task is done or failed."""
         self.states[task.stage] = "done" if failure is None else "failed"
         if failure is not None:
             self.failures[task.stage] = failure
 
     @property
     def failure(self) -> StageFailure | None:
-        """The first failure in the recipe's order, once all before it is done."""
+        """The first failure in the recipe's order. None while an earlier task is not done."""
         for task in self.tasks:
             if self.states[task.stage] != "done":
                 return self.failures.get(task.stage)
@@ -103,29 +105,30 @@ class OpenVideo:
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to do."""
+        """Whether the video has no task left to run."""
         states = set(self.states.values())
         if "running" in states:
             return False
         return self.failure is not None or states <= {"done"}
 
     def required_files(self) -> frozenset[str]:
-        """Return what must be at hand for the tasks that may still run."""
+        """Return the kinds of files that the remaining tasks read."""
         open_tasks = [t for t in self.tasks if self.states[t.stage] in ("waiting", "running")]
         return frozenset().union(*map(self.files_of_task, open_tasks))
 
     def files_of_task(self, task: StageTask) -> frozenset[str]:
-        """Return the files that a task reads."""
+        """Return the kinds of files that a task reads."""
         return input_files(self._plan.stages[task.stage], self.item)
 
 
 @dataclass(frozen=True)
 class FinishedVideo:
-    """A video with nothing left to do.
+    """A video whose tasks are all done, or one of which failed.
 
-    Args:
-        failure: the first in the recipe's order.
-        computed: whether a task of it ran in this run.
+    Attributes:
+        item: the video.
+        failure: its first failure in the recipe's order, None without one.
+        computed: whether a task of the video ran in this run.
     """
 
     item: VideoItem
@@ -135,12 +138,15 @@ class FinishedVideo:
 
 @dataclass(frozen=True)
 class Phase:
-    """Some stages over some videos.
+    """Consecutive video stages of a recipe, which run together over all videos.
 
-    Args:
-        retry: also what failed before.
-        on_finished: called as each video is finished.
-        failures_in_a_row: of each stage since its last success.
+    Attributes:
+        plan: stages, settings and keys.
+        results: stored results and failures.
+        stages: names of the stages.
+        retry: whether failed tasks run again.
+        on_finished: called with each finished video.
+        failures_in_a_row: number of failures of each stage since its last success.
     """
 
     plan: Plan
@@ -151,8 +157,11 @@ class Phase:
     failures_in_a_row: Counter[str] = field(default_factory=Counter)
 
     def count_failures_in_a_row(self, stage: str, failure: StageFailure | None) -> None:
-        """Raise SteplineError where a stage fails for video after video, as when a server it asks
-        is down."""
+        """Count the outcome of a task of a stage.
+
+        Raises SteplineError where the stage failed for limits.in_a_row videos in a row, as when its
+        server is down.
+        """
         # A video that the recipe leaves out does not point to a fault.
         if failure is None or failure.kind == "left out":
             self.failures_in_a_row[stage] = 0
@@ -167,8 +176,8 @@ class Phase:
 
 
 def make_worker_setup(phase: Phase) -> WorkerSetup:
-    """Return what workers get, with the folders of dataset stages that their tasks need on this
-    machine."""
+    """Return what each worker process gets at its start. Folders of dataset stages are downloaded
+    where needed."""
     plan = phase.plan
     out = phase.results.out
     needs: set[str] = set()
@@ -191,13 +200,15 @@ def make_worker_setup(phase: Phase) -> WorkerSetup:
 
 
 class Scheduler:
-    """Takes videos through a phase with some workers of this machine. Close it at the end, however
-    that comes.
+    """Runs the stages of a phase over videos with worker processes of this machine. Close it at the
+    end.
 
     Args:
-        workers: processes at most.
-        scratch: folder for files that are fetched.
-        devices: of workers that have a GPU. Without any, every stage runs on the CPU.
+        phase: stages and plan.
+        workers: maximal number of worker processes.
+        scratch: folder for downloaded files.
+        run_log: log of the tasks.
+        devices: GPU devices of the first workers. Without any, every stage runs on the CPU.
     """
 
     def __init__(
@@ -220,9 +231,9 @@ class Scheduler:
         self._pool = TaskPool(make_worker_setup(phase), workers, run_log, devices)
 
     def run(self, items: Iterable[VideoItem]) -> None:
-        """Work until every video is finished, the oldest first.
+        """Run all tasks of all videos, the oldest videos first.
 
-        Raises SteplineError where the run must end. What was finished is kept.
+        Raises SteplineError where the run must end. Finished results are kept.
         """
         for item in items:
             self.add(item)
@@ -233,7 +244,7 @@ class Scheduler:
             self.run_once()
 
     def add(self, item: VideoItem) -> None:
-        """Open a video. One with nothing to do is finished immediately."""
+        """Open a video. A video without a task to run is finished at once."""
         phase = self._phase
         video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
         self._open[item.id] = video
@@ -241,20 +252,19 @@ class Scheduler:
             self._fetcher.open(item, video.required_files())
 
     def run_once(self) -> None:
-        """Submit the tasks that can be, wait a little, and record those that came to an end."""
+        """Submit tasks to idle workers, wait briefly, and record the outcomes of finished tasks."""
         self._submit_tasks()
         seconds = FILE_POLL_SECONDS if self._awaits_file else POLL_SECONDS
         for task, failure in self._pool.finished_tasks(seconds):
             self._record_outcome(task, failure)
 
     def close(self) -> None:
-        """End the workers and remove what was fetched."""
+        """End the worker processes and the downloads."""
         self._pool.close()
         self._fetcher.close()
 
     def _submit_tasks(self) -> None:
-        """Give every free worker a task, as far as there are any. Note whether one still waits for
-        a file."""
+        """Give each idle worker a task. Note whether a video waits for a download."""
         self._awaits_file = False
         for worker in self._pool.free_workers(len(self._open)):
             request = self._choose_request(worker)
@@ -263,10 +273,10 @@ class Scheduler:
                 self._pool.submit(worker, request)
 
     def _choose_request(self, worker: TaskWorker) -> TaskRequest | None:
-        """Return a task: of a stage that the worker has models of, else of the oldest video.
-        Return None where none can run.
+        """Return a task for a worker, or None where none can run.
 
-        A worker with a GPU takes the stages that use one first. Others take none of them.
+        Tasks of stages whose models the worker has loaded come first, then those of the oldest
+        video. A worker with a GPU prefers stages that use a GPU.
         """
         # A stage whose models are loaded costs less than another one.
         preferred = self._gpu_stages if worker.has_gpu else worker.loaded_stages
@@ -278,8 +288,7 @@ class Scheduler:
         return oldest
 
     def _possible_requests(self, worker: TaskWorker) -> Iterator[TaskRequest]:
-        """Yield the tasks that may run on a worker and whose files are here, the oldest video's
-        first, so that videos are finished and not only begun."""
+        """Yield the tasks that a worker can run now, the oldest video's first."""
         for video in list(self._open.values()):
             task = video.next_task()
             if task is None:
@@ -292,8 +301,8 @@ class Scheduler:
                 yield request
 
     def _find_local_files(self, video: OpenVideo, task: StageTask) -> dict[str, Path] | None:
-        """Return where the files of a task are, or None while they come, or where they cannot,
-        which ends the video."""
+        """Return the local paths of the files of a task, or None while they are downloaded. A
+        failed download is a failure of the video."""
         item = video.item
         try:
             files = self._fetcher.local_files(item, video.files_of_task(task))
@@ -313,7 +322,7 @@ class Scheduler:
         return files
 
     def _record_outcome(self, task: StageTask, failure: StageFailure | None) -> None:
-        """Keep the outcome of a task, and finish its video where nothing is left to do."""
+        """Store the outcome of a task, and finish its video where no task is left."""
         phase = self._phase
         video = self._open[task.item.id]
         stage = phase.plan.stages[task.stage]
@@ -329,7 +338,7 @@ class Scheduler:
             self._fetcher.release(video.item)
 
     def _close_if_finished(self, video: OpenVideo) -> bool:
-        """Finish a video with nothing left to do. Return whether it is finished."""
+        """Finish a video that has no task left to run. Return whether it is finished."""
         if video.finished:
             del self._open[video.item.id]
             self._fetcher.release(video.item)

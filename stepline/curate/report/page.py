@@ -124,7 +124,7 @@ def render_page(
             "licence of the step's text": counts.licences.most_common(MAX_ROWS),
             "warning": counts.warnings.most_common(MAX_ROWS),
         },
-        describe_biases=describe_biases(counts),
+        biases=describe_biases(counts),
         picture_link=picture_link,
         step_link=step_link,
         audit_texts=Markup(_make_audit_json(report, verdicts)) if with_audit else None,

@@ -22,9 +22,9 @@ def out(tmp_path):
 def test_what_a_killed_run_left_of_a_file_is_fetched_again(tmp_path, monkeypatch, out):
     for machine in ("first", "second"):
         monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / machine))
-        folder = StageFolders(out).begin(STAGES["total"], KEY)
+        folder = StageFolders(out).prepare_folder(STAGES["total"], KEY)
         (folder / "rows.txt").write_text("whole" if machine == "second" else "wh")
-    StageFolders(out).complete("total", KEY)  # the second one ended
+    StageFolders(out).mark_complete("total", KEY)  # the second one ended
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "first"))
     assert (StageFolders(out).local_folder("total", KEY) / "rows.txt").read_text() == "whole"
 
@@ -91,7 +91,7 @@ def test_a_failure_in_a_store_is_read_once(tmp_path, monkeypatch):
 
 def test_one_of_many_machines_asks_for_keys_without_a_listing(tmp_path, monkeypatch):
     out = RemotePath(f"memory://{tmp_path.name}")
-    ResultStore(out).write(READ, "ab12" * 16, b"text")
+    ResultStore(out).write_result(READ, "ab12" * 16, b"text")
     monkeypatch.setattr(RemotePath, "list", lambda out: pytest.fail("it listed"))
     results = ResultStore(out, listed=False)
     assert results.has_result(READ, "ab12" * 16)
@@ -103,7 +103,7 @@ def test_one_of_many_machines_asks_for_keys_without_a_listing(tmp_path, monkeypa
 def test_a_listing_knows_keys_alone_and_what_came_since(tmp_path, where):
     out = RemotePath(str(tmp_path / "out") if where == "disk" else f"memory://{tmp_path.name}-keys")
     first, written, other = (digits * 32 for digits in ("00", "ab", "ff"))
-    ResultStore(out).write(READ, first, b"text")
+    ResultStore(out).write_result(READ, first, b"text")
     # what is being written, and what is no key
     for name in (f"cd/.{'cd' * 32}.77-1.partial.json", "README.md", f"ab/{'ab' * 32}0.json"):
         (out / f"cells/read/{name}").write(b"half")
@@ -122,4 +122,4 @@ def test_a_damaged_failure_is_named(results):
     results.add_failure(READ, "cd34" * 16, StageFailure("a", "read", "hang", "slow"))
     (results.out / f"failures/read/{'cd34' * 16}.json").write("{}")
     with pytest.raises(StoreError, match="not a failure that Stepline wrote"):
-        ResultStore(results.out).failure(READ, "cd34" * 16)
+        ResultStore(results.out).find_failure(READ, "cd34" * 16)
