@@ -384,7 +384,7 @@ def evaluate(folder):
     program."""
     made = {}
     conventions = {
-        "htm-align": ("htm_align.json", "tan", "tan-windows", "nasva"),
+        "htm-align": ("htm_align.json", "tan", "nasva"),
         "ht-step": ("htstep", "official"),
         "crosstask": ("crosstask", "each-all"),
         "youcook2": ("youcook2.json", "stepline", "grounding", "segmentation"),

@@ -114,7 +114,7 @@ def score_events(reference: Events, predicted: Events) -> dict[str, float]:
     Both arguments are id -> (start, end, sentence). steps: predicted per video. texts: METEOR of
     the sentences alone. The steps are paired one to one by IoU, however little it is.
     """
-    words = densevid([reference], predicted, meteor=_meteor()).mean
+    words = densevid(reference, predicted, meteor=_meteor()).mean
     scores = {
         "SODA-C": 100 * soda(reference, predicted, kind="c", meteor=_meteor()).f1,
         "SODA-D": 100 * soda(reference, predicted, kind="d").f1,

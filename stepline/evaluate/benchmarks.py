@@ -31,9 +31,6 @@ TAN_RULE = (
     "best score over the "
     "video; the first of equal seconds; a score of exactly 0 means not scored"
 )
-TAN_WINDOWS_RULE = (
-    TAN_RULE + "; seconds outside TAN's overlapping 64 s windows of a sentence do not count"
-)
 NASVA_RULE = (
     "hit: start <= second <= end, nothing rounded; R@1 over alignable sentences, all videos "
     "pooled; videos without an "
@@ -47,10 +44,7 @@ NARRATION_RULE = (
 # Of HT-Step.
 HT_STEP_RULE = (
     "R@1: the second lies in [start, end] of any instance of the step, over steps with an "
-    "instance, all videos pooled; "
-    "mAP: interpolated AP at tIoU .3:.1:.7 over the segments of an activity WHATEVER their step, "
-    "mean over activities "
-    "and tIoU; label-aware: AP of each step, mean over the activity's steps, then the same"
+    "instance, all videos pooled"
 )
 # Of CrossTask: steps by themselves or in order, over test sets or all videos.
 EACH_STEP_RULE = (
@@ -209,20 +203,17 @@ BENCHMARKS = {
             "stricter",
             {
                 "tan": Convention(TAN_RULE, htm_align.score),
-                "tan-windows": Convention(TAN_WINDOWS_RULE, partial(htm_align.score, windows=True)),
-                "nasva": Convention(NASVA_RULE, partial(htm_align.score, convention="nasva")),
+                "nasva": Convention(NASVA_RULE, partial(htm_align.score, rule="nasva")),
                 "narration": Convention(NARRATION_RULE, htm_align.score_narration),
             },
         ),
         Benchmark(
             "ht-step",
             "wikiHow steps placed in cooking videos",
-            "HT-Step, eval_article_grounding (mAP); HT-Step paper and EvalAI 2082 (R@1, run on a "
-            "server)",
+            "HT-Step paper and EvalAI 2082 (run on a server)",
             "the release's folder: annotations.json, taxonomy.csv",
-            "its CSV video-id,t-start,t-end,label,score; or JSON {id: [second per step]} or {id: "
-            "{step: second}}",
-            "there is one official rule; the mAP that looks at labels is printed too",
+            "JSON {id: [second per step]} or {id: {step: second}}",
+            "there is one official rule",
             {"official": Convention(HT_STEP_RULE, htstep.score)},
             splits=True,
         ),
@@ -238,10 +229,11 @@ BENCHMARKS = {
                 "each": Convention(EACH_STEP_RULE, crosstask.score),
                 "ordered": Convention(ORDERED_STEPS_RULE, partial(crosstask.score, ordered=True)),
                 "official": Convention(
-                    ORDERED_SHARED_VIDEOS_RULE, partial(crosstask.score, ordered=True, skip=True)
+                    ORDERED_SHARED_VIDEOS_RULE,
+                    partial(crosstask.score, ordered=True, skip_missing=True),
                 ),
                 "each-all": Convention(
-                    EACH_STEP_ALL_VIDEOS_RULE, partial(crosstask.score, sets=False)
+                    EACH_STEP_ALL_VIDEOS_RULE, partial(crosstask.score, use_test_sets=False)
                 ),
             },
         ),

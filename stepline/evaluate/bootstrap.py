@@ -1,7 +1,7 @@
 """Bootstrap over videos: scores as functions of video weights, resampled from per-video sums.
 
-V videos, B draws, G groups, N items. weights: (B, V) float64, how often each video was drawn. All
-ones is the score.
+V videos, B draws, G groups, S test sets. weights: (B, V) float64, how often each video was drawn.
+With weights of one a score is the usual one.
 """
 
 import math
@@ -11,8 +11,6 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-
-from stepline.errors import DatasetError
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
@@ -26,9 +24,12 @@ MAX_WEIGHTS = 4_000_000  # in memory together: 32 MB of float64
 class Statistic:
     """A score that can be recomputed for any multiset of its videos.
 
-    score: weights (B, V) -> (B,) scores, NaN where undefined. videos: V. items: total count over
-    the videos: sentences, steps, segments, or videos for a mean over them. width: numbers in memory
-    per draw if more than V. It limits the draws per block.
+    Attributes:
+        score: weights (B, V) -> (B,) scores, NaN where undefined.
+        videos: V.
+        items: number of counted items over all videos: sentences, steps, segments, or videos for a
+            mean over them.
+        width: numbers in memory per draw if more than V. It limits the draws per block.
     """
 
     score: Callable[[Floats], Floats]
@@ -38,9 +39,8 @@ class Statistic:
 
 
 def divide_or_nan(numerator: Floats, denominator: Floats) -> Floats:
-    """Return above / below, NaN where below is 0."""
-    shape = np.broadcast(numerator, denominator).shape
-    ratios = np.full(shape, np.nan)
+    """Return numerator / denominator, NaN where the denominator is 0. Shapes broadcast."""
+    ratios = np.full(np.broadcast(numerator, denominator).shape, np.nan)
     np.divide(numerator, denominator, out=ratios, where=denominator > 0)
     return ratios
 
@@ -56,48 +56,31 @@ def ratio(hits: Floats, totals: Floats) -> Statistic:
     return Statistic(score, len(totals), int(totals.sum()))
 
 
-def ratios_by_group(
-    hits: Floats, totals: Floats, group: Integers, sets: npt.NDArray[np.bool_], weights: Floats
-) -> Floats:
-    """Return (S, B, G) ratios of each group of videos, NaN where a group has no items.
-
-    Args:
-        hits: (V,).
-        totals: (V,).
-        group: (V,) 0..G-1.
-        sets: (S, V) which videos each test set holds.
-        weights: (B, V).
-    """
-    # A column per group, so that one product sums the videos of each.
-    identity = np.eye(int(group.max()) + 1)
-    is_member = identity[group]  # (V, G)
-    group_hits = is_member * hits[:, None]
-    group_totals = is_member * totals[:, None]
-    ratios = []
-    for is_in_set in sets:
-        set_weights = weights * is_in_set  # (B, V)
-        ratios.append(divide_or_nan(set_weights @ group_hits, set_weights @ group_totals))
-    return np.stack(ratios)
-
-
 def grouped_ratio(
     hits: Floats, totals: Floats, group: Integers, sets: npt.NDArray[np.bool_]
 ) -> Statistic:
-    """Return the statistic: ratio per group of videos, mean over groups, then mean over sets of
-    videos.
+    """Return the statistic: ratio per group of videos, mean over groups, then mean over test sets.
 
     A group without items in a set is left out of that set's mean.
 
     Args:
-        hits: (V,).
-        totals: (V,).
-        group: (V,) 0..G-1.
-        sets: (S, V) which videos each test set holds.
+        hits: (V,) correct items of each video.
+        totals: (V,) items of each video.
+        group: (V,) group of each video, 0..G-1.
+        sets: (S, V) True where a test set holds the video.
     """
+    # A column per group, so that one product sums the videos of each.
+    is_member = np.eye(int(group.max()) + 1)[group]  # (V, G)
+    group_hits = is_member * hits[:, None]
+    group_totals = is_member * totals[:, None]
 
     def score(weights: Floats) -> Floats:
-        ratios = ratios_by_group(hits, totals, group, sets, weights)
-        return mean_of_known(mean_of_known(ratios, axis=2), axis=0)
+        means = []
+        for is_in_set in sets:
+            set_weights = weights * is_in_set  # (B, V)
+            ratios = divide_or_nan(set_weights @ group_hits, set_weights @ group_totals)
+            means.append(mean_of_known(ratios, axis=1))
+        return mean_of_known(np.stack(means), axis=0)
 
     return Statistic(score, len(totals), int(totals.sum()))
 
@@ -105,9 +88,9 @@ def grouped_ratio(
 def mean_of_known(values: Floats, axis: int) -> Floats:
     """Return the mean over an axis without NaN, or NaN where all are NaN."""
     # np.nanmean would warn of a slice without numbers.
-    defined = ~np.isnan(values)
-    sums = np.where(defined, values, 0.0).sum(axis=axis)
-    return divide_or_nan(sums, defined.sum(axis=axis).astype(np.float64))
+    is_known = ~np.isnan(values)
+    sums = np.where(is_known, values, 0.0).sum(axis=axis)
+    return divide_or_nan(sums, is_known.sum(axis=axis).astype(np.float64))
 
 
 def point_estimate(statistic: Statistic) -> float:
@@ -116,13 +99,11 @@ def point_estimate(statistic: Statistic) -> float:
 
 
 def draw_videos(videos: int, draws: int, rng: np.random.Generator) -> Floats:
-    """Return (draws, V): the counts of each video in draws of V videos with replacement."""
+    """Return (draws, V): how often each video is in a draw of V videos with replacement."""
     shape = (draws, videos)
-    numbers = rng.integers(videos, size=shape)
-    # a number for each (draw, video), so that all draws are counted together
-    first_numbers = videos * np.arange(draws)
-    draw_numbers = numbers + first_numbers[:, None]
-    counts = np.bincount(draw_numbers.ravel(), minlength=draws * videos)
+    # A number for each (draw, video), so that all draws are counted together.
+    numbers = rng.integers(videos, size=shape) + videos * np.arange(draws)[:, None]
+    counts = np.bincount(numbers.ravel(), minlength=draws * videos)
     return counts.reshape(shape).astype(np.float64)
 
 
@@ -131,65 +112,55 @@ def resample(
 ) -> dict[str, Floats]:
     """Return (draws,) bootstrap scores per statistic, with the same draws for all statistics.
 
-    Raises DatasetError when the statistics are not over the same videos.
+    Args:
+        statistics: name -> statistic, all over the same videos.
+        draws: number of draws.
+        seed: of the random draws.
     """
     if not statistics:
         return {}
-    # All statistics see the same draws, so they must be of the same videos.
-    all_statistics = statistics.values()
-    counts = {statistic.videos for statistic in all_statistics}
-    if len(counts) != 1:
-        fault = f"scores over {sorted(counts)} videos cannot be resampled together"
-        raise DatasetError(f"{fault}; score the same videos")
-    videos = counts.pop()
+    videos = next(iter(statistics.values())).videos
     if videos == 0:
         return {name: np.full(draws, np.nan) for name in statistics}
-    # some draws at a time, as many as fit into memory
+    # Some draws at a time, as many as fit into memory.
     rng = np.random.default_rng(seed)
-    widest = max(videos, *(statistic.width for statistic in all_statistics))
+    widest = max(videos, *(statistic.width for statistic in statistics.values()))
     block = max(1, MAX_WEIGHTS // widest)
-    parts: dict[str, list[Floats]] = {name: [] for name in statistics}
+    scores: dict[str, list[Floats]] = {name: [] for name in statistics}
     for start in range(0, draws, block):
         weights = draw_videos(videos, min(block, draws - start), rng)
         for name, statistic in statistics.items():
-            parts[name].append(statistic.score(weights))
-    return {name: np.concatenate(values) for name, values in parts.items()}
+            scores[name].append(statistic.score(weights))
+    return {name: np.concatenate(values) for name, values in scores.items()}
 
 
-def interval(values: Floats, level: float = INTERVAL_PERCENT) -> tuple[float, float]:
-    """Return the percentile interval of bootstrap scores without NaN, or NaN if all are NaN."""
-    defined = values[~np.isnan(values)]
-    if not len(defined):
+def interval(values: Floats) -> tuple[float, float]:
+    """Return (low, high), the percentile interval of bootstrap scores without NaN.
+
+    Both are NaN if all values are NaN.
+    """
+    known = values[~np.isnan(values)]
+    if not len(known):
         return math.nan, math.nan
-    low_end = (100 - level) / 2  # per cent
-    high_end = (100 + level) / 2
-    low, high = np.percentile(defined, [low_end, high_end])
+    margin = (100 - INTERVAL_PERCENT) / 2  # per cent
+    low, high = np.percentile(known, [margin, 100 - margin])
     return float(low), float(high)
 
 
-def over_videos(statistic: Statistic, own: Sequence[str], videos: Sequence[str]) -> Statistic:
-    """Return the statistic restricted to and ordered by `videos`. `own`: ids of its V videos."""
-    index_of = {video: index for index, video in enumerate(own)}
-    columns = [index_of[video] for video in videos]
+def over_sources(statistic: Statistic, sources: Sequence[str | None]) -> Statistic:
+    """Return the statistic over sources, whose videos are drawn together.
+
+    Args:
+        statistic: over V videos.
+        sources: (V,) name of the source of each video. None: the video is never drawn.
+    """
+    names = sorted({source for source in sources if source is not None})
+    index_of = {name: index for index, name in enumerate(names)}
+    indices = [index_of.get(source or "", 0) for source in sources]
+    is_drawn = np.array([source is not None for source in sources], dtype=np.float64)
 
     def score(drawn: Floats) -> Floats:
-        # Other videos of the statistic are never drawn.
-        weights = np.zeros((len(drawn), statistic.videos))
-        weights[:, columns] = drawn
-        return statistic.score(weights)
-
-    width = max(statistic.width, statistic.videos)
-    return Statistic(score, len(columns), statistic.items, width)
-
-
-def over_sources(statistic: Statistic, sources: Sequence[str]) -> Statistic:
-    """Return the statistic over sources, whose videos are drawn together. sources: of each video."""
-    names, index = np.unique(np.array(sources, dtype=object), return_inverse=True)
-    columns = index.reshape(-1)
-
-    def score(drawn: Floats) -> Floats:
-        # A source is drawn with all of its videos.
-        return statistic.score(drawn[:, columns])
+        return statistic.score(drawn[:, indices] * is_drawn)
 
     width = max(statistic.width, statistic.videos)
     return Statistic(score, len(names), statistic.items, width)

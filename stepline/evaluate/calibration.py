@@ -1,6 +1,6 @@
 """Probability calibration: logistic regression on evidence, and expected calibration error.
 
-Letters: N items, F features.
+N items, F features. A feature is a piece of evidence, such as the best score over the video.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,13 @@ from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats
 from stepline.numeric import fit_logistic_weights, sigmoid
 
-# of the weights, whose unit is a standard deviation of their evidence. It keeps them finite where
-# one piece of evidence separates all items
+# Of the weights, whose unit is a standard deviation of their feature. It keeps them finite where
+# one feature separates all items.
 PRIOR_PRECISION = 1.0
-CURVATURE_DAMPING = 1e-9  # keeps the fit solvable where a piece of evidence never varies
+CURVATURE_DAMPING = 1e-9  # keeps the fit solvable where a feature never varies
 MIN_WEIGHT_CHANGE = 1e-8  # the fit ends below it
-MIN_DEVIATION = 1e-6  # of evidence that never varies
-MIN_ITEMS = 20  # of each kind, for a fit
+MIN_DEVIATION = 1e-6  # of a feature that never varies
+MIN_ITEMS = 20  # of each class, for a fit
 LOGISTIC_COLUMNS = ("mean", "deviation", "weights", "bias")
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
@@ -28,7 +28,14 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Logistic:
-    """P = 1 / (1 + exp(-(bias + weights . (x - mean) / deviation)))."""
+    """Logistic regression P = 1 / (1 + exp(-(bias + weights . (x - mean) / deviation))).
+
+    Attributes:
+        mean: of each of the F features.
+        deviation: standard deviation of each feature.
+        weights: one per feature.
+        bias: the intercept.
+    """
 
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
@@ -36,15 +43,17 @@ class Logistic:
     bias: float
 
     def __call__(self, rows: Floats) -> Floats:
-        """Return P (N,) of evidence (N, F)."""
-        mean = np.array(self.mean)
-        deviation = np.array(self.deviation)
-        weights = np.array(self.weights)
-        return sigmoid(self.bias + (rows - mean) / deviation @ weights)
+        """Return P (N,) of features (N, F)."""
+        scaled = (rows - np.array(self.mean)) / np.array(self.deviation)
+        return sigmoid(self.bias + scaled @ np.array(self.weights))
 
 
 def read_logistic(tree: Mapping[str, Sequence[float] | float], width: int) -> Logistic:
-    """Return a logistic regression on `width` features from plain values.
+    """Return the logistic regression that was stored as plain values.
+
+    Args:
+        tree: fields of Logistic -> values.
+        width: F, the expected number of features.
 
     Raises ValueError where the values have other shapes or are not finite.
     """
@@ -54,19 +63,15 @@ def read_logistic(tree: Mapping[str, Sequence[float] | float], width: int) -> Lo
     is_finite = all(np.isfinite(column).all() for column in columns)
     if sizes != expected_sizes or not is_finite:
         raise ValueError(f"numbers of shapes {sizes}")
-    mean, deviation, weights, bias = columns
-    return Logistic(
-        mean=tuple(mean.tolist()),
-        deviation=tuple(deviation.tolist()),
-        weights=tuple(weights.tolist()),
-        bias=bias.tolist(),
-    )
+    *rows, bias = columns
+    mean, deviation, weights = (tuple(row.tolist()) for row in rows)
+    return Logistic(mean, deviation, weights, float(bias))
 
 
 def fit_logistic(rows: Floats, labels: Flags) -> Logistic:
-    """Return the regression fitted to items with evidence (N, F) and known truth (N,).
+    """Return the logistic regression fitted to features (N, F) and labels (N,).
 
-    Raises DatasetError with fewer than MIN_ITEMS items of either kind.
+    Raises DatasetError with fewer than MIN_ITEMS items of either class.
     """
     positives = int(labels.sum())
     negatives = len(labels) - positives
@@ -76,9 +81,8 @@ def fit_logistic(rows: Floats, labels: Flags) -> Logistic:
     mean = rows.mean(axis=0)
     deviation = np.maximum(rows.std(axis=0), MIN_DEVIATION)
     scaled = (rows - mean) / deviation
-    # the last column is the bias, which no prior holds back
-    ones = np.ones(len(rows))
-    inputs = np.column_stack([scaled, ones])  # (N, F + 1)
+    # The last column is the bias, which has no prior.
+    inputs = np.column_stack([scaled, np.ones(len(rows))])  # (N, F + 1)
     size = inputs.shape[1]
     precision = PRIOR_PRECISION * np.eye(size)
     precision[-1, -1] = 0.0
@@ -91,17 +95,13 @@ def fit_logistic(rows: Floats, labels: Flags) -> Logistic:
         tolerance=MIN_WEIGHT_CHANGE,
     )
     *weights, bias = fitted_weights.tolist()
-    return Logistic(
-        mean=tuple(mean.tolist()),
-        deviation=tuple(deviation.tolist()),
-        weights=tuple(weights),
-        bias=bias,
-    )
+    return Logistic(tuple(mean.tolist()), tuple(deviation.tolist()), tuple(weights), bias)
 
 
 def calibration_error(labels: Flags, p: Floats, bins: int = 10) -> float:
-    """Return the expected calibration error (ECE) over equal-width bins of P, weighted by item
-    counts.
+    """Return the expected calibration error (ECE) of probabilities p (N,) against labels (N,).
+
+    bins: number of equal-width bins of p, weighted by their item counts.
     """
     bin_of = np.minimum((p * bins).astype(np.int64), bins - 1)
     counts = np.bincount(bin_of, minlength=bins)

@@ -1,15 +1,12 @@
-"""CrossTask: recall at 1 averaged over tasks, with every step placed by itself or all of a task's
-steps in order.
+"""CrossTask: recall at 1 averaged over tasks, with each step localized separately or in order.
 
 T seconds, K steps of the task, V videos. A cost is low where a step fits. Source: CrossTask (Zhukov
 et al., CVPR 2019), section 6 and its released evaluator. NaSVA (section 4.1) takes the mean over 20
 random test sets.
 
 The reference is the release's folder. Predictions are JSON, {"task_video": value} or {task: {video:
-value}}. A value has one of three forms. It may be one second per step, null where it is not placed.
-It may be a matrix of scores, one row per second and one column per step. Or it is {"spans":
-[[start, end] or null per step]}, whose middles are the seconds and which also give recall at
-overlap.
+value}}. A value is one second per step, null where it was not found, or a matrix of scores, one row
+per second and one column per step.
 """
 
 from collections import defaultdict
@@ -41,16 +38,8 @@ from stepline.evaluate.scoring_task import (
     is_matrix_node,
     read_matrix,
     read_numbers,
-    read_spans,
-    span_centers,
 )
-from stepline.evaluate.span_overlaps import (
-    Pairs,
-    grounding_overlaps,
-    instances_by_step,
-    overlap_statistics,
-    span_array,
-)
+from stepline.evaluate.span_overlaps import Pairs, span_array
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
@@ -58,60 +47,50 @@ TEST_SETS = 20  # drawn at random, NaSVA section 4.1
 TRAIN_VIDEOS = 30  # videos per task that a test set leaves to training, CrossTask section 6
 
 
-def rows_shown(segments: Pairs, steps: Sequence[int], seconds: int, count: int) -> Flags:
-    """Return the mask (T, K) of steps shown per second, rows floor(start):ceil(end), end exclusive.
+def shown_mask(segments: Pairs, steps: Sequence[int], seconds: int, step_count: int) -> Flags:
+    """Return the mask (T, K), True in the seconds floor(start):ceil(end) of each step, end exclusive.
 
     Args:
-        segments: (M, 2) seconds.
-        steps: step of each segment, 0..K-1.
-        seconds: T. Segments are cut there, as officially.
-        count: K.
+        segments: (M, 2) start and end in seconds.
+        steps: (M,) step of each segment, 0..K-1.
+        seconds: T. Segments are clipped there, as in the official program.
+        step_count: K.
 
     Raises DatasetError for an unknown step.
     """
-    rows = np.zeros((seconds, count), dtype=bool)
+    mask = np.zeros((seconds, step_count), dtype=bool)
     for (start, end), step in zip(span_array(segments, "crosstask"), steps, strict=True):
-        if not 0 <= step < count:
-            fault = f"step {step + 1} of a task with {count} steps"
+        if not 0 <= step < step_count:
+            fault = f"step {step + 1} of a task with {step_count} steps"
             raise DatasetError(f"{fault}; correct the annotation")
         first = max(0, int(np.floor(start)))
         stop = max(0, int(np.ceil(end)))
-        rows[first:stop, step] = True
-    return rows
-
-
-def best_rows(cost: Floats) -> Integers:
-    """Return (K,) the second of lowest cost of each step, the first of equals."""
-    _check_costs(cost)
-    return np.asarray(cost.argmin(axis=0), dtype=np.int64)
-
-
-def ordered_rows(cost: Floats) -> Integers:
-    """Return (K,) one second per step, in order, with the lowest total cost. Background costs 0."""
-    return np.asarray(ordered_assignment(cost).argmax(axis=0), dtype=np.int64)
+        mask[first:stop, step] = True
+    return mask
 
 
 def ordered_assignment(cost: Floats) -> Flags:
-    """Return the mask (T, K) of the cheapest path through all steps in order, with background at
-    cost 0.
+    """Return the mask (T, K) of the cheapest path through all steps in order, by dynamic programming.
+
+    Args:
+        cost: (T, K) cost of each step in each second. A second without a step costs 0.
 
     Ties are resolved as in the official program. Raises DatasetError for fewer seconds than steps.
     """
-    _check_costs(cost)
-    seconds, count = cost.shape
-    if seconds < count:
-        fault = f"{count} steps in {seconds} seconds cannot be in order"
+    seconds, step_count = cost.shape
+    if seconds < step_count:
+        fault = f"{step_count} steps in {seconds} seconds cannot be in order"
         raise DatasetError(f"{fault}; give one second per step or more")
-    # the official program holds costs as float32
+    # The official program holds costs as float32.
     rounded = np.asarray(cost, dtype=np.float32)
-    back, state = _backpointers(rounded.astype(np.float64))
-    assigned = np.zeros((seconds, count), dtype=bool)
-    # The way is read from its last state back to its first.
+    backpointers, state = _backpointers(rounded.astype(np.float64))
+    assigned = np.zeros((seconds, step_count), dtype=bool)
+    # The path is read from its last state back to its first.
     for second in range(seconds, 0, -1):
         step, is_step = divmod(state, 2)
         if is_step:
             assigned[second - 1, step] = True
-        state = int(back[second, state])
+        state = int(backpointers[second, state])
     return assigned
 
 
@@ -122,95 +101,75 @@ def _backpointers(cost: Floats) -> tuple[Integers, int]:
     step follows the background before it or the step before that. The first named wins ties. The
     path ends in background only where that is strictly cheaper.
     """
-    seconds, count = cost.shape
-    state_count = 2 * count + 1
-    rests = np.arange(0, state_count, 2)
+    seconds, step_count = cost.shape
+    state_count = 2 * step_count + 1
+    backgrounds = np.arange(0, state_count, 2)
     steps = np.arange(1, state_count, 2)
     # Before the first second only the first background is possible.
     total = np.full(state_count, np.inf)
     total[0] = 0.0
-    back = np.zeros((seconds + 1, state_count), dtype=np.int64)
+    backpointers = np.zeros((seconds + 1, state_count), dtype=np.int64)
     for second in range(seconds):
-        # the cheapest way to each state one second earlier (the state s is at s + 2)
+        # The cheapest path to each state one second earlier (state s is at s + 2).
         earlier = np.concatenate(([np.inf, np.inf], total))
         to_step = np.stack([earlier[steps + 1], earlier[steps]])
-        to_rest = np.stack([earlier[rests + 2], earlier[rests + 1]])
+        to_background = np.stack([earlier[backgrounds + 2], earlier[backgrounds + 1]])
         total = np.zeros(state_count)
-        total[rests] = to_rest.min(axis=0)
+        total[backgrounds] = to_background.min(axis=0)
         total[steps] = to_step.min(axis=0) + cost[second]
-        back[second + 1, rests] = rests - to_rest.argmin(axis=0)
-        back[second + 1, steps] = steps - 1 - to_step.argmin(axis=0)
-    last_rest = state_count - 1
+        backpointers[second + 1, backgrounds] = backgrounds - to_background.argmin(axis=0)
+        backpointers[second + 1, steps] = steps - 1 - to_step.argmin(axis=0)
+    last_background = state_count - 1
     last_step = state_count - 2
-    return (back, last_rest) if total[last_rest] < total[last_step] else (back, last_step)
-
-
-def _check_costs(cost: Floats) -> None:
-    if cost.ndim != 2 or 0 in cost.shape:
-        fault = f"costs of shape {cost.shape}"
-        raise DatasetError(f"{fault}; give (seconds, steps), at least one of each")
-    if not np.isfinite(cost).all():
-        raise DatasetError("a cost is NaN or infinite; give a number for every second and step")
+    return backpointers, last_background if total[last_background] < total[last_step] else last_step
 
 
 def step_costs(scores: Floats) -> Floats:
-    """Return costs of scores (T, K): minus their log-softmax over steps, as CrossTask's model is
-    decoded."""
+    """Return costs (T, K): minus the log-softmax over steps of scores (T, K), as CrossTask decodes."""
     # The largest score is taken off first, so that exp cannot overflow.
     top = scores.max(axis=1, keepdims=True)
     log_sums = np.log(np.exp(scores - top).sum(axis=1, keepdims=True))
     return np.asarray(top + log_sums - scores)
 
 
-def count_hits(rows: Floats, shown_rows: Flags) -> tuple[float, float]:
-    """Return (hits, steps) of a video: the shown steps with a correct second, and all shown steps.
+def count_hits(predicted_seconds: Floats, mask: Flags) -> tuple[float, float]:
+    """Return (hits, steps) of one video: shown steps with a correct second, and all shown steps.
 
-    rows: (K,) seconds, NaN for a step without prediction. shown_rows: (T, K). Each step counts
-    once.
+    Args:
+        predicted_seconds: (K,) one second per step, NaN for a step without prediction.
+        mask: (T, K) True where a step is shown.
     """
-    seconds, count = shown_rows.shape
-    if len(rows) != count:
-        counts = f"{len(rows)} predicted seconds for {count} steps"
-        raise DatasetError(f"{counts}; give one, or null, per step")
-    inside = np.isfinite(rows) & (rows >= 0) & (rows < seconds)
-    right = inside
-    # Seconds outside the table hit nothing. They become 0 only to index it.
-    if seconds:
-        is_shown = shown_rows[np.where(inside, rows, 0).astype(np.int64), np.arange(count)]
-        right = is_shown & inside
-    hits = right.sum()
-    shown_steps = shown_rows.any(axis=0).sum()
-    return float(hits), float(shown_steps)
+    is_inside = (predicted_seconds >= 0) & (predicted_seconds < len(mask))
+    steps = np.flatnonzero(is_inside)
+    hits = mask[predicted_seconds[steps].astype(np.int64), steps].sum()
+    return float(hits), float(mask.any(axis=0).sum())
 
 
 # ---------------------------------------------------------------- test sets
 
 
-def random_test_sets(
-    tasks: Mapping[str, Sequence[str]],
-    *,
-    count: int = TEST_SETS,
-    train: int = TRAIN_VIDEOS,
-    seed: int = 0,
-) -> list[frozenset[tuple[str, str]]]:
-    """Return test sets of (task, video): each leaves `train` random videos of every task out.
+def random_test_sets(tasks: Mapping[str, Sequence[str]]) -> list[frozenset[VideoKey]]:
+    """Return TEST_SETS test sets of (task, video), each without TRAIN_VIDEOS random videos per task.
 
-    A task with no more videos than that is in no test set, as officially. The original seeds were
-    not published. Set i is drawn with seed + i.
+    A task with no more videos than that is in no test set, as in the official program. The original
+    seeds were not published: test set i is drawn with seed i.
+
+    Args:
+        tasks: task id -> ids of its videos.
     """
-    sets = []
-    for index in range(count):
-        rng = np.random.default_rng(seed + index)
-        pairs: set[VideoKey] = set()
-        # Sorted, so that a set does not depend on the order of the files.
+    test_sets = []
+    for seed in range(TEST_SETS):
+        rng = np.random.default_rng(seed)
+        test_set: set[VideoKey] = set()
+        # Sorted, so that a test set does not depend on the order of the files.
         for task in sorted(tasks):
             videos = sorted(tasks[task])
-            if len(videos) > train:
-                training = rng.choice(len(videos), size=train, replace=False)
+            if len(videos) > TRAIN_VIDEOS:
+                training = rng.choice(len(videos), size=TRAIN_VIDEOS, replace=False)
                 test_videos = np.delete(videos, training)
-                pairs |= {(task, video) for video in test_videos.tolist()}
-        sets.append(frozenset(pairs))
-    return sets
+                test_set |= {(task, video) for video in test_videos.tolist()}
+        test_sets.append(frozenset(test_set))
+    return test_sets
 
 
 # ---------------------------------------------------------------- the score
@@ -218,148 +177,119 @@ def random_test_sets(
 
 @dataclass(frozen=True)
 class _Annotation:
-    """One video: its segments (M, 2), the step of each, 0..K-1, and K."""
+    """The annotation of one video.
+
+    Attributes:
+        segments: (M, 2) start and end in seconds.
+        steps: (M,) step of each segment, 0..K-1.
+        step_count: K.
+    """
 
     segments: Floats
-    steps: tuple[int, ...]
-    count: int
+    steps: list[int]
+    step_count: int
 
     @property
-    def last_row(self) -> int:
-        """The second after which nothing is shown."""
-        last_end = self.segments[:, 1].max(initial=0.0)
-        return int(np.ceil(last_end))
+    def seconds(self) -> int:
+        """The second from which on nothing is shown."""
+        return int(np.ceil(self.segments[:, 1].max(initial=0.0)))
 
-    def shown_rows(self, seconds: int) -> Flags:
-        """Return (T, K): which step is shown in which second."""
-        return rows_shown(self.segments, self.steps, seconds, self.count)
+    def mask(self, seconds: int) -> Flags:
+        """Return (T, K), True where a step is shown."""
+        return shown_mask(self.segments, self.steps, seconds, self.step_count)
 
 
 def score(
-    scoring: ScoringTask, *, ordered: bool = False, sets: bool = True, skip: bool = False
+    scoring: ScoringTask,
+    *,
+    ordered: bool = False,
+    use_test_sets: bool = True,
+    skip_missing: bool = False,
 ) -> Scores:
-    """Return average recall at 1, over the 20 random test sets or over all videos.
+    """Return average recall at 1 over tasks.
 
-    ordered: all steps of a task in order, by dynamic programming. skip: videos without predictions
-    are left out.
+    Args:
+        scoring: the files.
+        ordered: localize all steps of a task in order, by dynamic programming, not separately.
+        use_test_sets: mean over the 20 random test sets. False: over all annotated videos at once.
+        skip_missing: leave out videos without predictions, and steps after the last scored second.
     """
-    truths = _read_reference(scoring.reference)
+    annotations = _read_reference(scoring.reference)
     predictions = _read_predictions(scoring.predictions)
-    keys = [key for key in truths if not skip or key in predictions]
-    video_count = len(keys)
-    # hits and steps of each video
-    hits = np.zeros(video_count)
-    steps = np.zeros(video_count)
+    keys = [key for key in annotations if not skip_missing or key in predictions]
+    hits = np.zeros(len(keys))
+    step_counts = np.zeros(len(keys))
     for index, key in enumerate(keys):
-        node = predictions.get(key)
-        hits[index], steps[index] = _hits_and_steps(node, truths[key], ordered, cut=skip)
-    # recall by task and test set
-    task_of_video = [task for task, _ in keys]
-    tasks = sorted(set(task_of_video))
-    task_numbers = [tasks.index(task) for task in task_of_video]
-    group = np.array(task_numbers, dtype=np.int64)
-    members = np.ones((1, video_count), dtype=bool)
-    if sets:
-        members = _test_sets(list(truths), keys)
+        hits[index], step_counts[index] = _hits_and_steps(
+            predictions.get(key), annotations[key], ordered, clip=skip_missing
+        )
+    tasks = sorted({task for task, _ in keys})
+    members = np.ones((1, len(keys)), dtype=bool)
+    if use_test_sets:
+        members = _test_set_members(list(annotations), keys)
     statistics: dict[str, Statistic] = {}
     if keys:
         name = "average R@1, in order" if ordered else "average R@1"
-        statistics[name] = grouped_ratio(hits, steps, group, members)
-    # overlap, where all predictions are spans
-    if predictions and all(isinstance(node.value, dict) for node in predictions.values()):
-        fits = [_step_overlaps(predictions.get(key), truths[key]) for key in keys]
-        statistics |= overlap_statistics(fits, steps)
-    columns = {"hits": hits, "steps": steps, "task": _task_numbers(task_of_video)}
-    handling = SKIP_MISSING if skip else COUNT_MISSING
+        task_indices = np.array([tasks.index(task) for task, _ in keys], dtype=np.int64)
+        statistics[name] = grouped_ratio(hits, step_counts, task_indices, members)
     return scoring.scores(
         statistics,
-        columns,
-        items=steps.sum(),
-        reference_ids=map("_".join, truths),
+        {"hits": hits, "steps": step_counts},
+        items=step_counts.sum(),
+        reference_ids=map("_".join, annotations),
         predicted_ids=map("_".join, predictions),
-        handling=handling,
-        notes=[f"{_set_note(members)}, {len(tasks)} tasks"],
+        handling=SKIP_MISSING if skip_missing else COUNT_MISSING,
+        notes=[f"{_test_sets_note(members)}, {len(tasks)} tasks"],
     )
 
 
-def _task_numbers(tasks: Sequence[str]) -> Floats:
-    """Return the ids of tasks as numbers, NaN where an id is not a number."""
-    numbers = np.full(len(tasks), np.nan)
-    for index, task in enumerate(tasks):
-        if task.isdecimal():
-            numbers[index] = float(task)
-    return numbers
-
-
-def _set_note(members: Flags) -> str:
-    """Return a note on the number of videos in the test sets."""
+def _test_sets_note(members: Flags) -> str:
     if len(members) == 1:
         return "all videos"
-    set_sizes = members.sum(axis=1)
-    sizes = sorted(set(set_sizes.tolist()))
-    if len(sizes) == 1:
-        return f"{len(members)} test sets of {sizes[0]} videos"
-    return f"{len(members)} test sets of {sizes} videos"
+    sizes = sorted(set(members.sum(axis=1).tolist()))
+    return f"{len(members)} test sets of {sizes[0] if len(sizes) == 1 else sizes} videos"
 
 
-def _test_sets(all_keys: list[VideoKey], keys: list[VideoKey]) -> Flags:
-    """Return (S, V): which of `keys` each test set holds. The sets are drawn from all annotated
-    videos."""
+def _test_set_members(all_keys: list[VideoKey], keys: list[VideoKey]) -> Flags:
+    """Return (S, V): which of `keys` each test set holds. They are drawn from all annotated videos."""
     tasks: dict[str, list[str]] = defaultdict(list)
     for task, video in all_keys:
         tasks[task].append(video)
-    sets = random_test_sets(tasks)
-    if all_keys and not any(sets):
+    test_sets = random_test_sets(tasks)
+    if all_keys and not any(test_sets):
         few = f"no task has more than the {TRAIN_VIDEOS} videos that a test set leaves out"
         raise DatasetError(f"{few}; score all videos with --convention each-all")
-    members = [[key in pairs for key in keys] for pairs in sets]
-    shape = (len(sets), len(keys))
-    return np.array(members, dtype=bool).reshape(shape)
+    members = [[key in test_set for key in keys] for test_set in test_sets]
+    return np.array(members, dtype=bool).reshape(len(test_sets), len(keys))
 
 
 def _hits_and_steps(
-    node: Node | None, truth: _Annotation, ordered: bool, *, cut: bool
+    node: Node | None, annotation: _Annotation, ordered: bool, *, clip: bool
 ) -> tuple[float, float]:
     """Return the hits and the shown steps of one video.
 
-    cut: ignore steps shown only after the last row of the scores, as officially, instead of
-    counting them as missed.
+    clip: ignore steps that are shown only after the last scored second, as the official program
+    does, instead of counting them as missed.
     """
-    count = truth.count
-    last_row = truth.last_row
+    step_count = annotation.step_count
+    seconds = annotation.seconds
     if node is None:
-        return count_hits(np.full(count, np.nan), truth.shown_rows(last_row))
-    # scores of every second and step
-    if is_matrix_node(node):
-        scores = read_matrix(node)
-        row_count, column_count = scores.shape
-        if column_count != count:
-            counts = f"{column_count} columns for {count} steps"
-            raise DatasetError(f"{node.location}: {counts}; give one per step")
-        rows = ordered_rows(step_costs(scores)) if ordered else best_rows(-scores)
-        seconds = max(last_row, row_count) if not cut else row_count
-        return count_hits(rows.astype(np.float64), truth.shown_rows(seconds))
-    if ordered:
-        fault = f"{node.location}: seconds cannot be put in order"
-        raise DatasetError(f"{fault}; give scores, one row per second")
-    # spans or seconds
-    if isinstance(node.value, dict):
-        spans = read_spans(node["spans"], count, "steps")
-        centers = span_centers(spans)
-    else:
-        centers = read_numbers(node, count, "steps")
-    return count_hits(np.floor(centers), truth.shown_rows(last_row))
-
-
-def _step_overlaps(node: Node | None, truth: _Annotation) -> Floats:
-    """Return the IoU of the predicted span of each shown step, 0 for a missing video."""
-    instances = instances_by_step(truth.segments, truth.steps)
-    reference = list(instances.values())
-    if node is None:
-        return grounding_overlaps([None] * len(reference), reference)
-    spans = read_spans(node["spans"], truth.count, "steps")
-    predicted = [spans[step] for step in instances]
-    return grounding_overlaps(predicted, reference)
+        return count_hits(np.full(step_count, np.nan), annotation.mask(seconds))
+    if not is_matrix_node(node):
+        if ordered:
+            fault = f"{node.location}: seconds cannot be put in order"
+            raise DatasetError(f"{fault}; give scores, one row per second")
+        predicted = np.floor(read_numbers(node, step_count, "steps"))
+        return count_hits(predicted, annotation.mask(seconds))
+    scores = read_matrix(node)
+    row_count, column_count = scores.shape
+    if column_count != step_count:
+        counts = f"{column_count} columns for {step_count} steps"
+        raise DatasetError(f"{node.location}: {counts}; give one per step")
+    # The first of equally good seconds.
+    fit = ordered_assignment(step_costs(scores)) if ordered else scores
+    seconds = row_count if clip else max(seconds, row_count)
+    return count_hits(fit.argmax(axis=0).astype(np.float64), annotation.mask(seconds))
 
 
 # ---------------------------------------------------------------- the files
@@ -368,9 +298,8 @@ def _step_overlaps(node: Node | None, truth: _Annotation) -> Floats:
 def _read_predictions(path: Path) -> dict[VideoKey, Node]:
     predictions: dict[VideoKey, Node] = {}
     for id, node in entries_by_id(path).items():
-        # A mapping without spans is a task, and its keys are videos.
-        is_task = isinstance(node.value, dict) and "spans" not in node.value
-        if is_task:
+        # An object is a task, and its keys are videos.
+        if isinstance(node.value, dict):
             for video, value in node.entries():
                 predictions[id, video] = value
         else:
@@ -380,25 +309,18 @@ def _read_predictions(path: Path) -> dict[VideoKey, Node]:
 
 
 def _read_reference(folder: Path) -> dict[VideoKey, _Annotation]:
-    """Return the annotated videos of the primary tasks, without those that the benchmark keeps for
-    validation."""
-    primary_file = release_file(folder, TASK_FILES[0])
-    tasks = read_tasks(primary_file)
-    counts = {task.id: len(task.steps) for task in tasks}
+    """Return the annotated videos of the primary tasks, without those kept for validation."""
+    tasks = read_tasks(release_file(folder, TASK_FILES[0]))
+    step_counts = {task.id: len(task.steps) for task in tasks}
     validation = read_validation(folder)
-    annotation_folder = folder / "annotations"
-    truths = {}
-    for path in sorted(annotation_folder.glob("*.csv")):
+    annotations = {}
+    for path in sorted((folder / "annotations").glob("*.csv")):
         task, _, video = path.stem.partition("_")
-        if task not in counts or (task, video) in validation:
+        if task not in step_counts or (task, video) in validation:
             continue
-        spans = []
-        steps = []
-        for step, start, end in read_annotation(path):
-            spans.append((start, end))
-            # The release counts steps from 1.
-            steps.append(step - 1)
-        segments = span_array(spans, "crosstask")
-        step_count = counts[task]
-        truths[task, video] = _Annotation(segments, tuple(steps), step_count)
-    return truths
+        rows = list(read_annotation(path))
+        segments = span_array([(start, end) for _, start, end in rows], "crosstask")
+        # The release counts steps from 1.
+        steps = [step - 1 for step, _, _ in rows]
+        annotations[task, video] = _Annotation(segments, steps, step_counts[task])
+    return annotations

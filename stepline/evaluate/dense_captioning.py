@@ -14,16 +14,15 @@ segments ask for IoU > tIoU, strictly.
 
 The random word changes nothing (any unknown word scores the same), so it is the fixed one
 everywhere. The 2018 garbage does change METEOR. An empty list scores 0, where PDVC stops with an
-error if that video comes first. The version vidchapters also reports precision, recall and F1 by
-distance of starts.
+error if that video comes first.
 
 The reference is the authors' JSON or the flat form. Its segments are taken as they are, also empty
 or reversed ones. Predictions are segments with texts, in any form that
 `stepline.datasets.read_predictions` reads.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -37,9 +36,7 @@ from stepline.evaluate.events import (
     Event,
     EventsByVideo,
     EventTokenizer,
-    Matrix,
-    cover_videos,
-    require_events,
+    check_events,
     segment_iou,
     times,
 )
@@ -55,216 +52,120 @@ from stepline.evaluate.scoring_task import (
 )
 from stepline.evaluate.soda import SodaKind, harmonic_mean, soda
 
-Row: TypeAlias = tuple[float, ...]  # one value per threshold
+Version: TypeAlias = Literal["stepline", "2018", "2021", "vidchapters"]
+Row: TypeAlias = tuple[float, ...]  # one value per tIoU
 Rows: TypeAlias = dict[str, Row]  # by metric
+
+TIOU_THRESHOLDS = (0.3, 0.5, 0.7, 0.9)
+MAX_PREDICTIONS = 1000  # per video; what follows is not scored, as in every version
+CAPTION_METRICS = ("METEOR", "CIDEr", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L")
 DETECTION_METRICS = ("precision", "recall", "F1")
-
-
-def detection_by_iou(overlaps: Sequence[Matrix], tious: Sequence[float]) -> Rows:
-    """Return detection at IoU above each tIoU, strictly. overlaps: (predictions, events) IoU, one
-    per reference set."""
-    return _detection([[iou > tiou for iou in overlaps] for tiou in tious])
-
-
-def detection_by_start(
-    references: Sequence[Sequence[Event]], events: Sequence[Event], distances: Sequence[float]
-) -> Rows:
-    """Return detection with starts closer than each distance. references: events of each reference
-    set. Seconds."""
-    starts = times(events)[:, 0]
-    # (predictions, events) each
-    gaps = [np.abs(starts[:, None] - times(reference)[:, 0]) for reference in references]
-    return _detection([[gap < distance for gap in gaps] for distance in distances])
-
-
-def _detection(hits: Iterable[list[npt.NDArray[np.bool_]]]) -> Rows:
-    """Return precision, recall and their harmonic mean, each the best over the reference sets.
-
-    hits: per threshold, one (predictions, events) matrix per reference set.
-    """
-    precisions = []
-    recalls = []
-    for matrices in hits:
-        precisions.append(
-            max(float(hit.any(axis=1).mean()) if len(hit) else 0.0 for hit in matrices)
-        )
-        recalls.append(max(float(hit.any(axis=0).mean()) for hit in matrices))
-    return _with_f1({"precision": tuple(precisions), "recall": tuple(recalls)})
-
-
-def _with_f1(rows: Rows) -> Rows:
-    f1 = map(harmonic_mean, rows["precision"], rows["recall"])
-    return {**rows, "F1": tuple(f1)}
+# What a prediction without overlap is compared with.
+GARBAGE_CAPTION = "zxqwvkjhgf"
+GARBAGE_CAPTION_2018 = "abc123!@#"
 
 
 # ---------------------------------------------------------------- densevid_eval
 
 
-Version: TypeAlias = Literal["stepline", "2018", "2021", "vidchapters"]
-
-TIOU_THRESHOLDS = (0.3, 0.5, 0.7, 0.9)
-START_DISTANCES = (1.0, 3.0, 5.0, 10.0, 30.0, 60.0)  # s between starts, VidChapters
-MAX_PREDICTIONS = 1000  # per video; what follows is not scored, as in every version
-CAPTION_METRICS = ("METEOR", "CIDEr", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L")
-
-
-@dataclass(frozen=True)
-class DensevidRules:
-    """Rules of one version. garbage: caption paired with a prediction without overlap."""
-
-    garbage: str
-    missing: Literal["zero", "skip"]
-    by_distance: bool = False
-
-
-RULES_BY_VERSION: dict[str, DensevidRules] = {
-    "stepline": DensevidRules("zxqwvkjhgf", "zero"),
-    "2018": DensevidRules("abc123!@#", "zero"),
-    "2021": DensevidRules("zxqwvkjhgf", "zero"),
-    "vidchapters": DensevidRules("zxqwvkjhgf", "skip", by_distance=True),
-}
-
-
 @dataclass(frozen=True)
 class DensevidScore:
-    """Scores in [0, 1], CIDEr in [0, 10].
+    """Scores of densevid_eval in [0, 1], CIDEr in [0, 10].
 
-    per_tiou: metric -> one value per tIoU, means over videos. Keys are CAPTION_METRICS and
-    DETECTION_METRICS.
-    mean: metric -> mean over tIoUs.
-    per_video: video -> metric -> one value per tIoU.
-    by_distance: DETECTION_METRICS by distance of starts, vidchapters alone.
-    missing: reference videos without predictions.
-    extra: predicted videos outside the reference, ignored.
+    Attributes:
+        per_tiou: metric -> one value per tIoU, means over videos. Keys are CAPTION_METRICS and
+            DETECTION_METRICS. F1 is that of the mean precision and recall.
+        mean: metric -> mean over tIoUs.
+        per_video: video id -> metric -> one value per tIoU.
     """
 
-    tious: tuple[float, ...]
     per_tiou: Rows
     mean: dict[str, float]
     per_video: dict[str, Rows]
-    missing: tuple[str, ...]
-    extra: tuple[str, ...]
-    by_distance: Rows = field(default_factory=dict)
 
 
 def densevid(
-    references: Sequence[EventsByVideo],
+    reference: EventsByVideo,
     predictions: EventsByVideo,
     *,
     version: Version = "stepline",
     tious: Sequence[float] = TIOU_THRESHOLDS,
     meteor: Meteor | None = None,
 ) -> DensevidScore:
-    """Return the scores of predicted events against one or more reference sets, video id -> (start,
-    end, caption).
+    """Return densevid_eval's scores of predicted events over the videos of the reference.
 
-    Raises DatasetError for what cannot be scored, ModelError when METEOR's tables are missing.
+    Args:
+        reference: video id -> (start, end, caption) in seconds, at least one event per video.
+        predictions: the same. A video without events scores 0.
+        version: whose garbage caption is used.
+        tious: IoU thresholds in [0, 1].
+        meteor: to share its caches. None: a new one.
+
+    Raises DatasetError for an event that cannot be scored, ModelError without METEOR's tables.
     """
-    if version not in RULES_BY_VERSION:
-        fault = f"version={version!r}: not a version of densevid_eval"
-        raise DatasetError(f"{fault}; give one of {', '.join(RULES_BY_VERSION)}")
-    if not tious or not all(0.0 <= tiou <= 1.0 for tiou in tious):
-        raise DatasetError(f"tious={tuple(tious)}: give at least one tIoU, each in [0, 1]")
-    rules = RULES_BY_VERSION[version]
-    covered = cover_videos(references, predictions, rules.missing)
-    scorer = DensevidScorer(rules.garbage, tuple(tious), meteor)
+    garbage = GARBAGE_CAPTION_2018 if version == "2018" else GARBAGE_CAPTION
+    scorer = _DensevidScorer(garbage, tious, meteor or Meteor())
     per_video = {}
-    distance_rows = []
-    # Each video at every tIoU.
-    for video in covered.scored:
-        sets = [
-            require_events(video, reference[video], "reference")
-            for reference in references
-            if video in reference
-        ]
-        all_events = require_events(video, predictions.get(video, ()), "predicted")
-        events = all_events[:MAX_PREDICTIONS]
+    for video, events in reference.items():
+        predicted = predictions.get(video, ())
+        check_events(video, events, predicted)
         try:
-            per_video[video] = scorer.score(sets, events)
-        except DatasetError as error:  # from METEOR, which knows no videos
+            per_video[video] = scorer.score(events, predicted[:MAX_PREDICTIONS])
+        except DatasetError as error:  # METEOR's and the IoU's do not name the video
             raise DatasetError(f"{video}: {error}") from error
-        distance_rows.append(detection_by_start(sets, events, START_DISTANCES))
-    # means over videos
-    per_tiou = _mean_rows(per_video.values())
+    per_tiou = {}
+    for metric in (*CAPTION_METRICS, "precision", "recall"):
+        mean = np.mean([rows[metric] for rows in per_video.values()], axis=0)
+        per_tiou[metric] = tuple(mean.tolist())
+    per_tiou["F1"] = tuple(map(harmonic_mean, per_tiou["precision"], per_tiou["recall"]))
     means = {metric: sum(row) / len(row) for metric, row in per_tiou.items()}
-    by_distance = _mean_rows(distance_rows) if rules.by_distance else {}
-    return DensevidScore(
-        tious=tuple(tious),
-        per_tiou=per_tiou,
-        mean=means,
-        per_video=per_video,
-        missing=covered.missing,
-        extra=covered.extra,
-        by_distance=by_distance,
-    )
+    return DensevidScore(per_tiou, means, per_video)
 
 
-class DensevidScorer:
+class _DensevidScorer:
     """Scores single videos at every tIoU."""
 
-    def __init__(
-        self, garbage: str, tious: tuple[float, ...], meteor: Meteor | None = None
-    ) -> None:
-        """Raises ModelError when METEOR's tables are missing."""
-        self._meteor = meteor or Meteor()
+    def __init__(self, garbage: str, tious: Sequence[float], meteor: Meteor) -> None:
+        self._meteor = meteor
         self._tokenizer = EventTokenizer()
         self._garbage = self._tokenizer.caption_tokens(garbage)
         self._tious = tious
 
-    def score(self, references: list[list[Event]], events: list[Event]) -> Rows:
-        """Return metric -> one value per tIoU of one video. references: its events in each
-        reference set."""
-        event_times = times(events)
-        # (predictions, reference) each
-        overlaps = [segment_iou(event_times, times(reference)) for reference in references]
-        detection = detection_by_iou(overlaps, self._tious)
+    def score(self, reference: Sequence[Event], events: Sequence[Event]) -> Rows:
+        """Return metric -> one value per tIoU of one video, without F1."""
         if not events:
-            return dict.fromkeys(CAPTION_METRICS, (0.0,) * len(self._tious)) | detection
-        captions = [self._tokenizer.tokens(reference) for reference in references]
+            return dict.fromkeys(
+                (*CAPTION_METRICS, "precision", "recall"), (0.0,) * len(self._tious)
+            )
+        iou = segment_iou(times(events), times(reference))  # (predictions, reference)
+        captions = self._tokenizer.tokens(reference)
         texts = self._tokenizer.tokens(events)
-        # neighbouring tIoUs often hold the same pairs
+        # Neighbouring tIoUs often hold the same pairs.
         scores: dict[tuple[CaptionPair, ...], Row] = {}
         columns = []
         for tiou in self._tious:
-            items = self._items(overlaps, captions, texts, tiou)
-            if items not in scores:
-                scores[items] = self._caption_scores(items)
-            columns.append(scores[items])
-        metric_rows = zip(*columns, strict=True)
-        return dict(zip(CAPTION_METRICS, metric_rows, strict=True)) | detection
+            pairs = tuple(self._pairs(iou >= tiou, captions, texts))
+            if pairs not in scores:
+                scores[pairs] = self._caption_scores(pairs)
+            # Captions pair at IoU >= tIoU. Detection asks for more than tIoU.
+            is_hit = iou > tiou
+            precision = float(is_hit.any(axis=1).mean())
+            columns.append((*scores[pairs], precision, float(is_hit.any(axis=0).mean())))
+        rows = zip(*columns, strict=True)
+        return dict(zip((*CAPTION_METRICS, "precision", "recall"), rows, strict=True))
 
-    def _caption_scores(self, items: tuple[CaptionPair, ...]) -> Row:
+    def _caption_scores(self, pairs: tuple[CaptionPair, ...]) -> Row:
         """Return the scores of caption pairs, in the order of CAPTION_METRICS."""
-        meteor = self._meteor.compare(items).aggregate
-        return (meteor, cider(items).corpus, *bleu(items).corpus, rouge_l(items).corpus)
+        return (self._meteor.compare(pairs).aggregate, cider(pairs), *bleu(pairs), rouge_l(pairs))
 
-    def _items(
-        self, overlaps: list[Matrix], captions: list[list[str]], texts: list[str], tiou: float
-    ) -> tuple[CaptionPair, ...]:
-        """Pair each prediction with every reference event of enough IoU, or else with garbage."""
-        items = []
-        for row, text in enumerate(texts):
-            partners = []
-            for matrix, set_captions in zip(overlaps, captions, strict=True):
-                # Captions pair at IoU >= tIoU. Detection asks for more than tIoU.
-                is_enough = matrix[row] >= tiou
-                for column in np.flatnonzero(is_enough).tolist():
-                    partners.append(set_captions[column])
+    def _pairs(
+        self, is_overlapping: npt.NDArray[np.bool_], captions: list[str], texts: list[str]
+    ) -> Iterable[CaptionPair]:
+        """Pair each prediction with every reference caption that it overlaps, or else with garbage."""
+        for text, row in zip(texts, is_overlapping, strict=True):
+            partners = [captions[column] for column in np.flatnonzero(row)]
             for partner in partners or [self._garbage]:
-                items.append(CaptionPair((partner,), text))
-        return tuple(items)
-
-
-def _mean_rows(rows: Iterable[Mapping[str, Row]]) -> Rows:
-    """Return metric -> mean over videos at each threshold. F1 is that of the mean precision and
-    recall."""
-    videos = list(rows)
-    means = {}
-    for metric in videos[0]:
-        values = [video[metric] for video in videos]
-        mean = np.mean(values, axis=0)
-        means[metric] = tuple(mean.tolist())
-    return _with_f1(means)
+                yield CaptionPair((partner,), text)
 
 
 # ---------------------------------------------------------------- the benchmark
@@ -277,8 +178,12 @@ MIXED_MISSING = (
 
 
 def harmonic_mean_statistic(precisions: Floats, recalls: Floats) -> Statistic:
-    """Return 2PR/(P+R) of the means over videos of P and R at each tIoU, then the mean over tIoUs.
-    Both are (V, tIoUs). It is 0 where both means are 0."""
+    """Return F1 of the means over videos at each tIoU, then the mean over tIoUs.
+
+    Args:
+        precisions: (V, tIoUs) per video.
+        recalls: (V, tIoUs) per video. F1 is 0 where both means are 0.
+    """
 
     def score(weights: Floats) -> Floats:
         # The share of each video in a draw.
@@ -286,36 +191,34 @@ def harmonic_mean_statistic(precisions: Floats, recalls: Floats) -> Statistic:
         precision = shares @ precisions  # (B, tIoUs)
         recall = shares @ recalls
         # F1 of the means at each tIoU, not the mean of F1s.
-        both = precision + recall
-        harmonic = np.zeros_like(both)
-        np.divide(2 * precision * recall, both, out=harmonic, where=both > 0)
+        sums = precision + recall
+        harmonic = np.zeros_like(sums)
+        np.divide(2 * precision * recall, sums, out=harmonic, where=sums > 0)
         return np.asarray(harmonic.mean(axis=1))
 
     return Statistic(score, len(precisions), len(precisions))
 
 
 def score(scoring: ScoringTask, *, version: Version = "stepline") -> Scores:
-    """Return SODA and densevid_eval's metrics."""
-    reference = read_reference(scoring)
+    """Return SODA and densevid_eval's metrics. version: its garbage caption and missing videos."""
+    all_reference = read_reference(scoring)
     predictions = read_predictions(scoring.predictions, cut=scoring.cut)
-    segments = match_ids(predictions.segments, reference)
-    reference_videos = reference
-    # Which videos count, by version.
+    segments = match_ids(predictions.segments, all_reference)
+    reference = all_reference
     handling = COUNT_MISSING
-    if RULES_BY_VERSION[version].missing == "skip":
+    if version == "vidchapters":
         handling = SKIP_MISSING_VIDEOS
-        reference_videos = {id: rows for id, rows in reference.items() if id in segments}
+        reference = {id: rows for id, rows in all_reference.items() if id in segments}
     elif version != "stepline":
         handling = MIXED_MISSING
-    # predicted events, and which videos SODA counts: the official one leaves missing videos out,
-    # whatever the version of densevid_eval
-    events = {id: [row[:3] for row in segments.get(id, ())] for id in reference_videos}
-    is_present = [version == "stepline" or id in segments for id in reference_videos]
-    present = np.array(is_present, dtype=np.float64)
+    events = {id: [row[:3] for row in segments.get(id, ())] for id in reference}
+    # Of the versions of others SODA leaves missing videos out.
+    is_counted = [version == "stepline" or id in segments for id in reference]
     statistics: dict[str, Statistic] = {}
     columns: dict[str, Floats] = {}
     if events:
-        statistics, columns = _statistics(reference_videos, events, present, version)
+        counted = np.array(is_counted, dtype=np.float64)
+        statistics, columns = _statistics(reference, events, counted, version)
     notes = prediction_notes(predictions)
     long_videos = [id for id, rows in events.items() if len(rows) > MAX_PREDICTIONS]
     if long_videos:
@@ -324,8 +227,8 @@ def score(scoring: ScoringTask, *, version: Version = "stepline") -> Scores:
     return scoring.scores(
         statistics,
         columns,
-        items=sum(map(len, reference_videos.values())),
-        reference_ids=reference,
+        items=sum(map(len, reference.values())),
+        reference_ids=all_reference,
         predicted_ids=segments,
         handling=handling,
         notes=notes,
@@ -333,35 +236,34 @@ def score(scoring: ScoringTask, *, version: Version = "stepline") -> Scores:
 
 
 def _statistics(
-    reference: EventsByVideo, events: EventsByVideo, present: Floats, version: Version
+    reference: EventsByVideo, events: EventsByVideo, counted: Floats, version: Version
 ) -> tuple[dict[str, Statistic], dict[str, Floats]]:
-    """Return the metrics as statistics over the videos of the reference, and their per-video
-    values."""
+    """Return the metrics as statistics over the videos of the reference, and per-video values.
+
+    counted: (V,) 1.0 for the videos that SODA counts, else 0.0.
+    """
     meteor = Meteor()
     statistics: dict[str, Statistic] = {}
     columns: dict[str, Floats] = {}
-    # SODA of every kind, over the videos that it counts.
     for kind in get_args(SodaKind):
         per_video = soda(reference, events, kind=kind, meteor=meteor).per_video
-        rows = np.array([per_video[id] for id in reference])  # (V, 3)
-        columns[f"SODA_{kind}"] = rows[:, 2]
+        triples = np.array([per_video[id] for id in reference])  # (V, 3)
+        columns[f"SODA_{kind}"] = triples[:, 2]
         for column, suffix in enumerate((" precision", " recall", "")):
-            statistics[f"SODA_{kind}{suffix}"] = ratio(rows[:, column] * present, present)
-    # densevid at each tIoU. A video's number is its mean over them.
-    scores = densevid([reference], events, version=version, meteor=meteor).per_video
-    ones = np.ones(len(reference))
+            statistics[f"SODA_{kind}{suffix}"] = ratio(triples[:, column] * counted, counted)
+    # A video's number is its mean over tIoUs.
+    scores = densevid(reference, events, version=version, meteor=meteor).per_video
     tables = {}
     for name in (*CAPTION_METRICS, "precision", "recall"):
-        table = np.array([scores[id][name] for id in reference])  # (V, tIoUs)
-        tables[name] = table
-        columns[name] = table.mean(axis=1)
-        statistics[name] = ratio(columns[name], ones)
+        tables[name] = np.array([scores[id][name] for id in reference])  # (V, tIoUs)
+        columns[name] = tables[name].mean(axis=1)
+        statistics[name] = ratio(columns[name], np.ones(len(reference)))
     statistics["F1"] = harmonic_mean_statistic(tables["precision"], tables["recall"])
     return statistics, columns
 
 
 def read_reference(scoring: ScoringTask) -> dict[str, list[Event]]:
-    """Return the reference's segments by video id, without videos that have none.
+    """Return video id -> reference events, without videos that have none.
 
     Raises DatasetError when the file is in neither form, or holds no video of the subset.
     """

@@ -1,15 +1,13 @@
-"""Dense captioning's events, (start, end, caption) in seconds, checked and compared as the field's
-scorers do.
+"""Events of dense captioning, (start, end, caption) in seconds, as the field's scorers compare them.
 
-Plain numbers on purpose. Reversed, negative, zero-length and repeated segments occur in real
-annotations, and the official scorers give them a value. Only what has no value is refused.
+Reversed, negative, empty and repeated segments occur in real annotations, and the official scorers
+give them a value. So events are plain tuples, and only an event without finite times is refused.
 """
 
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,78 +26,24 @@ MAX_SEGMENT_PAIRS = 25_000_000
 _UNION_EPSILON = 1e-8  # the official scorers' guard against 0 / 0
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """The video ids of an evaluation.
-
-    scored: in the reference's order. missing: in the reference only. extra: in the predictions
-    only.
-    """
-
-    scored: tuple[str, ...]
-    missing: tuple[str, ...]
-    extra: tuple[str, ...]
-
-
-def cover_videos(
-    references: Sequence[EventsByVideo], predictions: EventsByVideo, missing: str
-) -> Coverage:
-    """Return which videos are scored: all of the references ("zero"), or those with predictions
-    ("skip").
-
-    Raises DatasetError when the reference is empty or shares no video with the predictions.
-    """
-    # in the order of the references, each once
-    ids: dict[str, None] = {}
-    for reference in references:
-        ids |= dict.fromkeys(reference)
-    if not ids:
-        raise DatasetError("the reference holds no video; give at least one with its events")
-    if missing not in ("zero", "skip"):
-        fault = f"missing={missing!r}: not a rule for missing videos"
-        raise DatasetError(f"{fault}; give 'zero' or 'skip'")
-    predicted = tuple(video for video in ids if video in predictions)
-    absent = tuple(video for video in ids if video not in predictions)
-    if not predicted:
-        fault = f"no video of the reference (such as {absent[0]!r}) has predictions"
-        raise DatasetError(f"{fault}; make the ids agree")
-    extra = tuple(video for video in predictions if video not in ids)
-    return Coverage(predicted if missing == "skip" else tuple(ids), absent, extra)
-
-
-def require_events(
-    video: str, events: Iterable[Event], role: Literal["reference", "predicted"]
-) -> list[Event]:
-    """Return the events as a list.
-
-    Raises DatasetError for one without finite times or whose caption is not a text, and for a
-    reference without any.
-    """
-    checked = list(events)
-    for index, event in enumerate(checked):
-        name = f"{video}, {role} event {index}"
-        if len(event) != 3 or not isinstance(event[2], str):
-            raise DatasetError(f"{name}: {event!r} is not (start, end, caption)")
-        start, end, _ = event
-        if not (_is_finite(start) and _is_finite(end)):
-            raise DatasetError(f"{name}: time {start}-{end} is not finite; leave it out")
-    if role == "reference" and not checked:
+def check_events(video: str, reference: Sequence[Event], predictions: Sequence[Event]) -> None:
+    """Raise DatasetError where a video has no reference event, or an event without finite times."""
+    if not reference:
         raise DatasetError(f"{video}: the reference has no event; leave the video out")
-    return checked
-
-
-def _is_finite(time: object) -> bool:
-    return isinstance(time, int | float | np.number) and math.isfinite(time)
+    for role, events in (("reference", reference), ("predicted", predictions)):
+        for index, (start, end, _) in enumerate(events):
+            if not (math.isfinite(start) and math.isfinite(end)):
+                name = f"{video}, {role} event {index}"
+                raise DatasetError(f"{name}: time {start}-{end} is not finite; leave it out")
 
 
 def times(events: Sequence[Event]) -> Matrix:
-    """Return (N, 2): start and end of each event."""
-    pairs = [event[:2] for event in events]
-    return np.array(pairs, dtype=np.float64).reshape(len(events), 2)
+    """Return (N, 2): start and end of each event, in seconds."""
+    return np.array([event[:2] for event in events], dtype=np.float64).reshape(len(events), 2)
 
 
 def segment_iou(first: Matrix, second: Matrix) -> Matrix:
-    """Return (N, M): intersection over union of every two segments.
+    """Return (N, M): intersection over union of segments (N, 2) with segments (M, 2), in seconds.
 
     The union is the hull where they overlap and the sum of the lengths where they do not. A
     reversed segment overlaps nothing. Raises DatasetError beyond MAX_SEGMENT_PAIRS.
@@ -107,29 +51,21 @@ def segment_iou(first: Matrix, second: Matrix) -> Matrix:
     if len(first) * len(second) > MAX_SEGMENT_PAIRS:
         fault = f"{len(first)} x {len(second)} segments in one video"
         raise DatasetError(f"{fault}; score at most {MAX_SEGMENT_PAIRS} pairs")
-    first_starts = first[:, None, 0]  # (N, 1)
-    first_ends = first[:, None, 1]
-    second_starts = second[None, :, 0]  # (1, M)
-    second_ends = second[None, :, 1]
-    # (N, M) all
-    starts = np.maximum(first_starts, second_starts)
-    ends = np.minimum(first_ends, second_ends)
-    hull_starts = np.minimum(first_starts, second_starts)
-    hull_ends = np.maximum(first_ends, second_ends)
+    first_starts, first_ends = first.T[:, :, None]  # (N, 1)
+    second_starts, second_ends = second.T  # (M,)
+    shared = np.minimum(first_ends, second_ends) - np.maximum(first_starts, second_starts)
+    hull = np.maximum(first_ends, second_ends) - np.minimum(first_starts, second_starts)
     lengths = (first_ends - first_starts) + (second_ends - second_starts)
-    union = np.minimum(hull_ends - hull_starts, lengths)
-    union = np.maximum(union, 0.0)
-    return np.asarray(np.maximum(ends - starts, 0.0) / (union + _UNION_EPSILON))
+    union = np.maximum(np.minimum(hull, lengths), 0.0)
+    return np.asarray(np.maximum(shared, 0.0) / (union + _UNION_EPSILON))  # (N, M)
 
 
 class EventTokenizer:
-    """Tokenises the captions of events. Warns once of a caption that English tokenisation cannot
-    read.
-    """
+    """Tokenizes the captions of events. Warns once of a caption without any ASCII letter."""
 
     def __init__(self) -> None:
         self._tokenizer = Tokenizer()
-        self._warned = False
+        self._has_warned = False
 
     def tokens(self, events: Iterable[Event]) -> list[str]:
         """Return the tokens of each event's caption, joined by spaces."""
@@ -138,10 +74,10 @@ class EventTokenizer:
     def caption_tokens(self, caption: str) -> str:
         """Return the tokens of a caption, joined by spaces."""
         tokens = self._tokenizer(only_ascii(caption))
-        if not tokens and not self._warned and any(map(str.isalnum, caption)):
+        if not tokens and not self._has_warned and any(map(str.isalnum, caption)):
             logger.warning(
                 "%.40r: no ASCII letter; the English scorers read it, and all like it, as empty",
                 caption,
             )
-            self._warned = True
+            self._has_warned = True
         return tokens

@@ -8,7 +8,7 @@ videos count:
 
 Of equal scores the first row is taken. Both pool the sentences of all videos.
 
-Two labels of a sentence, which are not the same:
+A sentence has two labels, which are not the same:
 
 Alignability (TAN, HTM-Align): the item is a sentence and its whole video. It is positive when ANY
 part of the video shows what it says, early, late or while it is said. The score is the model's best
@@ -24,12 +24,11 @@ spoken times of sentences that are not alignable only, so this needs the transcr
 positive.
 
 Predictions are given by video id. Each is a matrix of scores (sentences, seconds), or one second
-per sentence, null where it is not placed. Or it is {"scores": matrix, "seconds": [...], "spans":
-[[start, end] or null], "alignability": [...], "shown": [...]} with any of these. Spans give recall
-at overlap, and where there are no seconds, their middles are the seconds.
+per sentence, null where it was not found. Or it is {"scores": matrix, "seconds": [...],
+"alignability": [...], "shown": [...]} with any of these.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -45,30 +44,20 @@ from stepline.evaluate.ranking import average_precision_statistic, roc_auc_stati
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import (
     SKIP_MISSING,
-    OptionalSpan,
     ScoringTask,
     entries_by_id,
     is_matrix_node,
     read_matrix,
     read_numbers,
-    read_spans,
     require_length,
-    span_centers,
 )
-from stepline.evaluate.span_overlaps import (
-    Pairs,
-    grounding_overlaps,
-    overlap_statistics,
-    span_array,
-)
+from stepline.evaluate.span_overlaps import Pairs, span_array
 
 HitRule: TypeAlias = Literal["tan", "nasva"]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
-# TAN's score of a second that no window covered, and of one that scores exactly 0
+# TAN's score of a second that scores exactly 0, which means "not scored" there.
 UNSCORED_VALUE = -6e4
-WINDOW_ROWS = 64  # of TAN's windows, which start a quarter of that apart
-TAN_EDGE_WINDOWS = 4  # at either end of a video, that reach to its first or last sentence
 TRANSCRIPT_FILES = (
     "sentencified_htm_370k.json",
     "sentencified_htm_1200k.json",
@@ -78,152 +67,57 @@ TRANSCRIPT_FILES = (
 
 @dataclass(frozen=True)
 class Annotation:
-    """One video of HTM-Align: alignable (K,) and spans (K, 2) in seconds.
+    """The annotation of one video with K sentences.
 
-    The spans of alignable sentences were set by hand. The others keep the times at which they are
-    spoken.
+    Attributes:
+        alignable: (K,) True where some part of the video shows the sentence.
+        spans: (K, 2) start and end in seconds. Where a sentence is shown if it is alignable, else
+            where it is spoken.
     """
 
     alignable: Flags
     spans: Floats
 
     @classmethod
-    def from_rows(cls, rows: Sequence[AlignRow], location: str = FILE_NAME) -> "Annotation":
+    def from_rows(cls, rows: list[AlignRow], location: str = FILE_NAME) -> "Annotation":
         """Return the annotation of the file's rows. Raises DatasetError for NaN and infinity."""
         spans = span_array([(row.start, row.end) for row in rows], location)
-        alignable = [row.alignable for row in rows]
-        return cls(np.array(alignable, dtype=bool), spans)
-
-    def __len__(self) -> int:
-        return len(self.spans)
-
-    @property
-    def alignable_count(self) -> int:
-        """Return the number of alignable sentences."""
-        return int(self.alignable.sum())
+        return cls(np.array([row.alignable for row in rows], dtype=bool), spans)
 
 
-def hits_span(seconds: Floats, spans: Floats, convention: HitRule = "tan") -> Flags:
-    """Return the mask (K,) of seconds inside their span. NaN (no prediction) is outside."""
-    starts = spans[:, 0]
-    ends = spans[:, 1]
-    if convention == "tan":
-        starts = np.floor(starts)
-        ends = np.ceil(ends)
-    return (starts <= seconds) & (seconds <= ends)
+def hits_span(seconds: Floats, spans: Floats, rule: HitRule = "tan") -> Flags:
+    """Return the mask (K,) of seconds (K,) inside their spans (K, 2). NaN (no prediction) is outside."""
+    starts, ends = spans.T
+    if rule == "tan":
+        starts, ends = np.floor(starts), np.ceil(ends)
+    return np.asarray((starts <= seconds) & (seconds <= ends))
 
 
-def best_seconds(scores: Floats, rate: float = 1.0) -> Floats:
-    """Return (K,) the second at which the first best row of (K, T) starts. Raises DatasetError for
-    NaN or no rows."""
-    if scores.ndim != 2 or scores.shape[1] == 0:
+def best_seconds(scores: Floats) -> Floats:
+    """Return (K,) the first of the best-scored seconds of each sentence, from scores (K, T).
+
+    Raises DatasetError for scores without a second.
+    """
+    if scores.shape[1] == 0:
         fault = f"scores of shape {scores.shape}"
         raise DatasetError(f"{fault}; give (sentences, seconds) with at least one second")
-    if np.isnan(scores).any():
-        raise DatasetError("scores hold NaN; give a number for every sentence and second")
-    return np.asarray(scores.argmax(axis=1) / rate, dtype=np.float64)
-
-
-# ---------------------------------------------------------------- windows of TAN
-
-
-@dataclass(frozen=True)
-class TanWindow:
-    """A window of rows [start, end) and sentences [first, last] that are scored together."""
-
-    start: int
-    end: int
-    first: int
-    last: int
-
-
-def tan_windows(annotation: Annotation, rows: int) -> list[TanWindow]:
-    """Return TAN's overlapping windows: WINDOW_ROWS rows, a quarter of that apart.
-
-    A window reaches from the first to the last NOT alignable sentence whose middle is from
-    WINDOW_ROWS before to twice that after its start. The times of alignable ones would give
-    the answer away. The first four windows begin with sentence 0 and the last four end with the
-    last (the first four win where a window is both). A window without a sentence that is not
-    alignable is left out. Source: TAN, eval_zeroshot_align.
-    """
-    middle = annotation.spans.mean(axis=1)
-    not_alignable = ~annotation.alignable
-    starts = range(0, rows - WINDOW_ROWS // 2, WINDOW_ROWS // 4)
-    windows = []
-    for index, start in enumerate(starts):
-        # Sentences whose middle is near, by the times of those that are not alignable.
-        earliest = start - WINDOW_ROWS
-        is_near = (earliest <= middle) & (middle <= start + 2 * WINDOW_ROWS)
-        sentences = np.flatnonzero(is_near & not_alignable).tolist()
-        if not sentences:
-            continue
-        first = sentences[0]
-        last = sentences[-1]
-        if index < TAN_EDGE_WINDOWS:
-            first = 0
-        elif index >= len(starts) - TAN_EDGE_WINDOWS:
-            # TAN ends at the number of rows, not of sentences
-            last = min(rows, len(annotation) - 1)
-        end = min(rows, start + WINDOW_ROWS)
-        windows.append(TanWindow(start, end, first, last))
-    return windows
-
-
-def stitch_windows(
-    windows: Sequence[tuple[TanWindow, Floats]], sentences: int, rows: int
-) -> Floats:
-    """Return (K, T) scores: the mean over the windows that cover a cell, UNSCORED_VALUE where no
-    window does or the mean is 0.
-
-    windows: each with its scores (last - first + 1, end - start).
-    """
-    total = np.zeros((sentences, rows))
-    count = np.zeros((sentences, rows))
-    for window, scores in windows:
-        cells = _window_cells(window)
-        shape = total[cells].shape
-        if shape != scores.shape:
-            raise DatasetError(f"window {window}: scores of shape {scores.shape}, not {shape}")
-        total[cells] += scores
-        count[cells] += 1
-    # A cell that no window covers has a sum of 0, and keeps it.
-    means = total / np.maximum(count, 1)
-    return hide_zeros(means)
-
-
-def _window_cells(window: TanWindow) -> tuple[slice, slice]:
-    return slice(window.first, window.last + 1), slice(window.start, window.end)
-
-
-def hide_zeros(scores: Floats) -> Floats:
-    """Return scores in which 0 means "not scored", as in TAN's evaluator, and never wins."""
-    return np.where(scores == 0, UNSCORED_VALUE, scores)
-
-
-def keep_window_seconds(scores: Floats, annotation: Annotation) -> Floats:
-    """Return global scores (K, T) masked to the seconds that a window covers with the sentence."""
-    sentences, rows = scores.shape
-    parts = []
-    for window in tan_windows(annotation, rows):
-        window_scores = scores[_window_cells(window)]
-        parts.append((window, window_scores))
-    return stitch_windows(parts, sentences, rows)
-
-
-# ---------------------------------------------------------------- labels
+    return np.asarray(scores.argmax(axis=1), dtype=np.float64)
 
 
 def narration_labels(annotation: Annotation, spoken: Pairs | None = None) -> Flags:
-    """Return the mask (K,) of sentences shown while spoken. spoken: (K, 2) seconds of the
-    transcript.
+    """Return the mask (K,) of sentences that are shown while they are spoken.
+
+    Args:
+        annotation: alignable sentences and the spans where they are shown.
+        spoken: (K, 2) start and end of speech in seconds, from the transcript. None: as shown.
 
     Raises DatasetError when there is not one spoken span per sentence.
     """
     if spoken is None:
         return annotation.alignable
     speech = span_array(spoken, "spoken")
-    if len(speech) != len(annotation):
-        counts = f"{len(speech)} spoken spans for {len(annotation)} sentences"
+    if len(speech) != len(annotation.spans):
+        counts = f"{len(speech)} spoken spans for {len(annotation.spans)} sentences"
         raise DatasetError(f"{counts}; give the same transcript")
     start = np.maximum(speech[:, 0], annotation.spans[:, 0])
     overlaps = np.minimum(speech[:, 1], annotation.spans[:, 1]) > start
@@ -235,71 +129,61 @@ def narration_labels(annotation: Annotation, spoken: Pairs | None = None) -> Fla
 
 @dataclass(frozen=True)
 class _Prediction:
-    """Prediction for a video: seconds (K,), K spans, sentence scores (K,). None where absent."""
+    """Prediction for a video of K sentences, None for what is absent.
+
+    Attributes:
+        seconds: (K,) predicted second of each sentence.
+        ranking: (K,) score by which sentences are ranked.
+    """
 
     seconds: Floats | None = None
-    spans: Sequence[OptionalSpan] | None = None
     ranking: Floats | None = None
 
 
-def score(scoring: ScoringTask, *, convention: HitRule = "tan", windows: bool = False) -> Scores:
-    """Return R@1 and alignability ROC-AUC."""
-    truths = _annotations(scoring)
-    nodes = entries_by_id(scoring.predictions)
-    scored = truths
+def score(scoring: ScoringTask, *, rule: HitRule = "tan") -> Scores:
+    """Return R@1, and by TAN's rule also the ROC-AUC of alignability."""
+    all_annotations = _read_annotations(scoring)
+    predictions_file = entries_by_id(scoring.predictions)
+    annotations = all_annotations
     notes = []
-    if convention == "nasva":
-        scored = {id: truth for id, truth in truths.items() if truth.alignable_count}
-    left_out_count = len(truths) - len(scored)
-    if left_out_count:
-        notes.append(f"{left_out_count} videos without an alignable sentence left out")
-
-    def prepare(scores: Floats, truth: Annotation) -> Floats:
-        if windows:
-            return keep_window_seconds(scores, truth)
-        if convention == "tan":
-            return hide_zeros(scores)
-        return scores
-
-    predictions = {}
-    for id, truth in scored.items():
-        if id in nodes:
-            predictions[id] = _read_prediction(nodes[id], truth, "alignability", prepare)
-    # the hits of each video, and how its spans fit
-    alignable = np.zeros(len(scored))
-    hits = np.zeros(len(scored))
-    fits = []
-    for index, (id, truth) in enumerate(scored.items()):
-        prediction = predictions.get(id, _Prediction())
-        alignable[index] = truth.alignable_count
-        if prediction.seconds is not None:
-            inside = hits_span(prediction.seconds, truth.spans, convention)
-            hits[index] = inside[truth.alignable].sum()
-        spans = prediction.spans or [None] * len(truth)
-        alignable_rows = np.flatnonzero(truth.alignable).tolist()
-        predicted_spans = [spans[row] for row in alignable_rows]
-        true_spans = [truth.spans[[row]] for row in alignable_rows]
-        fits.append(grounding_overlaps(predicted_spans, true_spans))
+    if rule == "nasva":
+        annotations = {
+            id: annotation for id, annotation in annotations.items() if annotation.alignable.any()
+        }
+    excluded_count = len(all_annotations) - len(annotations)
+    if excluded_count:
+        notes.append(f"{excluded_count} videos without an alignable sentence left out")
+    predictions = {
+        id: _read_prediction(predictions_file[id], annotation, "alignability", rule)
+        for id, annotation in annotations.items()
+        if id in predictions_file
+    }
+    alignable_counts = np.zeros(len(annotations))
+    hits = np.zeros(len(annotations))
+    for index, (id, annotation) in enumerate(annotations.items()):
+        alignable_counts[index] = annotation.alignable.sum()
+        seconds = predictions.get(id, _Prediction()).seconds
+        if seconds is not None:
+            is_hit = hits_span(seconds, annotation.spans, rule)
+            hits[index] = is_hit[annotation.alignable].sum()
     statistics: dict[str, Statistic] = {}
     if all(prediction.seconds is not None for prediction in predictions.values()):
-        statistics["R@1"] = ratio(hits, alignable)
-    if predictions and all(prediction.spans is not None for prediction in predictions.values()):
-        statistics |= overlap_statistics(fits, alignable)
-    if convention == "tan":
-        labels = {id: truth.alignable for id, truth in scored.items()}
-        ranking, ranking_notes = _ranking(predictions, labels, "alignable")
+        statistics["R@1"] = ratio(hits, alignable_counts)
+    if rule == "tan":
+        labels = {id: annotation.alignable for id, annotation in annotations.items()}
+        ranking, ranking_notes = _rank_sentences(predictions, labels, "alignable")
         notes += ranking_notes
         if ranking is not None:
             statistics["ROC-AUC alignable"] = roc_auc_statistic(*ranking)
-    columns = {"hits": hits, "alignable": alignable}
-    # predictions of videos that are left out are not extra
-    scored_or_extra = [id for id in nodes if id in scored or id not in truths]
     return scoring.scores(
         statistics,
-        columns,
-        items=alignable.sum(),
-        reference_ids=scored,
-        predicted_ids=scored_or_extra,
+        {"hits": hits, "alignable": alignable_counts},
+        items=alignable_counts.sum(),
+        reference_ids=annotations,
+        # Predictions of excluded videos are not extra.
+        predicted_ids=[
+            id for id in predictions_file if id in annotations or id not in all_annotations
+        ],
         notes=notes,
     )
 
@@ -310,61 +194,58 @@ def score_narration(scoring: ScoringTask) -> Scores:
     Raises DatasetError unless every video has `shown`: the best score over the video would be
     alignability's.
     """
-    truths = _annotations(scoring)
-    nodes = entries_by_id(scoring.predictions)
+    annotations = _read_annotations(scoring)
+    predictions_file = entries_by_id(scoring.predictions)
     transcript = read_transcript(scoring.reference)
     notes = []
     if not transcript:
         notes.append(
             "no transcript with the annotations: alignable sentences are taken as said when shown"
         )
-    # labels and predictions of the predicted videos
     labels = {}
     predictions = {}
-    for id, truth in truths.items():
-        if id in nodes:
-            speech = spoken_times(transcript, id)
-            labels[id] = narration_labels(truth, speech)
-            predictions[id] = _read_prediction(nodes[id], truth, "shown")
+    for id, annotation in annotations.items():
+        if id in predictions_file:
+            labels[id] = narration_labels(annotation, spoken_times(transcript, id))
+            predictions[id] = _read_prediction(predictions_file[id], annotation, "shown", None)
     for id, prediction in predictions.items():
         if prediction.ranking is None:
             cure = 'give {"shown": [a score for each sentence]}'
-            raise DatasetError(f"{nodes[id].location}: no `shown`; {cure}")
-    # all sentences ranked together
+            raise DatasetError(f"{predictions_file[id].location}: no `shown`; {cure}")
     statistics: dict[str, Statistic] = {}
-    ranking, ranking_notes = _ranking(predictions, labels, "shown")
+    ranking, ranking_notes = _rank_sentences(predictions, labels, "shown")
     if ranking is not None:
         statistics["ROC-AUC shown"] = roc_auc_statistic(*ranking)
         statistics["AP shown"] = average_precision_statistic(*ranking)
-    sentences = np.array([float(len(flags)) for flags in labels.values()])
+    sentence_counts = np.array([float(len(flags)) for flags in labels.values()])
     return scoring.scores(
         statistics,
-        {"sentences": sentences},
-        items=sentences.sum(),
-        reference_ids=truths,
-        predicted_ids=nodes,
+        {"sentences": sentence_counts},
+        items=sentence_counts.sum(),
+        reference_ids=annotations,
+        predicted_ids=predictions_file,
         handling=SKIP_MISSING,
         notes=[*notes, *ranking_notes],
     )
 
 
-def _annotations(scoring: ScoringTask) -> dict[str, Annotation]:
-    annotations = {}
-    for id, rows in read_rows(scoring.reference):
-        annotations[id] = Annotation.from_rows(rows, f"{scoring.reference}: {id}")
-    return annotations
+def _read_annotations(scoring: ScoringTask) -> dict[str, Annotation]:
+    return {
+        id: Annotation.from_rows(rows, f"{scoring.reference}: {id}")
+        for id, rows in read_rows(scoring.reference)
+    }
 
 
 def _read_prediction(
-    node: Node,
-    truth: Annotation,
-    ranking_key: str,
-    prepare: Callable[[Floats, Annotation], Floats] | None = None,
+    node: Node, annotation: Annotation, ranking_key: str, rule: HitRule | None
 ) -> _Prediction:
-    """Return the parts of a prediction.
+    """Return the prediction in a JSON value.
 
-    ranking_key: of its scores of sentences.
-    prepare: changes a matrix of scores first. Without it a matrix ranks nothing.
+    Args:
+        node: a matrix, a list of seconds, or an object with any of the known keys.
+        annotation: of the same video.
+        ranking_key: key of the scores by which sentences are ranked.
+        rule: how a matrix ranks sentences by its best scores. None: a matrix ranks nothing.
     """
     if isinstance(node.value, dict):
         parts = {key: part for key, part in node.entries() if part.value is not None}
@@ -372,64 +253,54 @@ def _read_prediction(
         parts = {"scores": node}
     else:
         parts = {"seconds": node}
-    count = len(truth)
+    count = len(annotation.spans)
     seconds = None
-    spans = None
     ranking = None
-    # what is stated later in this list wins
-    if "spans" in parts:
-        spans = read_spans(parts["spans"], count, "sentences")
-        seconds = span_centers(spans)
+    # What is read later wins.
     if "scores" in parts:
         scores = read_matrix(parts["scores"])
         require_length(parts["scores"], scores, count, "sentences")
-        if prepare is not None:
-            scores = prepare(scores, truth)
+        if rule == "tan":
+            scores = np.where(scores == 0, UNSCORED_VALUE, scores)
+        if rule is not None:
             ranking = scores.max(axis=1)
         seconds = best_seconds(scores)
     if "seconds" in parts:
         seconds = read_numbers(parts["seconds"], count, "sentences")
     if ranking_key in parts:
         ranking = read_numbers(parts[ranking_key], count, "sentences")
-    return _Prediction(seconds, spans, ranking)
+    return _Prediction(seconds, ranking)
 
 
-def _ranking(
-    predictions: Mapping[str, _Prediction], labels: Mapping[str, Flags], what: str
+def _rank_sentences(
+    predictions: Mapping[str, _Prediction], labels: Mapping[str, Flags], noun: str
 ) -> tuple[tuple[Floats, Floats, Integers, int] | None, list[str]]:
-    """Return labels, scores and video index of all sentences and the number of videos, and what to
-    note. The first is None unless every predicted video gives scores."""
-    no_ranking = f"no ROC-AUC: the predictions give no score of {what} for every video"
-    # scores, labels and video index of the predicted videos
-    rankings = []
-    flags = []
-    indexes = []
-    for index, (id, video_labels) in enumerate(labels.items()):
-        if id not in predictions:
-            continue
-        ranking = predictions[id].ranking
-        if ranking is None:
-            return None, [no_ranking]
-        rankings.append(ranking)
-        flags.append(video_labels)
-        indexes.append(np.full(len(video_labels), index))
-    if not rankings:
-        return None, [no_ranking]
-    ranked = np.concatenate(rankings).astype(np.float64)
-    if np.isnan(ranked).any():
-        fault = f"a score of {what} is null"
+    """Return (labels, scores, video index, number of videos) of all sentences, and notes.
+
+    The first is None unless every predicted video gives scores.
+    """
+    rankings = {id: predictions[id].ranking for id in labels if id in predictions}
+    known = [ranking for ranking in rankings.values() if ranking is not None]
+    if not known or len(known) < len(rankings):
+        return None, [f"no ROC-AUC: the predictions give no score of {noun} for every video"]
+    scores = np.concatenate(known).astype(np.float64)
+    if np.isnan(scores).any():
+        fault = f"a score of {noun} is null"
         raise DatasetError(f"{fault}; a ranking needs a number for every sentence")
-    truth = np.concatenate(flags).astype(np.float64)
-    video = np.concatenate(indexes)
+    truth = np.concatenate([labels[id] for id in rankings]).astype(np.float64)
+    indices = [index for index, id in enumerate(labels) if id in rankings]
+    video = np.repeat(indices, list(map(len, known)))
     notes = []
-    if len(rankings) < len(labels):
+    if len(known) < len(labels):
         notes.append("ROC-AUC is over the videos with predictions only")
-    return (truth, ranked, video, len(labels)), notes
+    return (truth, scores, video, len(labels)), notes
 
 
 def read_transcript(reference: Path) -> dict[str, Node]:
-    """Return the videos of the sentencified transcript next to the annotations in a folder, or {}
-    where there is no such file."""
+    """Return video id -> JSON value of the sentencified transcript in the annotations' folder.
+
+    {} where there is no such file.
+    """
     if not reference.is_dir():
         return {}
     file = find_file(reference, *TRANSCRIPT_FILES)
@@ -437,8 +308,7 @@ def read_transcript(reference: Path) -> dict[str, Node]:
 
 
 def spoken_times(transcript: Mapping[str, Node], id: str) -> Floats | None:
-    """Return (K, 2) seconds in which a video's sentences are spoken, or None without a transcript
-    at all.
+    """Return (K, 2) the seconds in which a video's sentences are spoken, or None without a transcript.
 
     Raises DatasetError where the transcript lacks the video.
     """

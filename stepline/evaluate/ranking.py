@@ -1,11 +1,9 @@
 """ROC-AUC and average precision of binary labels, with ties as in scikit-learn.
 
-N items. labels: (N,) 1 positive, 0 negative. scores: (N,) higher means more likely positive. video:
-(N,) 0..V-1.
-
-This scores VND-Test and any other set of clips with binary labels. Reference and predictions are
-JSON objects by video or clip id: a number, or one number per clip of the video. A label is 0 or 1.
-Clips without a score cannot be ranked, so videos without predictions are left out and listed.
+N items in V videos, B bootstrap draws. This scores VND-Test and any other set of clips with binary
+labels. Reference and predictions are JSON objects by video or clip id: a number, or one number per
+clip of the video. A label is 0 or 1. Clips without a score cannot be ranked, so videos without
+predictions are left out and listed.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,15 +28,23 @@ Numbers: TypeAlias = Sequence[float] | npt.NDArray[np.floating] | npt.NDArray[np
 
 
 def roc_auc_statistic(labels: Floats, scores: Floats, video: Integers, videos: int) -> Statistic:
-    """Return ROC-AUC: how often a positive scores above a negative, a tie counting half. It is NaN
-    with one class only."""
+    """Return ROC-AUC as a statistic: how often a positive scores above a negative, ties count half.
 
-    def area(above: Floats, wrong: Floats) -> Floats:
-        before = np.hstack([np.zeros((len(above), 1)), above[:, :-1]])
+    Args:
+        labels: (N,) 1 for a positive, 0 for a negative.
+        scores: (N,) higher means more likely positive.
+        video: (N,) video of each item, 0..V-1.
+        videos: V.
+
+    It is NaN for a draw with one class only.
+    """
+
+    def area(positives: Floats, negatives: Floats) -> Floats:
+        earlier = np.hstack([np.zeros((len(positives), 1)), positives[:, :-1]])
         # Trapezoids over the negatives, so that a tie counts half.
-        step = np.diff(wrong, prepend=0.0, axis=1)
-        wins = (step * (before + above) / 2).sum(axis=1)
-        return divide_or_nan(wins, above[:, -1] * wrong[:, -1])
+        step = np.diff(negatives, prepend=0.0, axis=1)
+        wins = (step * (earlier + positives) / 2).sum(axis=1)
+        return divide_or_nan(wins, positives[:, -1] * negatives[:, -1])
 
     return _ranking_statistic(area, labels, scores, video, videos)
 
@@ -46,15 +52,17 @@ def roc_auc_statistic(labels: Floats, scores: Floats, video: Integers, videos: i
 def average_precision_statistic(
     labels: Floats, scores: Floats, video: Integers, videos: int
 ) -> Statistic:
-    """Return the sum over distinct scores of the gain in recall times the precision there, not
-    interpolated. It is NaN with one class only."""
+    """Return average precision as a statistic, not interpolated. Arguments as of roc_auc_statistic.
 
-    def precision(above: Floats, wrong: Floats) -> Floats:
-        gain = np.diff(above, prepend=0.0, axis=1)
-        gained_precision = gain * np.nan_to_num(divide_or_nan(above, above + wrong))
+    It is the sum over distinct scores of the gain in recall times the precision there.
+    """
+
+    def precision(positives: Floats, negatives: Floats) -> Floats:
+        gain = np.diff(positives, prepend=0.0, axis=1)
+        gained = gain * np.nan_to_num(divide_or_nan(positives, positives + negatives))
         # With one class only a ranking is undefined, as for the area.
-        positives = np.where(wrong[:, -1] > 0, above[:, -1], 0.0)
-        return divide_or_nan(gained_precision.sum(axis=1), positives)
+        totals = np.where(negatives[:, -1] > 0, positives[:, -1], 0.0)
+        return divide_or_nan(gained.sum(axis=1), totals)
 
     return _ranking_statistic(precision, labels, scores, video, videos)
 
@@ -66,10 +74,12 @@ def _ranking_statistic(
     video: Integers,
     videos: int,
 ) -> Statistic:
-    """score_curves: the weights of positives and of negatives at or above each distinct score, two
-    (B, D), -> (B,) scores."""
-    # Items from the best score down. Equal scores share a threshold, which is behind the last of
-    # them.
+    """Return a statistic of a ranking.
+
+    score_curves: the summed weights of positives and of negatives at or above each of the D
+    distinct scores, two arrays (B, D), -> (B,) scores.
+    """
+    # Items from the best score down. Equal scores share a threshold, which is at the last of them.
     order = np.argsort(-scores, kind="stable")
     ranked_videos = video[order]
     ranked_labels = labels[order]
@@ -79,14 +89,15 @@ def _ranking_statistic(
         item_weights = weights[:, ranked_videos]  # (B, N)
         positive_weights = item_weights * ranked_labels
         negative_weights = item_weights - positive_weights
-        above = positive_weights.cumsum(axis=1)[:, last]
-        return score_curves(above, negative_weights.cumsum(axis=1)[:, last])
+        return score_curves(
+            positive_weights.cumsum(axis=1)[:, last], negative_weights.cumsum(axis=1)[:, last]
+        )
 
     return Statistic(score, videos, len(labels), width=len(labels))
 
 
 def roc_auc(labels: Numbers, scores: Numbers) -> float:
-    """Return the area under the ROC curve.
+    """Return the area under the ROC curve of labels (N,), 0 or 1, and scores (N,).
 
     Raises DatasetError when it is undefined: one class only, scores that are not finite, or lengths
     that differ.
@@ -96,8 +107,10 @@ def roc_auc(labels: Numbers, scores: Numbers) -> float:
 
 
 def require_both_classes(labels: Numbers, scores: Numbers) -> tuple[Floats, Floats, Integers]:
-    """Return labels, scores and a video index of zeros. Raise DatasetError where no ranking is
-    defined."""
+    """Return labels (N,), scores (N,) and a video index (N,) of zeros, as arrays.
+
+    Raises DatasetError where no ranking is defined.
+    """
     truth = np.asarray(labels, dtype=np.float64)
     values = np.asarray(scores, dtype=np.float64)
     if truth.shape != values.shape or truth.ndim != 1:
@@ -126,35 +139,27 @@ def score_clips(scoring: ScoringTask) -> Scores:
     references = entries_by_id(scoring.reference)
     labels_by_id = {id: _clip_values(node) for id, node in references.items()}
     nodes = entries_by_id(scoring.predictions)
-    # labels and scores of the videos that have both
-    labels = [np.zeros(0)]
-    scores = [np.zeros(0)]
-    clip_counts = []
-    shown_counts = []
+    # Labels and scores of the videos that have both.
+    labels = []
+    scores = []
     for id, video_labels in labels_by_id.items():
-        if id not in nodes:
-            continue
-        video_scores = _clip_values(nodes[id])
-        require_length(nodes[id], video_scores, len(video_labels), "labels")
-        labels.append(video_labels)
-        scores.append(video_scores)
-        clip_counts.append(len(video_labels))
-        shown_counts.append(video_labels.sum())
-    all_labels = np.concatenate(labels)
-    truth, ranked, _ = require_both_classes(all_labels, np.concatenate(scores))
-    # which video each clip belongs to
-    video_count = len(clip_counts)
-    clips = np.array(clip_counts)
-    video = np.repeat(np.arange(video_count), clips)
-    statistics: dict[str, Statistic] = {
-        "ROC-AUC": roc_auc_statistic(truth, ranked, video, video_count),
-        "AP": average_precision_statistic(truth, ranked, video, video_count),
-    }
-    columns = {"clips": clips.astype(np.float64), "shown": np.array(shown_counts)}
+        if id in nodes:
+            labels.append(video_labels)
+            scores.append(_clip_values(nodes[id]))
+            require_length(nodes[id], scores[-1], len(video_labels), "labels")
+    all_labels, all_scores, _ = require_both_classes(
+        np.concatenate([[], *labels]), np.concatenate([[], *scores])
+    )
+    clip_counts = np.array(list(map(len, labels)))
+    video = np.repeat(np.arange(len(labels)), clip_counts)
+    ranking = (all_labels, all_scores, video, len(labels))
     return scoring.scores(
-        statistics,
-        columns,
-        items=len(truth),
+        {"ROC-AUC": roc_auc_statistic(*ranking), "AP": average_precision_statistic(*ranking)},
+        {
+            "clips": clip_counts.astype(np.float64),
+            "shown": np.array([video_labels.sum() for video_labels in labels]),
+        },
+        items=len(all_labels),
         reference_ids=labels_by_id,
         predicted_ids=nodes,
         handling=SKIP_MISSING,

@@ -16,29 +16,34 @@ from stepline.evaluate.bootstrap import (
     Statistic,
     interval,
     over_sources,
-    over_videos,
     point_estimate,
     resample,
 )
 
 MIN_VIDEOS = 30  # videos under which a percentile interval over them is known to be too narrow
-# scores this close are equal: sums of the same numbers over other videos differ by some 1e-16
+# Scores this close are equal: sums of the same numbers over other videos differ by some 1e-16.
 TIE_TOLERANCE = 1e-12
 MAX_LISTED_IDS = 5  # ids that the printed table names; the JSON holds all
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What a protocol computed, before its statistics.
+    """The scores of one system by one convention, before bootstrap.
 
-    videos: ids of the V videos scored. items: what was counted in them (sentences, steps, segments,
-    clips).
-    statistics: name -> Statistic over those videos. columns: name -> (V,) per-video numbers, NaN
-    where undefined.
-    missing: in the reference, not in the predictions. extra: the reverse. handling: what was done
-    with them.
-    sources: (V,) what each video was cut from, where videos share a source and so are not
-    independent.
+    Attributes:
+        benchmark: name of the benchmark.
+        protocol: name of the convention.
+        rule: text of the convention.
+        videos: ids of the V scored videos.
+        items: number of counted items in them (sentences, steps, segments, clips).
+        statistics: name -> statistic over those videos.
+        columns: name -> (V,) numbers per video, NaN where undefined.
+        missing: ids in the reference but not in the predictions.
+        extra: ids in the predictions but not in the reference.
+        handling: what was done with missing and extra videos.
+        notes: printed with the scores.
+        sources: (V,) file that each video was cut from, where several videos share one and are not
+            independent. Empty: every video is its own source.
     """
 
     benchmark: str
@@ -54,17 +59,17 @@ class Scores:
     notes: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
 
-    def units_drawn(self) -> tuple[str, ...]:
-        """Return (V,) the bootstrap unit of each video: its source if several share one, else
-        itself.
-        """
-        return self.sources or self.videos
-
 
 @dataclass(frozen=True)
 class Metric:
-    """A number, its bootstrap interval over videos (NaN where undefined), and how many items it
-    counts."""
+    """A score with its bootstrap interval over videos.
+
+    Attributes:
+        value: the score, NaN where undefined.
+        low: lower end of the interval.
+        high: upper end of the interval.
+        items: number of counted items.
+    """
 
     value: float
     low: float
@@ -74,25 +79,35 @@ class Metric:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two systems on their common videos, with the paired interval of each metric's difference.
+    """Two systems on the videos that both were scored on.
 
-    differences: first minus second. beaten: fraction of draws in which the first is not better: a
-    one-sided p-value. second: the scores of the second system. single: metrics that only one of the
-    two has.
+    Attributes:
+        videos: number of those videos.
+        differences: metric -> first system minus second, with its paired interval.
+        not_better: metric -> fraction of draws in which the first system is not better: a one-sided
+            p-value, NaN where undefined.
+        second: the scores of the second system.
+        uncompared: metrics that only one of the systems has.
     """
 
     videos: int
     differences: Mapping[str, Metric]
-    beaten: Mapping[str, float]
+    not_better: Mapping[str, float]
     second: Scores
-    single: tuple[str, ...] = ()
+    uncompared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class EvaluationReport:
-    """The metrics of one system under one protocol.
+    """The metrics of one system by one convention.
 
-    notes: of the scores and of the report. sources: number of independent units.
+    Attributes:
+        scores: before bootstrap.
+        metrics: name -> score with its interval.
+        notes: of the scores and of the bootstrap.
+        draws: number of bootstrap draws.
+        seed: of the draws.
+        sources: number of independent units that were drawn.
     """
 
     scores: Scores
@@ -104,39 +119,28 @@ class EvaluationReport:
 
     @property
     def name(self) -> str:
-        """Return benchmark and protocol."""
+        """Benchmark and convention, with a slash between."""
         return f"{self.scores.benchmark}/{self.scores.protocol}"
-
-    @property
-    def per_video(self) -> list[dict[str, float | str]]:
-        """Return one row per video: its id and numbers."""
-        rows: list[dict[str, float | str]] = []
-        for index, video in enumerate(self.scores.videos):
-            row: dict[str, float | str] = {"video": video}
-            for name, column in self.scores.columns.items():
-                row[name] = float(column[index])
-            rows.append(row)
-        return rows
 
 
 def report(scores: Scores, *, draws: int = BOOTSTRAP_DRAWS, seed: int = 0) -> EvaluationReport:
     """Return the report of scores with bootstrap intervals from seeded draws."""
     # Videos of one source are drawn together.
-    sources = scores.units_drawn()
-    statistics = {
-        name: over_sources(statistic, sources) for name, statistic in scores.statistics.items()
+    sources = scores.sources or scores.videos
+    samples = resample(
+        {name: over_sources(statistic, sources) for name, statistic in scores.statistics.items()},
+        draws=draws,
+        seed=seed,
+    )
+    metrics = {
+        name: Metric(point_estimate(statistic), *interval(samples[name]), statistic.items)
+        for name, statistic in scores.statistics.items()
     }
-    draws_of = resample(statistics, draws=draws, seed=seed)
-    metrics = {}
-    for name, statistic in scores.statistics.items():
-        low, high = interval(draws_of[name])
-        metrics[name] = Metric(point_estimate(statistic), low, high, statistic.items)
-    # Few units make a percentile interval too narrow.
-    count = len(set(sources))
+    source_count = len(set(sources))
     notes = scores.notes
-    if count < MIN_VIDEOS:
-        notes = (*notes, f"{count} videos are few: the interval is likely too narrow")
-    return EvaluationReport(scores, metrics, notes, draws, seed, count)
+    if source_count < MIN_VIDEOS:
+        notes = (*notes, f"{source_count} videos are few: the interval is likely too narrow")
+    return EvaluationReport(scores, metrics, notes, draws, seed, source_count)
 
 
 def compare(
@@ -144,79 +148,73 @@ def compare(
 ) -> Comparison:
     """Return the paired bootstrap of two systems over the videos that both were scored on.
 
-    Raises DatasetError when the protocols differ or no video is shared.
+    Raises DatasetError when the conventions differ or no video is shared.
     """
     if (first.benchmark, first.protocol) != (second.benchmark, second.protocol):
         pair = f"{first.benchmark}/{first.protocol} and {second.benchmark}/{second.protocol}"
         raise DatasetError(f"{pair} do not compare; score both under one protocol")
-    # the videos that both were scored on
-    second_videos = set(second.videos)
-    shared = [video for video in first.videos if video in second_videos]
-    if not shared:
+    # Source of each shared video.
+    sources = dict(zip(first.videos, first.sources or first.videos, strict=True))
+    sources = {video: sources[video] for video in second.videos if video in sources}
+    if not sources:
         raise DatasetError(
             "the two systems share no scored video; compare predictions for the same videos"
         )
-    source_of = dict(zip(first.videos, first.units_drawn(), strict=True))
-    sources = [source_of[video] for video in shared]
-    # the statistics of both, over these videos
-    common = [name for name in first.statistics if name in second.statistics]
-    systems = []
-    for scores in (first, second):
-        over_shared = {}
-        for name in common:
-            statistic = over_videos(scores.statistics[name], scores.videos, shared)
-            over_shared[name] = over_sources(statistic, sources)
-        systems.append(over_shared)
-    # the differences, draw by draw
-    first_system, second_system = systems
-    first_draws = resample(first_system, draws=draws, seed=seed)
-    second_draws = resample(second_system, draws=draws, seed=seed)
+    names = [name for name in first.statistics if name in second.statistics]
+    first_statistics, second_statistics = (
+        {
+            name: over_sources(scores.statistics[name], [*map(sources.get, scores.videos)])
+            for name in names
+        }
+        for scores in (first, second)
+    )
+    # The same draws for both systems.
+    first_samples = resample(first_statistics, draws=draws, seed=seed)
+    second_samples = resample(second_statistics, draws=draws, seed=seed)
     differences = {}
-    beaten = {}
-    for name in common:
-        statistic = first_system[name]
-        drawn = _differences(first_draws[name], second_draws[name])
-        defined = drawn[~np.isnan(drawn)]
-        first_point = np.array([point_estimate(statistic)])
-        second_point = np.array([point_estimate(second_system[name])])
-        whole = float(_differences(first_point, second_point)[0])
-        low, high = interval(drawn)
-        differences[name] = Metric(whole, low, high, statistic.items)
-        beaten[name] = math.nan
-        if len(defined):
-            beaten[name] = float((defined <= 0).mean())
-    single = sorted({*first.statistics} ^ {*second.statistics})
-    return Comparison(len(shared), differences, beaten, second, tuple(single))
+    not_better = {}
+    for name in names:
+        sample = _differences(first_samples[name], second_samples[name])
+        first_point = np.array([point_estimate(first_statistics[name])])
+        second_point = np.array([point_estimate(second_statistics[name])])
+        value = float(_differences(first_point, second_point)[0])
+        differences[name] = Metric(value, *interval(sample), first_statistics[name].items)
+        known = sample[~np.isnan(sample)]
+        not_better[name] = float((known <= 0).mean()) if len(known) else math.nan
+    uncompared = sorted({*first.statistics} ^ {*second.statistics})
+    return Comparison(len(sources), differences, not_better, second, tuple(uncompared))
 
 
 def _differences(first: Floats, second: Floats) -> Floats:
-    """Return first - second, 0 where only the order of the sums makes them differ: a tie is not a
-    gain."""
+    """Return first - second, 0 where only the order of the sums makes them differ."""
     ties = np.isclose(first, second, rtol=TIE_TOLERANCE, atol=TIE_TOLERANCE)
     return np.where(ties, 0.0, first - second)
 
 
 def as_table(system: EvaluationReport, against: Comparison | None = None) -> str:
-    """Return the report as text: one line per metric with its protocol, then the rule and what was
-    missing."""
+    """Return the report as text: one line per metric, then the rule and the missing videos.
+
+    Args:
+        system: the report.
+        against: its comparison with another system, printed below.
+    """
     scores = system.scores
     width = max([6, *map(len, system.metrics)])
     lines = [
         f"{'metric':<{width}}  {'value':>8}  {INTERVAL_PERCENT:g} % interval     "
         "videos   items  protocol"
     ]
-    # A line per metric.
     for name, metric in system.metrics.items():
-        numbers = f"{_four_digits(metric.value):>8}  {_span(metric):<19}"
+        numbers = f"{_four_digits(metric.value):>8}  {_interval_text(metric):<19}"
         counts = f"{len(scores.videos):>6} {metric.items:>7}"
         lines.append(f"{name:<{width}}  {numbers} {counts}  {system.name}")
-    # How it was measured, and what was left out.
-    lines += ["", f"rule: {scores.rule}"]
-    lines.append(
-        f"interval: {system.draws} draws of {system.sources} whole videos, seed {system.seed}"
-    )
-    lines.append(f"in the reference, not in the predictions: {_listed(scores.missing)}")
-    lines.append(f"in the predictions, not in the reference: {_listed(scores.extra)}")
+    lines += [
+        "",
+        f"rule: {scores.rule}",
+        f"interval: {system.draws} draws of {system.sources} whole videos, seed {system.seed}",
+        f"in the reference, not in the predictions: {_id_list(scores.missing)}",
+        f"in the predictions, not in the reference: {_id_list(scores.extra)}",
+    ]
     if scores.handling:
         lines.append(f"these videos: {scores.handling}")
     lines += [f"note: {note}" for note in system.notes]
@@ -229,22 +227,20 @@ def _comparison_lines(against: Comparison, width: int) -> list[str]:
     second = against.second
     lines = ["", f"difference to the other system, paired over {against.videos} videos"]
     for name, metric in against.differences.items():
-        numbers = f"{metric.value:>+8.4f}  {_span(metric):<19}"
-        share = 100 * against.beaten[name]
-        lines.append(f"{name:<{width}}  {numbers} not better in {share:.1f} % of draws")
-    lines.append(
-        f"in the reference, not in the other system's predictions: {_listed(second.missing)}"
-    )
-    lines.append(
-        f"in the other system's predictions, not in the reference: {_listed(second.extra)}"
-    )
-    if against.single:
-        names = ", ".join(against.single)
+        numbers = f"{metric.value:>+8.4f}  {_interval_text(metric):<19}"
+        percent = 100 * against.not_better[name]
+        lines.append(f"{name:<{width}}  {numbers} not better in {percent:.1f} % of draws")
+    lines += [
+        f"in the reference, not in the other system's predictions: {_id_list(second.missing)}",
+        f"in the other system's predictions, not in the reference: {_id_list(second.extra)}",
+    ]
+    if against.uncompared:
+        names = ", ".join(against.uncompared)
         lines.append(f"not compared, since one of the two systems has no value: {names}")
     return lines + [f"note on the other system: {note}" for note in second.notes]
 
 
-def _span(metric: Metric) -> str:
+def _interval_text(metric: Metric) -> str:
     return f"[{_four_digits(metric.low)}, {_four_digits(metric.high)}]"
 
 
@@ -252,7 +248,7 @@ def _four_digits(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:.4f}"
 
 
-def _listed(ids: Sequence[str]) -> str:
+def _id_list(ids: Sequence[str]) -> str:
     if not ids:
         return "none"
     more = f" and {len(ids) - MAX_LISTED_IDS} more" if len(ids) > MAX_LISTED_IDS else ""
@@ -260,17 +256,21 @@ def _listed(ids: Sequence[str]) -> str:
 
 
 def as_json(system: EvaluationReport, against: Comparison | None = None) -> str:
-    """Return the report as JSON. NaN becomes null."""
-    # One system.
+    """Return the report as JSON, with null for NaN.
+
+    Args:
+        system: the report.
+        against: its comparison with another system, under the key "against".
+    """
     scores = system.scores
-    metrics = {}
-    for name, metric in system.metrics.items():
-        metrics[name] = _interval(metric) | {"items": metric.items}
     tree: dict[str, object] = {
         "benchmark": scores.benchmark,
         "protocol": scores.protocol,
         "rule": scores.rule,
-        "metrics": metrics,
+        "metrics": {
+            name: _interval_tree(metric) | {"items": metric.items}
+            for name, metric in system.metrics.items()
+        },
         "videos": len(scores.videos),
         "items": scores.items,
         "missing": scores.missing,
@@ -284,16 +284,15 @@ def as_json(system: EvaluationReport, against: Comparison | None = None) -> str:
             "level": INTERVAL_PERCENT,
         },
     }
-    # Its difference to the other.
     if against is not None:
-        differences = {}
-        for name, metric in against.differences.items():
-            not_better = _null_if_nan(against.beaten[name])
-            differences[name] = _interval(metric) | {"not_better": not_better}
         tree["against"] = {
             "videos": against.videos,
-            "differences": differences,
-            "not_compared": against.single,
+            "differences": {
+                name: _interval_tree(metric)
+                | {"not_better": _null_if_nan(against.not_better[name])}
+                for name, metric in against.differences.items()
+            },
+            "not_compared": against.uncompared,
             "missing": against.second.missing,
             "extra": against.second.extra,
             "notes": against.second.notes,
@@ -301,12 +300,8 @@ def as_json(system: EvaluationReport, against: Comparison | None = None) -> str:
     return json.dumps(tree, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _interval(metric: Metric) -> dict[str, float | int | None]:
-    return {
-        "value": _null_if_nan(metric.value),
-        "low": _null_if_nan(metric.low),
-        "high": _null_if_nan(metric.high),
-    }
+def _interval_tree(metric: Metric) -> dict[str, float | None]:
+    return {name: _null_if_nan(getattr(metric, name)) for name in ("value", "low", "high")}
 
 
 def _null_if_nan(value: float) -> float | None:
@@ -314,13 +309,23 @@ def _null_if_nan(value: float) -> float | None:
 
 
 def write_per_video(system: EvaluationReport, path: Path) -> None:
-    """Write one row per video: its id, protocol and numbers. Raises StoreError when the file cannot
-    be written."""
+    """Write a Parquet file with one row per video: convention, id and numbers.
+
+    Raises StoreError when the file cannot be written.
+    """
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
     from stepline.files.atomic_files import atomic_path
 
-    rows = [{"protocol": system.name, **row} for row in system.per_video]
+    scores = system.scores
+    rows = [
+        {
+            "protocol": system.name,
+            "video": video,
+            **{name: float(column[index]) for name, column in scores.columns.items()},
+        }
+        for index, video in enumerate(scores.videos)
+    ]
     with atomic_path(path) as partial:
         parquet.write_table(arrow.Table.from_pylist(rows), partial)

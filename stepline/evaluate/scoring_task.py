@@ -1,12 +1,11 @@
 """Common parts of all benchmarks: inputs, selection of videos, and checked JSON values."""
 
 import json
-import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -23,16 +22,19 @@ COUNT_MISSING = (
 SKIP_MISSING_VIDEOS = "videos without predictions are left out of the score, as officially"
 SKIP_MISSING = f"{SKIP_MISSING_VIDEOS}; the rest of the predictions too"
 
-OptionalSpan: TypeAlias = tuple[float, float] | None
-
 
 @dataclass(frozen=True)
 class ScoringTask:
-    """One thing to score: benchmark, protocol and its rule, and the paths of reference and
-    predictions.
+    """The files and options of one evaluation.
 
-    subset: only this split of the reference, None for all of it. cut: "pdvc" ranks and cuts PDVC's
-    proposals before they are scored.
+    Attributes:
+        benchmark: name of the benchmark.
+        protocol: name of the scoring convention.
+        rule: text of the scoring convention.
+        reference: file or folder of the annotations.
+        predictions: file or folder of the predictions.
+        subset: only this split of the reference, None for all of it.
+        cut: "pdvc" ranks and cuts PDVC's proposals before they are scored.
     """
 
     benchmark: str
@@ -54,80 +56,74 @@ class ScoringTask:
         handling: str = COUNT_MISSING,
         notes: Iterable[str] = (),
     ) -> Scores:
-        """Return the scores. Videos without predictions are in them unless `handling` skips them.
+        """Return the scores, with the missing and the extra videos.
 
-        Raises DatasetError when the reference holds nothing to score, or the two share no id at
-        all. It is also raised where the convention leaves out videos without predictions and no
-        video has any.
+        Args:
+            statistics: name -> statistic over the scored videos.
+            columns: name -> (V,) numbers per scored video.
+            items: number of counted items (sentences, steps, segments, clips).
+            reference_ids: ids of the videos with a reference.
+            predicted_ids: ids of the videos with predictions.
+            handling: what is done with videos without predictions. The SKIP rules leave them out.
+            notes: printed with the scores.
+
+        Raises DatasetError when the reference holds nothing to score, when the two share no id, or
+        when the convention scores only videos in both files and there are no predictions.
         """
-        # which videos both sides hold
-        wanted_ids = tuple(reference_ids)
-        ids = tuple(predicted_ids)
-        wanted_set = set(wanted_ids)
-        id_set = set(ids)
-        shared = []
-        missing = []
-        for id in wanted_ids:
-            if id in id_set:
-                shared.append(id)
-            else:
-                missing.append(id)
-        # whether there is something to score
-        if not wanted_ids:
-            raise self._nothing_to_score()
-        if ids and not shared:
-            pair = f"{ids[0]!r} and {wanted_ids[0]!r}"
+        expected = dict.fromkeys(reference_ids)
+        predicted = dict.fromkeys(predicted_ids)
+        shared = tuple(id for id in expected if id in predicted)
+        if expected and predicted and not shared:
+            pair = f"{next(iter(predicted))!r} and {next(iter(expected))!r}"
             fault = f"{self.predictions}: no id is in the reference ({pair})"
             raise DatasetError(f"{fault}; give predictions by its ids")
-        if items == 0 and not ids and handling != COUNT_MISSING:
+        if expected and items == 0 and not predicted and handling != COUNT_MISSING:
             fault = f"{self.predictions}: empty; {self.protocol} scores only videos in both files"
             cure = "give predictions, or a convention that counts missing videos"
             raise DatasetError(f"{fault}; {cure}")
-        if items == 0:
-            raise self._nothing_to_score()
-        videos = wanted_ids
-        if handling in (SKIP_MISSING, SKIP_MISSING_VIDEOS):
-            videos = tuple(shared)
+        if not expected or items == 0:
+            part = f" in subset {self.subset!r}" if self.subset is not None else ""
+            fault = f"{self.reference}: holds nothing to score{part} for {self.benchmark}"
+            raise DatasetError(f"{fault}; give its annotations")
+        is_skipping = handling in (SKIP_MISSING, SKIP_MISSING_VIDEOS)
         return Scores(
             self.benchmark,
             self.protocol,
             self.rule,
-            videos,
+            shared if is_skipping else tuple(expected),
             int(items),
             statistics,
             columns,
-            missing=tuple(missing),
-            extra=tuple(id for id in ids if id not in wanted_set),
+            missing=tuple(id for id in expected if id not in predicted),
+            extra=tuple(id for id in predicted if id not in expected),
             handling=handling,
             notes=tuple(notes),
         )
 
-    def _nothing_to_score(self) -> DatasetError:
-        part = f" in subset {self.subset!r}" if self.subset is not None else ""
-        fault = f"{self.reference}: holds nothing to score{part} for {self.benchmark}"
-        return DatasetError(f"{fault}; give its annotations")
+
+def entries_by_id(path: Path) -> dict[str, Node]:
+    """Return video id -> JSON value of a file that holds one object."""
+    return dict(read_node(path).entries())
 
 
-def entries_by_id(path: Path, *names: str) -> dict[str, Node]:
-    """Return the values of a JSON object by key. In a folder: the first existing one of `names`."""
-    return dict(read_node(path, *names).entries())
+def read_numbers(node: Node, count: int | None = None, noun: str = "values") -> Floats:
+    """Return a list of numbers (N,), null as NaN.
 
-
-def read_numbers(node: Node, count: int | None = None, what: str = "values") -> Floats:
-    """Return a list of numbers, null as NaN.
+    Args:
+        node: the JSON list.
+        count: the N that is required. None: any.
+        noun: what the list has one number for, in the error.
 
     Raises DatasetError for anything else, for infinity or NaN, and where it is not `count` long.
     """
-    values = [read_number(row) for row in node.rows()]
-    numbers = np.array(values, dtype=np.float64)
+    numbers = np.array([read_number(row) for row in node.rows()], dtype=np.float64)
     if count is not None:
-        require_length(node, numbers, count, what)
+        require_length(node, numbers, count, noun)
     return numbers
 
 
 def read_number(node: Node) -> float:
-    """Return a number, null as NaN. Raises DatasetError for anything else, and for infinity or
-    NaN."""
+    """Return a number, null as NaN. Raises DatasetError for anything else, infinity or NaN."""
     if node.value is None:
         return float("nan")
     if not is_number(node.value):
@@ -143,8 +139,7 @@ def is_number(value: object) -> bool:
 
 
 def read_matrix(node: Node) -> Floats:
-    """Return a list of equally long lists of numbers as (N, M). Raises DatasetError for anything
-    else."""
+    """Return a list of equally long lists of numbers as (N, M). Raises DatasetError otherwise."""
     try:
         array = np.asarray(node.value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -154,45 +149,16 @@ def read_matrix(node: Node) -> Floats:
     return array
 
 
-def read_spans(node: Node, count: int, what: str) -> list[OptionalSpan]:
-    """Return `count` spans, [start, end] or null. Raises DatasetError for anything else, and for
-    infinity or NaN."""
-    spans: list[OptionalSpan] = []
-    is_finite = True
-    for row in node.rows():
-        span = None
-        if row.value is not None:
-            span = row.pair()
-            is_finite = is_finite and bool(np.isfinite(span).all())
-        spans.append(span)
-    if not is_finite:
-        raise node.error("a list of finite [start, end]")
-    require_length(node, spans, count, what)
-    return spans
-
-
-def span_centers(spans: Iterable[Sequence[float] | None]) -> Floats:
-    """Return the middle second of each span, NaN where there is no span."""
-    centers = []
-    for span in spans:
-        if span is None:
-            centers.append(math.nan)
-        else:
-            start, end = span
-            centers.append((start + end) / 2)
-    return np.array(centers)
-
-
 def is_matrix_node(node: Node) -> bool:
     """Return whether a value is a list whose first item is a list."""
     value = node.value
     return isinstance(value, list) and bool(value) and isinstance(value[0], list)
 
 
-def require_length(node: Node, values: Sized, count: int, what: str) -> None:
-    """Raise DatasetError unless there are `count` values."""
+def require_length(node: Node, values: Sized, count: int, noun: str) -> None:
+    """Raise DatasetError unless there are `count` values. noun: what the values are for."""
     if len(values) != count:
-        counts = f"{len(values)} values for {count} {what}"
+        counts = f"{len(values)} values for {count} {noun}"
         raise DatasetError(f"{node.location}: {counts}; give one, or null, for each")
 
 
@@ -200,8 +166,11 @@ V = TypeVar("V")
 
 
 def match_ids(predictions: Mapping[str, V], ids: Iterable[str]) -> dict[str, V]:
-    """Return predictions by the reference's ids, where one side writes "v_" before them (PDVC) and
-    the other does not.
+    """Return predictions by the ids of the reference, also where only one side writes PDVC's "v_".
+
+    Args:
+        predictions: video id -> prediction.
+        ids: video ids of the reference.
 
     Raises DatasetError when two ids become one.
     """
@@ -220,7 +189,7 @@ def match_ids(predictions: Mapping[str, V], ids: Iterable[str]) -> dict[str, V]:
 
 
 def prediction_notes(predictions: SegmentPredictions) -> list[str]:
-    """Return a note per reason for skipped rows, with the first location, and the rules applied."""
+    """Return a note per reason for unreadable rows, with the first location, and the rules applied."""
     locations: dict[str, list[str]] = defaultdict(list)
     for row in predictions.rejected:
         locations[row.reason].append(row.location)
@@ -232,7 +201,10 @@ def prediction_notes(predictions: SegmentPredictions) -> list[str]:
 
 
 def reference_notes(reasons: Mapping[str, int]) -> tuple[str, ...]:
-    """Return a note of skipped reference rows, or () without any."""
+    """Return a note on the rejected rows of the reference, or () without any.
+
+    reasons: reason -> number of rows.
+    """
     if not reasons:
         return ()
     counts = json.dumps(dict(reasons), ensure_ascii=False)

@@ -21,15 +21,14 @@ pairing is by dynamic programming (section 3.2).
 Precision = worth / predicted events, recall = worth / reference events, F1 of a video from these
 two. A data set's are the means over its videos. The official program calls METEOR with the roles
 swapped (prediction as the reference). It drops videos without predictions from the mean and stops
-at an empty list. Here the roles are kept, missing videos score 0 by default and are listed, and an
-empty list scores 0.
+at an empty list. Here the roles are kept, and a video without predictions scores 0.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -40,40 +39,42 @@ from stepline.evaluate.events import (
     EventsByVideo,
     EventTokenizer,
     Matrix,
-    cover_videos,
-    require_events,
+    check_events,
     segment_iou,
     times,
 )
 from stepline.evaluate.meteor import Meteor
 
+SodaKind: TypeAlias = Literal["a", "b", "c", "d"]
+Triple: TypeAlias = tuple[float, float, float]  # precision, recall, F1
+
+A_THRESHOLDS = (0.9, 0.7, 0.5, 0.3)  # IoU, SODA's kind a
+
 
 def best_ordered_sum(scores: Matrix) -> float:
     """Return the largest sum of scores over order-preserving pairs. scores: (N, M), none negative."""
-    _, width = scores.shape
     # best[j]: the largest sum over the rows so far and the first j columns.
-    best = np.zeros(width + 1)
+    best = np.zeros(scores.shape[1] + 1)
     for row in scores:
-        with_row = best[:-1] + row
-        either = np.maximum(best[1:], with_row)
-        best[1:] = np.maximum.accumulate(either)
+        best[1:] = np.maximum.accumulate(np.maximum(best[1:], best[:-1] + row))
     return float(best[-1])
 
 
 def backtracked_pairs(scores: Matrix) -> list[tuple[int, int]]:
-    """Return the pairs that SODA's program reads out of the table of best totals, from first to
-    last.
+    """Return the (row, column) pairs that SODA's program reads out of its table of best sums.
 
     From the last row up, it takes the last column in each row (left of the previous one) whose best
-    choice was to pair. That holds even where the best total is on another way. With ties it does
-    not pair. At least one pair always comes out, with or without overlap.
-    scores: (N, M), N and M at least 1.
+    choice was to pair. That holds even where the best sum is on another path. With ties it does not
+    pair. At least one pair always comes out, with or without overlap.
+
+    Args:
+        scores: (N, M), N and M at least 1.
     """
-    paired = _paired(scores)
+    is_paired = _pairing_mask(scores)
     pairs: list[tuple[int, int]] = []
     row_count, limit = scores.shape
     for row in reversed(range(row_count)):
-        columns = np.flatnonzero(paired[row, :limit])
+        columns = np.flatnonzero(is_paired[row, :limit])
         if not len(columns):
             continue
         limit = int(columns[-1])
@@ -83,21 +84,21 @@ def backtracked_pairs(scores: Matrix) -> list[tuple[int, int]]:
     return pairs[::-1]
 
 
-def _paired(scores: Matrix) -> npt.NDArray[np.bool_]:
-    """Return the mask of cells where pairing row and column beats leaving either out."""
-    paired = np.zeros(scores.shape, dtype=bool)
-    _, width = scores.shape
-    # best totals of the row before, and those one column to the left (-1: no such row)
+def _pairing_mask(scores: Matrix) -> npt.NDArray[np.bool_]:
+    """Return the mask (N, M) of cells where pairing row and column beats leaving either out."""
+    is_paired = np.zeros(scores.shape, dtype=bool)
+    width = scores.shape[1]
+    # Best sums of the row before, and those one column to the left (-1: no such row).
     above = np.full(width, -1.0)
     diagonal = np.zeros(width)
     for index, row in enumerate(scores):
         total = diagonal + row
         best = np.maximum.accumulate(np.maximum(above, total))
-        neighbour = np.concatenate(([-1.0], best[:-1]))
-        paired[index] = (total > above) & (total > neighbour)
+        left = np.concatenate(([-1.0], best[:-1]))
+        is_paired[index] = (total > above) & (total > left)
         above = best
         diagonal = np.concatenate(([0.0], above[:-1]))
-    return paired
+    return is_paired
 
 
 def harmonic_mean(precision: float, recall: float) -> float:
@@ -107,102 +108,21 @@ def harmonic_mean(precision: float, recall: float) -> float:
     return 2.0 * precision * recall / (precision + recall)
 
 
-SodaKind: TypeAlias = Literal["a", "b", "c", "d"]
-Triple: TypeAlias = tuple[float, float, float]  # precision, recall, F1
-
-A_THRESHOLDS = (0.9, 0.7, 0.5, 0.3)  # IoU, SODA's kind a
-
-
 @dataclass(frozen=True)
 class SodaScore:
-    """Means over videos, and per video (precision, recall, F1), all in [0, 1].
+    """SODA of one kind, all values in [0, 1].
 
-    missing: reference videos without predictions, counted as 0 unless skipped. extra: predicted
-    videos that the reference does not hold, ignored.
+    Attributes:
+        precision: mean over videos.
+        recall: mean over videos.
+        f1: mean over videos.
+        per_video: video id -> (precision, recall, F1).
     """
 
     precision: float
     recall: float
     f1: float
     per_video: dict[str, Triple]
-    missing: tuple[str, ...]
-    extra: tuple[str, ...]
-
-
-class SodaScorer:
-    """Scores single videos, tokenising each caption and scoring each pair once."""
-
-    def __init__(self, kind: SodaKind, meteor: Meteor | None = None) -> None:
-        """Raises ModelError when METEOR's tables are missing."""
-        if kind not in get_args(SodaKind):
-            raise DatasetError(f"kind={kind!r}: not a kind of SODA; give 'a', 'b', 'c' or 'd'")
-        self._kind = kind
-        if kind != "d":
-            self._meteor = meteor or Meteor()
-            self._tokenizer = EventTokenizer()
-
-    def score(self, video: str, reference: Sequence[Event], predictions: Sequence[Event]) -> Triple:
-        """Return (precision, recall, F1) of one video, or 0 without predictions.
-
-        Raises DatasetError for a video without reference events, or an event without finite times.
-        """
-        reference = require_events(video, reference, "reference")
-        predictions = require_events(video, predictions, "predicted")
-        truth = sorted(reference, key=itemgetter(0))
-        events = sorted(predictions, key=itemgetter(0))
-        if not events:
-            return 0.0, 0.0, 0.0
-        try:
-            worths = self._worths(truth, events)
-        except DatasetError as error:  # from METEOR, which knows no videos
-            raise DatasetError(f"{video}: {error}") from error
-        # one triple for each threshold
-        triples = []
-        for worth in worths:
-            precision = worth / len(events)
-            recall = worth / len(truth)
-            triples.append((precision, recall, harmonic_mean(precision, recall)))
-        return _mean_triple(triples)
-
-    def _worths(self, truth: list[Event], events: list[Event]) -> list[float]:
-        """Return the worth of the best pairing, one for each threshold of kind a."""
-        iou = segment_iou(times(truth), times(events))  # (reference, predictions)
-        if self._kind == "d":
-            return [best_ordered_sum(iou)]
-        if self._kind == "c":
-            # Pairs that do not overlap are worth 0, whatever they say.
-            rows, columns = np.nonzero(iou)
-            overlapping = list(zip(rows.tolist(), columns.tolist(), strict=True))
-            similarity = self._similarity(truth, events, overlapping)
-            return [best_ordered_sum(iou * similarity)]
-        thresholds: tuple[float, ...] = A_THRESHOLDS if self._kind == "a" else (0.0,)
-        pairings = [
-            backtracked_pairs(np.where(iou >= threshold, iou, 0.0)) for threshold in thresholds
-        ]
-        # Each pair is compared once, however many thresholds choose it.
-        similarity = self._similarity(truth, events, sorted(set(chain(*pairings))))
-        return [float(sum(similarity[pair] for pair in pairs)) for pairs in pairings]
-
-    def _similarity(
-        self, truth: list[Event], events: list[Event], pairs: list[tuple[int, int]]
-    ) -> Matrix:
-        """Return (reference, predictions): METEOR of the named pairs, 0 elsewhere."""
-        shape = (len(truth), len(events))
-        similarity = np.zeros(shape)
-        references = self._tokenizer.tokens(truth)
-        hypotheses = self._tokenizer.tokens(events)
-        # the prediction as the reference, as the official program calls METEOR
-        texts = [((hypotheses[column],), references[row]) for row, column in pairs]
-        if texts:
-            scores = self._meteor.compare(texts)
-            rows, columns = zip(*pairs, strict=True)
-            similarity[list(rows), list(columns)] = scores.segments
-        return similarity
-
-
-def _mean_triple(triples: Sequence[Triple]) -> Triple:
-    precision, recall, f1 = np.array(triples).mean(axis=0).tolist()
-    return precision, recall, f1
 
 
 def soda(
@@ -211,17 +131,85 @@ def soda(
     *,
     kind: SodaKind = "c",
     meteor: Meteor | None = None,
-    missing: Literal["zero", "skip"] = "zero",
 ) -> SodaScore:
-    """Return SODA of predicted events, both as video id -> (start, end, caption) in seconds.
+    """Return SODA of predicted events over the videos of the reference.
 
-    missing: reference videos without predictions count 0, or are left out as officially.
-    Raises DatasetError for what cannot be scored, ModelError when METEOR's tables are missing.
+    Args:
+        reference: video id -> (start, end, caption) in seconds, at least one event per video.
+        predictions: the same. A video without events scores 0.
+        kind: which SODA.
+        meteor: to share its caches. None: a new one.
+
+    Raises DatasetError for an event that cannot be scored, ModelError without METEOR's tables.
     """
-    covered = cover_videos([reference], predictions, missing)
-    scorer = SodaScorer(kind, meteor)
+    similarity = None if kind == "d" else _CaptionSimilarity(meteor or Meteor())
     per_video = {}
-    for video in covered.scored:
-        per_video[video] = scorer.score(video, reference[video], predictions.get(video, ()))
-    means = _mean_triple(list(per_video.values()))
-    return SodaScore(*means, per_video, covered.missing, covered.extra)
+    for video, events in reference.items():
+        predicted = predictions.get(video, ())
+        check_events(video, events, predicted)
+        try:
+            per_video[video] = _video_score(events, predicted, kind, similarity)
+        except DatasetError as error:  # METEOR's and the IoU's do not name the video
+            raise DatasetError(f"{video}: {error}") from error
+    return SodaScore(*_mean_triple(list(per_video.values())), per_video)
+
+
+class _CaptionSimilarity:
+    """METEOR of pairs of events."""
+
+    def __init__(self, meteor: Meteor) -> None:
+        self._meteor = meteor
+        self._tokenizer = EventTokenizer()
+
+    def matrix(
+        self, truth: list[Event], events: list[Event], pairs: list[tuple[int, int]]
+    ) -> Matrix:
+        """Return (reference, predictions): METEOR of the listed pairs, 0 elsewhere."""
+        similarity = np.zeros((len(truth), len(events)))
+        references, hypotheses = self._tokenizer.tokens(truth), self._tokenizer.tokens(events)
+        # The prediction is METEOR's reference, as in the official program.
+        texts = [((hypotheses[column],), references[row]) for row, column in pairs]
+        for pair, score in zip(pairs, self._meteor.compare(texts).segments, strict=True):
+            similarity[pair] = score
+        return similarity
+
+
+def _video_score(
+    reference: Sequence[Event],
+    predictions: Sequence[Event],
+    kind: SodaKind,
+    similarity: _CaptionSimilarity | None,
+) -> Triple:
+    if not predictions:
+        return 0.0, 0.0, 0.0
+    truth = sorted(reference, key=itemgetter(0))
+    events = sorted(predictions, key=itemgetter(0))
+    triples = []
+    for worth in _worths(truth, events, kind, similarity):
+        precision = worth / len(events)
+        recall = worth / len(truth)
+        triples.append((precision, recall, harmonic_mean(precision, recall)))
+    return _mean_triple(triples)
+
+
+def _worths(
+    truth: list[Event], events: list[Event], kind: SodaKind, similarity: _CaptionSimilarity | None
+) -> list[float]:
+    """Return the worth of the best pairing, one for each threshold of kind a."""
+    iou = segment_iou(times(truth), times(events))  # (reference, predictions)
+    if similarity is None:
+        return [best_ordered_sum(iou)]
+    if kind == "c":
+        # Pairs that do not overlap are worth 0, whatever their captions are.
+        overlapping = [(int(row), int(column)) for row, column in np.argwhere(iou)]
+        return [best_ordered_sum(iou * similarity.matrix(truth, events, overlapping))]
+    thresholds = A_THRESHOLDS if kind == "a" else (0.0,)
+    pairings = [backtracked_pairs(np.where(iou >= threshold, iou, 0.0)) for threshold in thresholds]
+    # Each pair is compared once, however many thresholds choose it.
+    scores = similarity.matrix(truth, events, sorted(set(chain(*pairings))))
+    return [float(sum(scores[pair] for pair in pairs)) for pairs in pairings]
+
+
+def _mean_triple(triples: Sequence[Triple]) -> Triple:
+    precision, recall, f1 = np.array(triples).mean(axis=0).tolist()
+    return precision, recall, f1

@@ -1,8 +1,8 @@
 """Temporal IoU of predicted and reference spans, and recall at IoU.
 
-Spans are (N, 2) float arrays of [start, end] seconds as the files hold them, also reversed or of no
-length. A reversed span covers nothing. A text may have several reference instances. Any of them
-counts.
+Spans are (N, 2) float arrays of [start, end] seconds as the files hold them, also reversed or
+empty. A reversed span covers nothing. A text may have several reference instances (M of them), and
+each one counts. V videos, K texts.
 """
 
 from collections.abc import Sequence
@@ -14,36 +14,30 @@ import numpy.typing as npt
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Statistic, ratio
 
-# of intersection over union, usual in moment retrieval, HiREST and HT-Step
+# Of intersection over union, usual in moment retrieval and HiREST.
 IOU_THRESHOLDS = (0.1, 0.3, 0.5, 0.7)
 FloatArray: TypeAlias = npt.NDArray[np.floating]
 Pair: TypeAlias = Sequence[float] | FloatArray
 Pairs: TypeAlias = Sequence[Sequence[float]] | FloatArray
 
 
-def span_array(spans: Pairs, what: str = "spans") -> Floats:
-    """Return (N, 2) float64. Raises DatasetError for another shape, NaN or infinity."""
-    try:
-        array = np.asarray(spans, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        fault = f"{what}: not numbers in pairs ({error})"
-        raise DatasetError(f"{fault}; give [start, end] in seconds") from error
-    if array.size == 0:
-        return np.zeros((0, 2))
-    if array.ndim != 2 or array.shape[1] != 2:
-        raise DatasetError(f"{what}: shape {array.shape}, not (N, 2); give [start, end] in seconds")
-    has_times = np.isfinite(array).all(axis=1)
-    if not has_times.all():
-        start, end = array[~has_times][0]
-        raise DatasetError(f"{what}: [{start}, {end}] holds NaN or infinity; give seconds")
+def span_array(spans: Pairs, location: str = "spans") -> Floats:
+    """Return spans as (N, 2) float64 seconds. Raises DatasetError for NaN or infinity.
+
+    location: where the spans come from, for the error.
+    """
+    array = np.asarray(spans, dtype=np.float64).reshape(-1, 2)
+    is_finite = np.isfinite(array).all(axis=1)
+    if not is_finite.all():
+        start, end = array[~is_finite][0]
+        raise DatasetError(f"{location}: [{start}, {end}] holds NaN or infinity; give seconds")
     return array
 
 
 def temporal_iou(first: Floats, second: Floats) -> Floats:
-    """Return (N, M) intersection over union of (N, 2) and (M, 2), or 0 where neither covers a
-    moment.
+    """Return (N, M) intersection over union of spans (N, 2) and (M, 2).
 
-    Two spans of no length at the same second do not overlap: they cover nothing.
+    It is 0 where both spans are empty, also at the same second.
     """
     first_starts, first_ends = first.T[:, :, None]  # (N, 1)
     second_starts, second_ends = second.T  # (M,)
@@ -62,39 +56,35 @@ def _lengths(starts: Floats, ends: Floats) -> Floats:
 
 
 def is_inside_any(second: float, instances: Floats, *, closed: bool = False) -> bool:
-    """Return whether a second is in any instance: in [start, end), or with `closed` in [start,
-    end]."""
+    """Return whether a second is inside any of the instances (M, 2).
+
+    An instance covers [start, end), or with `closed` [start, end].
+    """
     starts, ends = instances.T
     before_end = second <= ends if closed else second < ends
     return bool(((starts <= second) & before_end).any())
 
 
-def grounding_overlaps(predicted: Sequence[Pair | None], reference: Sequence[Pairs]) -> Floats:
-    """Return (K,) the best overlap of one predicted span per text with the instances of that text.
+def grounding_overlaps(predicted: Sequence[Pair | None], reference: Sequence[Floats]) -> Floats:
+    """Return (K,) the best IoU of one predicted span per text with the instances of that text.
 
-    predicted: K of [start, end] or None where the text was not placed (overlap 0). reference: K of
-    instances (M, 2).
-    Raises DatasetError when the lengths differ or a text has no instance.
+    Args:
+        predicted: K predicted [start, end] in seconds, None where the text was not found (IoU 0).
+        reference: K arrays of instances (M, 2) in seconds, at least one instance each.
     """
-    if len(predicted) != len(reference):
-        counts = f"{len(predicted)} predicted spans for {len(reference)} texts"
-        raise DatasetError(f"{counts}; give one, or null, per text")
     best = np.zeros(len(reference))
-    for k, span in enumerate(predicted):
-        instances = span_array(reference[k], "reference")
-        if not len(instances):
-            fault = f"text {k} has no reference instance"
-            raise DatasetError(f"{fault}; leave out texts that are not in the video")
+    for index, (span, instances) in enumerate(zip(predicted, reference, strict=True)):
         if span is not None:
-            prediction = span_array([span], "prediction")  # type: ignore[list-item]
-            best[k] = temporal_iou(prediction, instances).max()
+            best[index] = temporal_iou(np.array([span], dtype=np.float64), instances).max()
     return best
 
 
 def overlap_statistics(overlaps_by_video: Sequence[Floats], totals: Floats) -> dict[str, Statistic]:
-    """Return recall at each threshold and mean overlap over videos.
+    """Return the statistics recall at each IoU threshold, and mean IoU.
 
-    fits: the overlaps of each video. totals: (V,) references per video.
+    Args:
+        overlaps_by_video: V arrays with the best IoU of each reference span.
+        totals: (V,) reference spans per video.
     """
     statistics = {}
     for threshold in IOU_THRESHOLDS:
@@ -105,17 +95,10 @@ def overlap_statistics(overlaps_by_video: Sequence[Floats], totals: Floats) -> d
 
 
 def counts_at_least(threshold: float, overlaps_by_video: Sequence[Floats]) -> Floats:
-    """Return (V,) the number of spans per video with at least this overlap."""
+    """Return (V,) the number of spans per video with at least this IoU."""
     return np.array([float((overlaps >= threshold).sum()) for overlaps in overlaps_by_video])
 
 
 def overlap_sums(overlaps_by_video: Sequence[Floats]) -> Floats:
-    """Return (V,) the sum of each video's best overlaps."""
+    """Return (V,) the sum of the best IoUs of each video."""
     return np.array([float(overlaps.sum()) for overlaps in overlaps_by_video])
-
-
-def instances_by_step(segments: Floats, steps: Sequence[int]) -> dict[int, Floats]:
-    """Return step -> its segments (M, 2), in the order of the steps' numbers. steps: of each
-    segment."""
-    numbers = np.array(steps, dtype=np.int64)
-    return {step: segments[numbers == step] for step in sorted(set(steps))}

@@ -10,7 +10,7 @@ For instance, a video "a" with two reference texts, shown at 2-6 s and 10-14 s:
 The middle of 3-7 s is 5 s, which is inside 2-6 s. The two share 3 s of the 5 s from 2 to 7, so
 their IoU is 0.6.
 
-grounding: each reference text is to be placed. Predictions are JSON by record id, one second per
+grounding: each reference text is to be localized. Predictions are JSON by record id, one second per
 reference row or {row id: second} (R@1 only). Or they are segments in any form that
 `stepline.datasets.read_predictions` reads. These are matched to the reference by their text,
 repeated texts in the order of the file. The second of a segment is its middle.
@@ -46,20 +46,16 @@ from stepline.evaluate.scoring_task import (
 )
 from stepline.evaluate.span_overlaps import (
     IOU_THRESHOLDS,
-    Pair,
     counts_at_least,
     grounding_overlaps,
     is_inside_any,
     overlap_statistics,
     overlap_sums,
-    span_array,
     temporal_iou,
 )
 from stepline.records import Record, Step
 
-# id -> one per text, None where not placed
-Seconds: TypeAlias = Mapping[str, Sequence[float | None]]
-
+Columns: TypeAlias = dict[str, Floats]  # per-video numbers
 
 # what WhenAct writes behind the name of a clip's source video
 CLIP_SUFFIX = re.compile(r"mini_\d+\.mp4$")
@@ -69,7 +65,10 @@ CLIP_SUFFIX = re.compile(r"mini_\d+\.mp4$")
 class _Reference:
     """The records of a reference.
 
-    shown_steps: the steps with spans of each video that has one. notes: what the reader left out.
+    Attributes:
+        records: by id.
+        shown_steps: id -> steps with a span, of the videos that have one.
+        notes: what the reader left out.
     """
 
     records: dict[str, Record]
@@ -77,63 +76,54 @@ class _Reference:
     notes: tuple[str, ...]
 
     def instances(self) -> dict[str, list[Floats]]:
-        """Return id -> the spans (M, 2) of each shown step."""
-        instances = {}
-        for id, steps in self.shown_steps.items():
-            instances[id] = [_step_spans(step) for step in steps]
-        return instances
+        """Return id -> the spans (M, 2) of each shown step, in seconds."""
+        return {
+            id: [np.array([[span.start, span.end] for span in step.spans]) for step in steps]
+            for id, steps in self.shown_steps.items()
+        }
 
     def scores(
         self,
         scoring: ScoringTask,
         statistics: Mapping[str, Statistic],
-        columns: Mapping[str, Floats],
+        columns: Columns,
         predicted_ids: Iterable[str],
         notes: Iterable[str],
     ) -> Scores:
-        """Return the scores of the videos that show something, their media as sources. HiREST asks
-        several things of a video, and WhenAct cuts one into clips. Predicted ids whose reference
-        shows nothing are neither extra nor scored.
+        """Return the scores of the videos that show something, with their media as sources.
+
+        HiREST asks several queries of one video, and WhenAct cuts one into clips.
         """
-        # Predictions that count, and those of unknown videos, which are reported.
-        scored_ids = []
-        for id in predicted_ids:
-            if id not in self.records or id in self.shown_steps:
-                scored_ids.append(id)
         scores = scoring.scores(
             statistics,
             columns,
             items=columns["steps"].sum(),
             reference_ids=self.shown_steps,
-            predicted_ids=scored_ids,
+            # Predictions for a record that shows nothing are neither scored nor extra.
+            predicted_ids=[
+                id for id in predicted_ids if id not in self.records or id in self.shown_steps
+            ],
             notes=[*self.notes, *notes],
         )
-        # Videos that were cut from one file are not independent.
-        sources = []
-        for id in self.shown_steps:
-            video_id = self.records[id].video.id
-            sources.append(CLIP_SUFFIX.sub("", video_id))
+        # Clips of one file are not independent.
+        sources = [CLIP_SUFFIX.sub("", self.records[id].video.id) for id in self.shown_steps]
         return replace(scores, sources=tuple(sources))
 
 
 def grounding(scoring: ScoringTask) -> Scores:
-    """Return R@1, and with segments also recall at overlap and mean overlap, over texts that the
-    video shows."""
+    """Return R@1, and for segments also recall at IoU and mean IoU, over texts that are shown."""
     reference = _read_reference(scoring)
-    seconds_file = _seconds_file(scoring.predictions)
-    if seconds_file is None:
+    seconds_by_id = _read_seconds(scoring.predictions)
+    if seconds_by_id is None:
         return _score_segments(scoring, reference)
-    nodes = match_ids(seconds_file, reference.records)
+    nodes = match_ids(seconds_by_id, reference.records)
     notes = _unknown_rows_note(scoring, nodes, reference)
-    # A second for each shown step.
-    seconds = {}
-    for id, steps in reference.shown_steps.items():
-        if id in nodes:
-            node = nodes[id]
-            record = reference.records[id]
-            seconds[id] = _predicted_seconds(node, record, steps)
-    instances = reference.instances()
-    statistics, columns = _recall(instances, seconds)
+    seconds = {
+        id: _predicted_seconds(nodes[id], reference.records[id], steps)
+        for id, steps in reference.shown_steps.items()
+        if id in nodes
+    }
+    statistics, columns = _recall(reference.instances(), seconds)
     return reference.scores(scoring, statistics, columns, nodes, notes)
 
 
@@ -141,45 +131,32 @@ def _score_segments(scoring: ScoringTask, reference: _Reference) -> Scores:
     predictions = read_predictions(scoring.predictions, cut=scoring.cut)
     segments = match_ids(predictions.segments, reference.records)
     seconds: dict[str, list[float | None]] = {}
-    fits = []
+    overlaps = []
     instances = reference.instances()
     for id, steps in reference.shown_steps.items():
-        spans: Sequence[Pair | None] = [None for _ in steps]
-        if id in segments:
-            spans = _spans_by_text(reference.records[id], steps, segments[id])
-            seconds[id] = [_middle(span) for span in spans]
-        fit = grounding_overlaps(spans, instances[id])
-        fits.append(fit)
+        found = _segments_by_step(reference.records[id], segments.get(id, ()))
+        matches = [found.get(step.id) for step in steps]
+        seconds[id] = [match and (match.start + match.end) / 2 for match in matches]
+        spans = [match and match[:2] for match in matches]
+        overlaps.append(grounding_overlaps(spans, instances[id]))
     statistics, columns = _recall(instances, seconds)
-    statistics |= overlap_statistics(fits, columns["steps"])
-    columns["overlap"] = overlap_sums(fits)
-    notes = prediction_notes(predictions)
-    notes += _unknown_texts_note(segments, reference)
+    statistics |= overlap_statistics(overlaps, columns["steps"])
+    columns["overlap"] = overlap_sums(overlaps)
+    notes = prediction_notes(predictions) + _unknown_texts_note(segments, reference)
     return reference.scores(scoring, statistics, columns, segments, notes)
 
 
-def _middle(span: Pair | None) -> float | None:
-    if span is None:
-        return None
-    start, end = span
-    return (start + end) / 2
-
-
 def _recall(
-    instances: Mapping[str, Sequence[Floats]], seconds: Seconds
-) -> tuple[dict[str, Statistic], dict[str, Floats]]:
-    """Return R@1, and the steps and hits of each video."""
-    video_count = len(instances)
-    steps = np.zeros(video_count)
-    hits = np.zeros(video_count)
-    for index, (id, texts) in enumerate(instances.items()):
-        steps[index] = len(texts)
-        video_seconds = seconds.get(id, ())
-        for second, spans in zip(video_seconds, texts, strict=False):
-            if second is not None and is_inside_any(second, spans):
-                hits[index] += 1
-    statistics: dict[str, Statistic] = {"R@1": ratio(hits, steps)}
-    return statistics, {"steps": steps, "hits": hits}
+    instances: Mapping[str, Sequence[Floats]], seconds: Mapping[str, Sequence[float | None]]
+) -> tuple[dict[str, Statistic], Columns]:
+    """Return R@1, and the number of steps and hits of each video."""
+    step_counts = np.zeros(len(instances))
+    hits = np.zeros(len(instances))
+    for index, (id, spans_by_step) in enumerate(instances.items()):
+        step_counts[index] = len(spans_by_step)
+        for second, spans in zip(seconds.get(id, ()), spans_by_step, strict=False):
+            hits[index] += second is not None and is_inside_any(second, spans)
+    return {"R@1": ratio(hits, step_counts)}, {"steps": step_counts, "hits": hits}
 
 
 def _unknown_rows_note(
@@ -188,11 +165,9 @@ def _unknown_rows_note(
     """Return a note on predictions for unknown rows. Raises DatasetError when all are unknown."""
     is_known = []
     for id, node in nodes.items():
-        if id not in reference.records or not isinstance(node.value, dict):
-            continue
-        record = reference.records[id]
-        rows = {step.id for step in record.reference}
-        is_known += [row in rows for row in node.value]
+        if id in reference.records and isinstance(node.value, dict):
+            rows = {step.id for step in reference.records[id].reference}
+            is_known += [row in rows for row in node.value]
     unknown = is_known.count(False)
     if not unknown:
         return []
@@ -208,13 +183,9 @@ def _unknown_texts_note(
     """Return a note on predicted texts that are not in the reference, and are ignored."""
     is_known = []
     for id, video_segments in segments.items():
-        if id not in reference.records:
-            continue
-        record = reference.records[id]
-        texts = {_normalised(step.text) for step in record.reference}
-        for segment in video_segments:
-            text = _normalised(segment.sentence)
-            is_known.append(text in texts)
+        if id in reference.records:
+            texts = {_normalize(step.text) for step in reference.records[id].reference}
+            is_known += [_normalize(segment.sentence) in texts for segment in video_segments]
     unknown = is_known.count(False)
     if not unknown:
         return []
@@ -227,36 +198,29 @@ def segmentation(scoring: ScoringTask) -> Scores:
     reference = _read_reference(scoring)
     predictions = read_predictions(scoring.predictions, cut=scoring.cut)
     segments = match_ids(predictions.segments, reference.records)
-    # how well each video's references are met, and its predictions meet one
-    step_counts = []
-    placed_counts = []
-    fits = []
-    prediction_fits = []
+    # The best IoU of each reference span, and of each predicted span.
+    reference_overlaps = []
+    predicted_overlaps = []
     for id, instances in reference.instances().items():
-        video_segments = segments.get(id, ())
-        pairs = [[segment.start, segment.end] for segment in video_segments]
-        spans = span_array(pairs)
-        table = temporal_iou(spans, np.concatenate(instances))  # (N, M)
-        span_count, step_count = table.shape
-        best_of_steps = table.max(axis=0, initial=0.0)
-        best_of_spans = table.max(axis=1)
-        step_counts.append(float(step_count))
-        placed_counts.append(float(span_count))
-        fits.append(best_of_steps)
-        prediction_fits.append(best_of_spans)
-    steps = np.array(step_counts)
-    placed = np.array(placed_counts)
-    statistics = overlap_statistics(fits, steps)
-    denominator = placed
-    if not placed.any():
-        # where nothing was predicted, 0 of 1: the precision is 0 and not undefined
-        denominator = np.ones_like(placed)
+        pairs = [segment[:2] for segment in segments.get(id, ())]
+        spans = np.array(pairs, dtype=np.float64).reshape(-1, 2)
+        iou = temporal_iou(spans, np.concatenate(instances))  # (N, M)
+        reference_overlaps.append(iou.max(axis=0, initial=0.0))
+        predicted_overlaps.append(iou.max(axis=1))
+    span_counts = np.array([float(len(overlaps)) for overlaps in reference_overlaps])
+    predicted_counts = np.array([float(len(overlaps)) for overlaps in predicted_overlaps])
+    statistics = overlap_statistics(reference_overlaps, span_counts)
+    # Where nothing was predicted the precision is 0 of 1, and not undefined.
+    totals = predicted_counts if predicted_counts.any() else np.ones_like(predicted_counts)
     for threshold in IOU_THRESHOLDS:
-        right = counts_at_least(threshold, prediction_fits)
-        statistics[f"Precision@IoU {threshold}"] = ratio(right, denominator)
-    columns = {"steps": steps, "predicted": placed, "overlap": overlap_sums(fits)}
-    notes = prediction_notes(predictions)
-    return reference.scores(scoring, statistics, columns, segments, notes)
+        hits = counts_at_least(threshold, predicted_overlaps)
+        statistics[f"Precision@IoU {threshold}"] = ratio(hits, totals)
+    columns = {
+        "steps": span_counts,
+        "predicted": predicted_counts,
+        "overlap": overlap_sums(reference_overlaps),
+    }
+    return reference.scores(scoring, statistics, columns, segments, prediction_notes(predictions))
 
 
 def _read_reference(scoring: ScoringTask) -> _Reference:
@@ -267,26 +231,17 @@ def _read_reference(scoring: ScoringTask) -> _Reference:
         steps = [step for step in record.reference if step.spans]
         if steps:
             shown_steps[id] = steps
-    notes = reference_notes(dataset.reasons())
-    return _Reference(records, shown_steps, notes)
+    return _Reference(records, shown_steps, reference_notes(dataset.reasons()))
 
 
-def _step_spans(step: Step) -> Floats:
-    pairs = []
-    for span in step.spans:
-        pairs.append([span.start, span.end])
-    return np.array(pairs)
-
-
-def _seconds_file(path: Path) -> dict[str, Node] | None:
-    """Return predictions of seconds by id, or None for another form."""
+def _read_seconds(path: Path) -> dict[str, Node] | None:
+    """Return id -> predicted seconds, or None where the file holds segments."""
     if path.is_dir() or not path.name.endswith(JSON_ENDINGS):
         return None
     root = read_node(path)
-    tree = root.value
-    if not isinstance(tree, dict):
+    if not isinstance(root.value, dict):
         return None
-    values = tree.values()
+    values = root.value.values()
     # Lists that are all empty fit both forms. They are read as segments.
     if not any(values) or not all(map(_holds_seconds, values)):
         return None
@@ -297,83 +252,58 @@ def _holds_seconds(value: object) -> bool:
     items = list(value.values()) if isinstance(value, dict) else value
     if not isinstance(items, list):
         return False
-    placed = [item for item in items if item is not None]
-    return all(map(is_number, placed))
+    return all(item is None or is_number(item) for item in items)
 
 
 def _predicted_seconds(node: Node, record: Record, steps: Sequence[Step]) -> list[float | None]:
     """Return the predicted second of each step, or None."""
     seconds: dict[str, float] = {}
     if isinstance(node.value, dict):
-        for key, value in node.entries():
-            seconds[key] = read_number(value)
+        seconds = {key: read_number(value) for key, value in node.entries()}
     elif node.value:
         # A list has one second per row, and a row's number is its id.
-        row_seconds = _seconds_by_row(node, record)
-        for row, second in enumerate(row_seconds):
-            seconds[str(row)] = second
-    by_step: list[float | None] = []
-    for step in steps:
-        step_second = seconds.get(step.id)
-        if step_second is not None and np.isnan(step_second):
-            step_second = None
-        by_step.append(step_second)
-    return by_step
+        seconds = {str(row): second for row, second in enumerate(_seconds_by_row(node, record))}
+    known = {id: second for id, second in seconds.items() if not np.isnan(second)}
+    return [known.get(step.id) for step in steps]
 
 
 def _seconds_by_row(node: Node, record: Record) -> list[float]:
-    """Return one second per row of the annotation. Of rows that the reader rejected only the count
-    is known."""
-    rows = []
-    for step in record.reference:
-        if not step.id.isdecimal():
-            raise _own_ids_error(node)
-        rows.append(int(step.id))
-    # rows that the reader rejected may be anywhere between the others
-    most = len(rows) + len(record.dropped)
-    last = max(rows)
-    if last >= most:
-        raise _own_ids_error(node)
-    seconds = read_numbers(node).tolist()
-    least = max(len(seconds), last + 1)
-    require_length(node, seconds, min(least, most), "rows of the reference")
-    return list(seconds)
+    """Return one second per row of the annotation. Of rejected rows only the count is known."""
+    ids = [step.id for step in record.reference]
+    max_rows = len(ids) + len(record.dropped)
+    # Rejected rows may be anywhere between the others.
+    if not all(map(str.isdecimal, ids)) or max(map(int, ids)) >= max_rows:
+        fault = f"{node.location}: this reference's steps have ids of their own"
+        raise DatasetError(f"{fault}; give {{step id: second}}")
+    seconds: list[float] = read_numbers(node).tolist()
+    min_rows = max(len(seconds), max(map(int, ids)) + 1)
+    require_length(node, seconds, min(min_rows, max_rows), "rows of the reference")
+    return seconds
 
 
-def _own_ids_error(node: Node) -> DatasetError:
-    fault = f"{node.location}: this reference's steps have ids of their own"
-    return DatasetError(f"{fault}; give {{step id: second}}")
-
-
-def _spans_by_text(
-    record: Record, steps: Sequence[Step], segments: Sequence[PredictedSegment]
-) -> list[list[float] | None]:
-    """Return the predicted span of each shown step, by its text without case and extra spaces."""
+def _segments_by_step(
+    record: Record, segments: Sequence[PredictedSegment]
+) -> dict[str, PredictedSegment]:
+    """Return step id -> the segment with its text, without case and extra spaces."""
     ids_by_text: dict[str, list[str]] = defaultdict(list)
     for step in record.reference:
-        text = _normalised(step.text)
-        ids_by_text[text].append(step.id)
+        ids_by_text[_normalize(step.text)].append(step.id)
     segments_by_text: dict[str, list[PredictedSegment]] = defaultdict(list)
     for segment in segments:
-        text = _normalised(segment.sentence)
-        segments_by_text[text].append(segment)
+        segments_by_text[_normalize(segment.sentence)].append(segment)
     # Repeated texts take their segments in the order of the file.
-    placed: dict[str, list[float]] = {}
+    matches: dict[str, PredictedSegment] = {}
     for text, ids in ids_by_text.items():
-        best = _best_scored(segments_by_text[text], len(ids))
-        for id, segment in zip(ids, best, strict=False):
-            placed[id] = [segment.start, segment.end]
-    return [placed.get(step.id) for step in steps]
+        matches |= zip(ids, _best_scored(segments_by_text[text], len(ids)), strict=False)
+    return matches
 
 
 def _best_scored(segments: Sequence[PredictedSegment], count: int) -> list[PredictedSegment]:
     """Return the `count` best-scored segments in file order, without scores the first ones."""
-    losses = [-(segment.score or 0.0) for segment in segments]
     # sorted is stable: of equal scores the first in the file.
-    ranked = sorted(range(len(segments)), key=losses.__getitem__)
-    best = sorted(ranked[:count])
-    return [segments[index] for index in best]
+    ranked = sorted(range(len(segments)), key=lambda index: -(segments[index].score or 0.0))
+    return [segments[index] for index in sorted(ranked[:count])]
 
 
-def _normalised(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(text.casefold().split())

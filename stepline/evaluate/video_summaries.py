@@ -11,8 +11,7 @@ results file {video: {"machine_summary": [...]}}, or {video: [score per frame]}.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,11 +30,11 @@ from stepline.evaluate.scoring_task import (
 
 FRACTION_EPSILON = 1e-8  # added below both fractions, official
 MIN_FRAME_SCORE = 0.5  # a frame is in the summary above it, IV-Sum's test.py
+SCORE_COLUMNS = ("F", "precision", "recall", "Kendall tau", "Spearman rho")
 
 
-@dataclass(frozen=True)
-class FrameOverlap:
-    """F, precision and recall of one video's frames."""
+class FrameOverlap(NamedTuple):
+    """F, precision and recall of one video's frames, in [0, 1]."""
 
     f: float
     precision: float
@@ -45,64 +44,55 @@ class FrameOverlap:
 def frames_overlap(
     summary: Numbers, reference: Numbers, *, official: bool = False
 ) -> FrameOverlap | None:
-    """Return the overlap of a summary (T,) of scores with reference frames (T,) of 0 and 1, or None
-    where undefined.
+    """Return the overlap of a predicted summary with the reference frames, or None where undefined.
 
-    official: a reference without frames gives F = 1, and scores up to MIN_FRAME_SCORE stay as they
-    are. Raises DatasetError for NaN, or a reference that is not 0 or 1.
+    Args:
+        summary: (T,) score of each frame, cut or filled with 0 to the reference's length.
+        reference: (T,) 1 for a frame of the summary, else 0.
+        official: a reference without frames gives F = 1, and scores up to MIN_FRAME_SCORE stay.
+
+    Raises DatasetError for NaN, or a reference that is not 0 or 1.
     """
-    # The reference: 0 and 1 alone.
-    truth = _vector(reference, "reference frames")
+    truth = _finite_vector(reference, "reference frames")
     if not np.isin(truth, (0.0, 1.0)).all():
         raise DatasetError(
             "a reference frame is neither 0 nor 1; give 1 for the frames of the summary"
         )
-    # The summary, as long as the reference.
-    all_scores = _vector(summary, "summary frames")
-    scores = cut_or_pad(all_scores, len(truth))
+    scores = cut_or_pad(_finite_vector(summary, "summary frames"), len(truth))
     if not truth.any():
         return FrameOverlap(1.0, 1.0, 1.0) if official else None
     # Officially a low score stays as it is, which makes the summary soft.
-    low_scores = scores if official else 0.0
-    frames = np.where(scores > MIN_FRAME_SCORE, 1.0, low_scores)
-    # F of the frames.
+    frames = np.where(scores > MIN_FRAME_SCORE, 1.0, scores if official else 0.0)
     shared = float((frames * truth).sum())
-    summary_sum = float(frames.sum()) + FRACTION_EPSILON
-    reference_sum = float(truth.sum()) + FRACTION_EPSILON
-    precision = shared / summary_sum
-    recall = shared / reference_sum
+    precision = shared / (float(frames.sum()) + FRACTION_EPSILON)
+    recall = shared / (float(truth.sum()) + FRACTION_EPSILON)
     f = 2 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0
     return FrameOverlap(f, precision, recall)
 
 
 def cut_or_pad(frames: Floats, length: int) -> Floats:
     """Return frames cut or filled with zeros to a length."""
-    lacking = max(0, length - len(frames))
-    return np.pad(frames[:length], (0, lacking))
+    return np.pad(frames[:length], (0, max(0, length - len(frames))))
 
 
 def kendall_tau(first: Numbers, second: Numbers) -> float | None:
-    """Return Kendall's tau-b in [-1, 1], or None where one side is constant, which leaves it
-    undefined."""
+    """Return Kendall's tau-b in [-1, 1] of two rows of scores, or None where one is constant."""
     from scipy.stats import kendalltau
 
-    return _correlation(first, second, kendalltau)
+    return _rank_correlation(first, second, kendalltau)
 
 
 def spearman_rho(first: Numbers, second: Numbers) -> float | None:
-    """Return Spearman's rank correlation in [-1, 1], ties at their mean rank, or None where one
-    side is constant."""
+    """Return Spearman's rank correlation in [-1, 1] of two rows of scores, or None where one is
+    constant. Ties are at their mean rank."""
     from scipy.stats import spearmanr
 
-    return _correlation(first, second, spearmanr)
+    return _rank_correlation(first, second, spearmanr)
 
 
-def _correlation(first: Numbers, second: Numbers, measure: Callable[..., Any]) -> float | None:
-    scores = _vector(first, "scores")
-    truth = _vector(second, "reference scores")
-    if len(scores) != len(truth):
-        counts = f"{len(scores)} scores for {len(truth)} reference scores"
-        raise DatasetError(f"{counts}; give one per frame")
+def _rank_correlation(first: Numbers, second: Numbers, measure: Callable[..., Any]) -> float | None:
+    scores = _finite_vector(first, "scores")
+    truth = _finite_vector(second, "reference scores")
     # Numbers that are all equal have no order.
     if not _varies(scores) or not _varies(truth):
         return None
@@ -113,64 +103,50 @@ def _varies(values: Floats) -> bool:
     return bool((values != values[:1]).any())
 
 
-def _vector(values: Numbers, what: str) -> Floats:
-    try:
-        vector = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        fault = f"{what}: not a list of numbers ({error})"
-        raise DatasetError(f"{fault}; give one number per frame") from error
-    if vector.ndim != 1 or not np.isfinite(vector).all():
-        fault = f"{what}: shape {vector.shape} or NaN in it"
-        raise DatasetError(f"{fault}; give one finite number per frame")
+def _finite_vector(values: Numbers, name: str) -> Floats:
+    vector = np.asarray(values, dtype=np.float64)
+    if not np.isfinite(vector).all():
+        raise DatasetError(f"{name}: NaN or infinity; give one finite number per frame")
     return vector
 
 
 # ---------------------------------------------------------------- the score
 
 
-SCORE_COLUMNS = ("F", "precision", "recall", "Kendall tau", "Spearman rho")
-
-
 def score(scoring: ScoringTask, *, official: bool = False) -> Scores:
-    """Return the means over videos of F, precision, recall, tau and rho, each over the videos where
-    it is defined."""
-    truths = {}
-    for id, node in entries_by_id(scoring.reference).items():
-        truths[id] = read_numbers(node)
-    nodes = {}
-    for id, node in entries_by_id(scoring.predictions).items():
-        if id in truths or _is_summary(node):
-            nodes[id] = node
-    # the numbers of each video (the official ones are of predicted videos only)
-    rows = []
-    frame_count = 0
-    for id, truth in truths.items():
-        if official and id not in nodes:
-            continue
-        rows.append(_video_scores(nodes.get(id), truth, official))
-        frame_count += len(truth)
-    shape = (len(rows), len(SCORE_COLUMNS))
-    table = np.array(rows).reshape(shape)
+    """Return the means over videos of F, precision, recall, tau and rho.
+
+    Each mean is over the videos where the number is defined. official: as IV-Sum's program.
+    """
+    truths = {id: read_numbers(node) for id, node in entries_by_id(scoring.reference).items()}
+    nodes = {
+        id: node
+        for id, node in entries_by_id(scoring.predictions).items()
+        if id in truths or _is_summary(node)
+    }
+    # Officially only predicted videos count.
+    scored_ids = [id for id in truths if id in nodes or not official]
+    rows = [_video_scores(nodes.get(id), truths[id], official) for id in scored_ids]
+    table = np.array(rows).reshape(len(rows), len(SCORE_COLUMNS))
     columns = dict(zip(SCORE_COLUMNS, table.T, strict=True))
-    # their means, each over the videos where it is defined
     statistics: dict[str, Statistic] = {}
     notes = []
     for name, values in columns.items():
-        defined = ~np.isnan(values)
-        if defined.any():
-            defined_values = np.where(defined, values, 0.0)
-            statistics[name] = ratio(defined_values, defined.astype(np.float64))
-        if not defined.all():
-            count = (~defined).sum()
+        is_defined = ~np.isnan(values)
+        if is_defined.any():
+            statistics[name] = ratio(
+                np.where(is_defined, values, 0.0), is_defined.astype(np.float64)
+            )
+        if not is_defined.all():
+            count = (~is_defined).sum()
             notes.append(f"{name} is undefined for {count} videos, which its mean leaves out")
-    handling = SKIP_MISSING if official else COUNT_MISSING
     return scoring.scores(
         statistics,
         columns,
-        items=frame_count,
+        items=sum(len(truths[id]) for id in scored_ids),
         reference_ids=truths,
         predicted_ids=nodes,
-        handling=handling,
+        handling=SKIP_MISSING if official else COUNT_MISSING,
         notes=notes,
     )
 
@@ -179,25 +155,22 @@ def _is_summary(node: Node) -> bool:
     """Return whether an entry is a video, not one of the averages or best ids of IV-Sum's file."""
     if isinstance(node.value, dict):
         return "machine_summary" in node.value
-    if not isinstance(node.value, list):
-        return False
-    return not any(isinstance(item, str) for item in node.value)
+    return isinstance(node.value, list) and not any(isinstance(item, str) for item in node.value)
 
 
 def _video_scores(node: Node | None, truth: Floats, official: bool) -> list[float]:
-    """Return the five scores of one video, NaN where undefined. A missing video scores 0 if
-    defined.
+    """Return the scores of one video in the order of SCORE_COLUMNS, NaN where undefined.
+
+    A missing video (None) scores 0 where a score is defined.
     """
-    # F, precision and recall
-    summary = _frames(node, "machine_summary", truth)
-    overlap = frames_overlap(summary, truth, official=official)
+    overlap = frames_overlap(_frames(node, "machine_summary", truth), truth, official=official)
     if overlap is None:
         row = [np.nan, np.nan, np.nan]
     elif node is None:
         row = [0.0, 0.0, 0.0]
     else:
-        row = [overlap.f, overlap.precision, overlap.recall]
-    # tau and rho. Frames that all score the same rank nothing: undefined, officially
+        row = [*overlap]
+    # Predicted frames that all score the same are undefined officially, else uncorrelated.
     undefined = np.nan
     if _varies(truth) and (node is None or not official):
         undefined = 0.0

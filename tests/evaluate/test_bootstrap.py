@@ -1,13 +1,12 @@
 import numpy as np
 import pytest
 
-from stepline.errors import DatasetError
 from stepline.evaluate import bootstrap as statistics
 from stepline.evaluate.bootstrap import (
     draw_videos,
     grouped_ratio,
     interval,
-    over_videos,
+    over_sources,
     point_estimate,
     ratio,
     resample,
@@ -79,14 +78,9 @@ def test_a_seed_decides_the_draws_and_blocks_do_not(monkeypatch):
 
 def test_chosen_videos_are_scored_as_if_there_were_no_others():
     whole = ratio_of([1, 0, 3], [1, 5, 4])
-    assert point_estimate(over_videos(whole, ["a", "b", "c"], ["c", "a"])) == point_estimate(
+    assert point_estimate(over_sources(whole, ["c", None, "a"])) == point_estimate(
         ratio_of([3, 1], [4, 1])
     )
-
-
-def test_scores_over_different_videos_cannot_be_resampled_together():
-    with pytest.raises(DatasetError, match="same videos"):
-        resample({"a": ratio_of([1], [1]), "b": ratio_of([1, 1], [1, 1])})
 
 
 def test_nothing_to_score_has_no_interval():

@@ -10,16 +10,22 @@ from metric_cases import case, needs_cases
 
 from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
-from stepline.evaluate.bootstrap import grouped_ratio, point_estimate, ratios_by_group
+from stepline.evaluate.bootstrap import grouped_ratio, point_estimate
 from stepline.evaluate.crosstask import (
-    best_rows,
     count_hits,
     ordered_assignment,
-    ordered_rows,
     random_test_sets,
-    rows_shown,
+    shown_mask,
     step_costs,
 )
+
+
+def ordered_rows(cost):
+    return ordered_assignment(cost).argmax(axis=0)
+
+
+def cheapest_rows(cost):
+    return cost.argmin(axis=0)
 
 
 @needs_cases
@@ -35,7 +41,7 @@ def test_the_ordered_way_equals_the_official_program(row):
 def test_annotations_become_the_official_rows():
     for row in case("crosstask")["read_assignment"]:
         lines = [line.split(",") for line in row["csv"].split()]
-        shown = rows_shown(
+        shown = shown_mask(
             [[float(a), float(b)] for _, a, b in lines],
             [int(step) - 1 for step, _, _ in lines],
             row["T"],
@@ -47,12 +53,12 @@ def test_annotations_become_the_official_rows():
 @needs_cases
 @pytest.mark.parametrize("row", case("discretisation"))
 def test_rows_are_floor_to_ceil_without_the_last(row):
-    shown = rows_shown([[row["start"], row["end"]]], [0], row["T"], 1)[:, 0]
+    shown = shown_mask([[row["start"], row["end"]]], [0], row["T"], 1)[:, 0]
     assert shown.astype(int).tolist() == row["crosstask_mask(floor:ceil half-open)"]
 
 
 @needs_cases
-@pytest.mark.parametrize(("place", "name"), [(ordered_rows, "dp"), (best_rows, "argmin")])
+@pytest.mark.parametrize(("place", "name"), [(ordered_rows, "dp"), (cheapest_rows, "argmin")])
 def test_recall_equals_the_official_one(place, name):
     facts = case("crosstask")["recall"]
     videos = [(task, video) for task, found in facts["videos"].items() for video in found.values()]
@@ -62,14 +68,14 @@ def test_recall_equals_the_official_one(place, name):
     ]
     tasks = list(facts["videos"])
     group = np.array([tasks.index(task) for task, _ in videos])
-    numbers = (*np.array(rows).T, group, np.ones((1, len(videos)), dtype=bool))
-    by_task = ratios_by_group(*numbers, np.ones((1, len(videos))))[0, 0]
-    assert by_task.tolist() == pytest.approx(
-        list(facts[f"per_task_recall_{name}"].values()), abs=1e-12
-    )
-    assert point_estimate(grouped_ratio(*numbers)) == pytest.approx(
-        facts[f"avg_recall_{name}"], abs=1e-12
-    )
+    numbers = (*np.array(rows).T, group)
+    whole = grouped_ratio(*numbers, np.ones((1, len(videos)), dtype=bool))
+    assert point_estimate(whole) == pytest.approx(facts[f"avg_recall_{name}"], abs=1e-12)
+    by_task = [
+        point_estimate(grouped_ratio(*numbers, (group == index)[None]))
+        for index in range(len(tasks))
+    ]
+    assert by_task == pytest.approx(list(facts[f"per_task_recall_{name}"].values()), abs=1e-12)
 
 
 @given(
@@ -94,17 +100,6 @@ def test_a_step_counts_once_and_unplaced_or_outside_seconds_are_wrong():
     shown = np.array([[1, 0, 1], [1, 0, 0], [0, 1, 0]], dtype=bool)
     assert count_hits(np.array([1.0, 0, np.nan]), shown) == (1, 3)
     assert count_hits(np.array([-1.0, 99, 0]), shown) == (1, 3)
-    with pytest.raises(DatasetError, match="per step"):
-        count_hits(np.array([1.0]), shown)
-
-
-@pytest.mark.parametrize(
-    "cost", [np.zeros((0, 2)), np.zeros((2, 0)), np.zeros(3), np.array([[np.nan]])]
-)
-def test_costs_that_say_nothing_are_an_error(cost):
-    for place in (best_rows, ordered_rows):
-        with pytest.raises(DatasetError):
-            place(cost)
 
 
 def test_costs_are_minus_log_softmax_over_steps():
@@ -112,14 +107,13 @@ def test_costs_are_minus_log_softmax_over_steps():
     assert np.isfinite(step_costs(np.array([[1e5, -1e5]]))).all()
 
 
-def test_test_sets_leave_30_videos_a_task_out_and_follow_the_seed():
+def test_test_sets_leave_30_videos_a_task_out_and_are_always_the_same():
     tasks = {"1": [f"v{n}" for n in range(50)], "2": [f"w{n}" for n in range(30)]}
     sets = random_test_sets(tasks)
     assert len(sets) == 20
     assert {len(chosen) for chosen in sets} == {20}  # task 2 has no more than 30 videos
     assert len(set(sets)) == 20
     assert random_test_sets(tasks) == sets
-    assert random_test_sets(tasks, seed=1)[0] == sets[1]
     assert random_test_sets({task: videos[::-1] for task, videos in tasks.items()}) == sets
 
 
@@ -193,14 +187,6 @@ def test_the_wrong_number_of_steps_is_an_error(release):
         scored(release, {"11_a_a": [1]}, convention="each-all")
     with pytest.raises(DatasetError, match="columns"):
         scored(release, {"11_a_a": [[1.0]]}, convention="each-all")
-
-
-def test_spans_give_recall_at_overlap_and_their_middles_are_the_seconds(release):
-    tree = {"11_a_a": {"spans": [[2.5, 3.5], [5, 7]]}, "22": {"c": {"spans": [None]}}}
-    found = scored(release, tree, convention="each-all").statistics
-    assert point_estimate(found["average R@1"]) == 0.5
-    assert point_estimate(found["mean IoU"]) == pytest.approx((1 + 0.5 + 0) / 3)
-    assert point_estimate(found["Recall@IoU 0.7"]) == pytest.approx(1 / 3)
 
 
 def test_steps_after_the_last_row_of_the_scores_are_missed_and_only_officially_left_out(release):

@@ -8,17 +8,7 @@ from stepline.datasets.htm_align import AlignRow
 from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
 from stepline.evaluate.bootstrap import point_estimate
-from stepline.evaluate.htm_align import (
-    UNSCORED_VALUE,
-    Annotation,
-    TanWindow,
-    best_seconds,
-    hits_span,
-    keep_window_seconds,
-    narration_labels,
-    stitch_windows,
-    tan_windows,
-)
+from stepline.evaluate.htm_align import Annotation, best_seconds, hits_span, narration_labels
 
 TRUTH = {
     "a": [[1, 2.0, 3.5, "cut"], [0, 8.0, 9.0, "hello"], [1, 5.2, 6.1, "stir"]],
@@ -48,8 +38,7 @@ def scored(tmp_path):
 
 @needs_cases
 @pytest.mark.parametrize(
-    ("convention", "expected"),
-    [("tan", "global_official"), ("tan-windows", "overlap_seq"), ("nasva", "nasva_rule")],
+    ("convention", "expected"), [("tan", "global_official"), ("nasva", "nasva_rule")]
 )
 def test_it_equals_the_official_evaluator(tmp_path, convention, expected):
     facts = case("htm_align")
@@ -88,22 +77,6 @@ def test_perfect_is_1_empty_is_0_and_missing_videos_are_listed(scored):
     assert scored({"a": [2, 0, 0], "x": [1]}).extra == ("x",)
 
 
-def test_spans_give_recall_at_overlap_and_their_middles_are_the_seconds(scored):
-    found = scored({"a": {"spans": [[2.0, 3.5], None, [5.2, 7.0]]}, "b": {"spans": [[0, 1]]}})
-    assert point_estimate(found.statistics["R@1"]) == 1
-    assert point_estimate(found.statistics["mean IoU"]) == pytest.approx((1 + 0.5) / 2)
-    assert point_estimate(found.statistics["Recall@IoU 0.7"]) == 0.5
-    assert point_estimate(scored({"b": {"spans": [None]}}).statistics["mean IoU"]) == 0
-    for odd in (
-        [[1, 2]],
-        [[1, 2], [3], None],
-        [[1, 2], None, ["x", 2]],
-        [[1, 2], None, [1e999, 2]],
-    ):
-        with pytest.raises(DatasetError, match=r"p\.json"):
-            scored({"a": {"spans": odd}})
-
-
 def test_nasva_leaves_out_videos_without_an_alignable_sentence(scored):
     found = scored({"a": [2, 0, 5], "b": [0]}, convention="nasva")
     assert found.videos == ("a",)
@@ -119,37 +92,6 @@ def test_a_score_of_exactly_0_means_not_scored(scored):
     rows = [[-1.0, -1, -0.5, 0, -1, -1, -1, -1, -1, -1]] * 3
     # second 2 is best, not 3
     assert point_estimate(scored({"a": rows, "b": [[1.0]]}).statistics["R@1"]) == 0.5
-
-
-def test_windows_hold_the_sentences_between_those_that_cannot_be_aligned():
-    # odd sentences alignable
-    rows = [[index % 2, 20.0 * index, 20.0 * index + 2, "x"] for index in range(15)]
-    windows = tan_windows(annotation(rows), 300)
-    assert [window.start for window in windows] == list(range(0, 268, 16))
-    assert windows[0] == TanWindow(0, 64, 0, 6)
-    assert windows[6] == TanWindow(96, 160, 2, 10)  # middles 41 .. 221 lie in [32, 224]
-    assert windows[-1].end == 300
-    assert windows[-1].last == 14
-
-
-def test_stitching_averages_what_overlaps_and_marks_what_nothing_covers():
-    scores = stitch_windows(
-        [
-            (TanWindow(0, 2, 0, 0), np.array([[1.0, 2]])),
-            (TanWindow(1, 3, 0, 0), np.array([[4.0, 5]])),
-        ],
-        2,
-        4,
-    )
-    assert scores.tolist() == [[1, 3, 5, UNSCORED_VALUE], [UNSCORED_VALUE] * 4]
-    with pytest.raises(DatasetError, match="shape"):
-        stitch_windows([(TanWindow(0, 2, 0, 0), np.zeros((1, 3)))], 1, 4)
-
-
-def test_a_window_without_an_unalignable_sentence_is_left_out():
-    truth = annotation([[1, 0.0, 1.0, "x"]])
-    assert tan_windows(truth, 100) == []
-    assert (keep_window_seconds(np.ones((1, 100)), truth) == UNSCORED_VALUE).all()
 
 
 def test_alignable_and_narrated_are_not_the_same():

@@ -2,7 +2,7 @@ import pytest
 from metric_cases import case, needs_cases, needs_tables
 
 from stepline.errors import ModelError
-from stepline.evaluate.ptb import Tokenizer, only_ascii
+from stepline.evaluate.ptb import Tokenizer, load_automaton, only_ascii
 
 pytestmark = needs_tables
 
@@ -62,13 +62,8 @@ def test_characters_outside_the_basic_plane_leave_no_surrogates(tokens):
     assert "\ud83c" not in "".join(tokens.all_tokens("𝒳𝒴 🍕x"))
 
 
-def test_a_folder_without_the_tokenizer_is_refused_with_the_cure(tmp_path):
+def test_without_the_tokenizer_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("stepline.evaluate.ptb.package_folder", lambda: tmp_path)
+    load_automaton.cache_clear()
     with pytest.raises(ModelError, match=r"stepline\[evaluate\]"):
-        Tokenizer(tmp_path)
-
-
-def test_a_jar_that_is_not_stanford_corenlp_is_refused(tmp_path):
-    (tmp_path / "tokenizer").mkdir()
-    (tmp_path / "tokenizer" / "stanford-corenlp-3.4.1.jar").write_bytes(b"not a jar")
-    with pytest.raises(ModelError, match="not Stanford CoreNLP"):
-        Tokenizer(tmp_path)
+        Tokenizer()

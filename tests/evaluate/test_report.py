@@ -61,7 +61,7 @@ def test_a_system_differs_from_itself_by_exactly_nothing():
     one = scores([0, 1, 2, 1])
     found = compare(one, one)
     assert (found.differences["R@1"].low, found.differences["R@1"].high) == (0, 0)
-    assert found.beaten["R@1"] == 1
+    assert found.not_better["R@1"] == 1
 
 
 def test_equal_systems_tie_exactly_whatever_else_one_of_them_scored():
@@ -73,7 +73,7 @@ def test_equal_systems_tie_exactly_whatever_else_one_of_them_scored():
         found.differences["R@1"].low,
         found.differences["R@1"].high,
     ) == (0, 0, 0)
-    assert found.beaten["R@1"] == 1
+    assert found.not_better["R@1"] == 1
 
 
 def test_pairing_is_by_id_whatever_the_order_and_over_shared_videos_only():
@@ -91,7 +91,7 @@ def test_paired_draws_tell_a_small_steady_gain_that_separate_intervals_do_not():
     assert first.low < second.high
     found = compare(scores(better), scores(base))
     assert found.differences["R@1"].low > 0
-    assert found.beaten["R@1"] == 0
+    assert found.not_better["R@1"] == 0
     assert "not better in 0.0 % of draws" in as_table(report(scores(better)), found)
     tree = json.loads(as_json(report(scores(better)), found))
     assert tree["against"]["differences"]["R@1"]["not_better"] == 0

@@ -1,7 +1,7 @@
 """The numbers of the papers, once more, by the shortest way: no scorer of stepline is called here.
 
 What the official evaluators do is restated from their published rules (TAN's eval_zeroshot_align,
-NaSVA's train.py, HT-Step's eval_article_grounding, CrossTask's train.py, SODA), and
+NaSVA's train.py, CrossTask's train.py, SODA), and
 tests/rehearsal/test_second_opinion.py holds these restatements to what the official programs gave
 on recorded cases. Official programs themselves: scikit-learn's ROC-AUC and average precision, and,
 where Java is asked for, METEOR's jar behind the Penn Treebank tokenizer (pycocoevalcap).
@@ -58,8 +58,8 @@ def htm_align_narrations(predictions, reference, subset=None):
 
 
 def ht_step(predictions, reference, subset=None):
-    """Return R@1 of steps, and for a .csv the official mAP, which does not look at labels."""
-    folder, path = Path(reference), Path(predictions)
+    """Return R@1 of steps."""
+    folder = Path(reference)
     with (folder / "taxonomy.csv").open(newline="") as file:
         articles = {
             int(row["global_step_index"]): (row["activity"], row["variation"])
@@ -74,32 +74,7 @@ def ht_step(predictions, reference, subset=None):
     for id, one in truth.items():
         wanted = articles[one["annotations"][0]["id"]]
         steps[id] = sorted(step for step, article in articles.items() if article == wanted)
-    if path.suffix != ".csv":
-        return {"R@1": server_recall(load(path), truth, steps)}
-    with path.open(newline="") as file:
-        rows = [
-            (
-                row["video-id"],
-                float(row["t-start"]),
-                float(row["t-end"]),
-                int(row["label"]),
-                float(row["score"]),
-            )
-            for row in csv.DictReader(file)
-        ]
-    best = {}
-    for id, start, end, label, score in rows:
-        if id in truth and score > best.get((id, label), (-math.inf, 0))[0]:
-            best[id, label] = score, (start + end) / 2
-    seconds = {
-        id: [best.get((id, step), (0, math.nan))[1] for step in own] for id, own in steps.items()
-    }
-    # of the video's variation; a step that no video of the split shows is left out, as officially
-    annotated = {row["id"] for one in truth.values() for row in one["annotations"]}
-    rows = [
-        row for row in rows if row[0] in truth and row[3] in steps[row[0]] and row[3] in annotated
-    ]
-    return {"R@1": server_recall(seconds, truth, steps), "mAP": article_grounding(rows, truth)}
+    return {"R@1": server_recall(load(predictions), truth, steps)}
 
 
 def server_recall(seconds, truth, steps):
@@ -112,41 +87,6 @@ def server_recall(seconds, truth, steps):
             if places:
                 hits.append(any(start <= second <= end for start, end in places))
     return float(np.mean(hits))
-
-
-def article_grounding(rows, truth):
-    """Return the mean over activities and tIoU .3 to .7 of interpolated AP. rows: (video, start,
-    end, label, score)."""
-    activities = defaultdict(list)
-    for id, one in truth.items():
-        activities[one["activity"]].append(id)
-    precisions = []
-    for ids in activities.values():
-        own = [row for row in rows if row[0] in ids]
-        ranked = [
-            own[n] for n in sorted(range(len(own)), key=lambda n: (own[n][4], n), reverse=True)
-        ]
-        places = {id: [tuple(row["segment"]) for row in truth[id]["annotations"]] for id in ids}
-        for least in (0.3, 0.4, 0.5, 0.6, 0.7):
-            taken, right = set(), []
-            for id, start, end, _, _ in ranked:
-                overlaps = [
-                    (max(0.0, min(end, e) - max(start, s)) / (max(end, e) - min(start, s)), n)
-                    if min(end, e) > max(start, s)
-                    else (0.0, n)
-                    for n, (s, e) in enumerate(places[id])
-                ]
-                free = [(iou, n) for iou, n in overlaps if iou >= least and (id, n) not in taken]
-                right.append(bool(free))
-                taken |= {(id, max(free)[1])} if free else set()
-            precisions.append(interpolated(right, sum(map(len, places.values()))))
-    return float(np.mean(precisions))
-
-
-def interpolated(right, total):
-    """Return the area under the best precision at each recall or beyond."""
-    precision = np.cumsum(right) / np.arange(1, len(right) + 1) if right else np.zeros(0)
-    return sum(precision[n:].max() for n in np.flatnonzero(right)) / total
 
 
 def crosstask(predictions, reference, subset=None):

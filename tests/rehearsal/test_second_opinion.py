@@ -1,7 +1,6 @@
 """The second opinions are held to what the official programs gave on recorded cases, where those
 are at hand."""
 
-import csv
 import json
 
 import numpy as np
@@ -37,19 +36,6 @@ def test_htm_align_as_tan_scores_it(case, tmp_path):
     )
 
 
-def test_ht_step_as_its_evaluator_scores_it(case, tmp_path):
-    given = case("htstep_article_grounding_map")
-    for name, rows in (("taxonomy.csv", given["taxonomy"]), ("answer.csv", given["predictions"])):
-        with (tmp_path / name).open("w", newline="") as file:
-            table = csv.DictWriter(file, list(rows[0]))
-            table.writeheader()
-            table.writerows(rows)
-    (tmp_path / "annotations.json").write_text(json.dumps(given["annotations"]))
-    assert opinion.ht_step(tmp_path / "answer.csv", tmp_path)["mAP"] == pytest.approx(
-        given["mAP_activity_grouped"]
-    )
-
-
 @pytest.fixture
 def captions(case, tmp_path):
     """Predictions and references of the videos in both, and what SODA's program gave for them."""
@@ -81,4 +67,3 @@ def test_two_segments_in_order_by_hand():
     """IoU 5 / 10 of the crossing pair, which may not join the other."""
     assert opinion.segment_iou((0, 10), (5, 15)) == pytest.approx(5 / 15)
     assert opinion.best_in_order(np.array([[0.2, 0.9], [0.8, 0.3]])) == pytest.approx(0.9)
-    assert opinion.interpolated([False, True, True], 4) == pytest.approx(2 / 3 * 2 / 4)

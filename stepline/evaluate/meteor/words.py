@@ -1,6 +1,6 @@
-"""How METEOR reads a line: its normalisation into words (`-norm`), and the stem of a word.
+"""METEOR's normalization of a caption into words (`-norm`), and the stem of a word.
 
-Normalisation makes words of punctuation and clitics, then lower case. The order of the replacements
+Normalization makes words of punctuation and clitics, then lower case. The order of the replacements
 is the program's. Several overlap only because one pass never looks twice at a character.
 
 The stem is the English (Porter2) one as it was when METEOR 1.5 was built: snowballstemmer 2.2.0.
@@ -48,56 +48,52 @@ _DIGIT_PATTERN = re.compile("[0-9]")
 _BLANKS_PATTERN = re.compile("[ \u2000-\u200a\u202f\u205f\u3000\u00a0]+")
 _BETWEEN_WORDS = re.compile("[ \t\n\r\f]+")
 
-# how a prefix keeps its full stop
+# when an abbreviation keeps its full stop
 ALWAYS_KEPT = 1
 KEPT_BEFORE_NUMBERS = 2
 
 
-def words(line: str, prefixes: Mapping[str, int]) -> list[str]:
-    """Return the lower-cased words of a line.
+def split_words(line: str, prefixes: Mapping[str, int]) -> list[str]:
+    """Return the lower-cased words of a line, with punctuation and clitics as words.
 
-    prefixes: abbreviation -> ALWAYS_KEPT or KEPT_BEFORE_NUMBERS, of METEOR's list of non-breaking
-    prefixes.
+    Args:
+        line: a caption.
+        prefixes: abbreviation -> ALWAYS_KEPT or KEPT_BEFORE_NUMBERS, METEOR's list of non-breaking
+            prefixes.
     """
-    return _split(normalise(line, prefixes).lower())
+    if not (line.isascii() and line.replace(" ", "a").isalpha()):
+        # Two or more dots are a separate word and split the line: every second part.
+        parts = _DOTS_PATTERN.split(line)
+        for index in range(0, len(parts), 2):
+            parts[index] = _separate_punctuation(f" {parts[index]} ", prefixes)
+        line = " ".join(parts)
+    return _split_at_blanks(_BLANKS_PATTERN.sub(" ", line).strip().lower())
 
 
-def _split(line: str) -> list[str]:
+def _split_at_blanks(line: str) -> list[str]:
     return [word for word in _BETWEEN_WORDS.split(line) if word]
 
 
-def normalise(line: str, prefixes: Mapping[str, int]) -> str:
-    """Return a line with its punctuation set apart, case kept."""
-    if not (line.isascii() and line.replace(" ", "a").isalpha()):
-        # two or more dots are a word of their own and split the line: every second part
-        parts = _DOTS_PATTERN.split(line)
-        for index in range(0, len(parts), 2):
-            padded = f" {parts[index]} "
-            parts[index] = _apart(_SIGN_PATTERN.sub(r" \1 ", padded), prefixes)
-        line = " ".join(parts)
-    return _BLANKS_PATTERN.sub(" ", line).strip()
-
-
-def _apart(line: str, prefixes: Mapping[str, int]) -> str:
-    """Set commas, quotes, dashes, clitics and full stops apart."""
+def _separate_punctuation(line: str, prefixes: Mapping[str, int]) -> str:
+    """Put spaces around signs, commas, quotes, dashes, clitics and full stops."""
+    line = _SIGN_PATTERN.sub(r" \1 ", line)
     for comma in _COMMA_PATTERNS:
         line = comma.sub(r"\1 , \2", line)
     line = _SINGLE_QUOTE_PATTERN.sub("'", line)
     line = _DOUBLE_QUOTE_PATTERN.sub(' " ', line)
     line = line.replace("\u2013", "-").replace("--", "-")
     line = _INNER_DASH.sub(r"\1 \2", line)
-    for apostrophe, apart in _APOSTROPHE_PATTERNS:
-        line = apostrophe.sub(apart, line)
-    tokens = _split(line)
-    words_with_stops = []
-    for token, next_token in zip_longest(tokens, tokens[1:], fillvalue=""):
-        word = _with_stop(token, next_token, prefixes)
-        words_with_stops.append(f"{word} ")
-    return "".join(words_with_stops)
+    for apostrophe, replacement in _APOSTROPHE_PATTERNS:
+        line = apostrophe.sub(replacement, line)
+    tokens = _split_at_blanks(line)
+    return " ".join(
+        _separate_full_stop(token, next_token, prefixes)
+        for token, next_token in zip_longest(tokens, tokens[1:], fillvalue="")
+    )
 
 
-def _with_stop(token: str, next_token: str, prefixes: Mapping[str, int]) -> str:
-    """Set a full stop apart from the word before it, unless the word is an abbreviation."""
+def _separate_full_stop(token: str, next_token: str, prefixes: Mapping[str, int]) -> str:
+    """Put a space before the full stop of a word, unless the word is an abbreviation."""
     if len(token) < 2 or not token.endswith("."):
         return token
     stem = token[:-1]
@@ -113,19 +109,18 @@ def _with_stop(token: str, next_token: str, prefixes: Mapping[str, int]) -> str:
 
 @lru_cache(maxsize=1 << 17)
 def stem(word: str) -> str:
-    """Return the Porter2 stem of a lower-cased word. Raises ModelError without snowballstemmer
-    2.2.0."""
-    return _stemmer()(word)
+    """Return the Porter2 stem of a lower-cased word. Raises ModelError without snowballstemmer."""
+    return _load_stemmer()(word)
 
 
 @cache
-def _stemmer() -> Callable[[str], str]:
+def _load_stemmer() -> Callable[[str], str]:
     spec = find_spec("snowballstemmer")
     if spec is None or spec.submodule_search_locations is None:
         raise ModelError("METEOR's stemmer is not installed; pip install 'stepline[evaluate]'")
-    # The English module alone, by a package of another name. Importing snowballstemmer itself reads
-    # 28 languages, which takes a cold run of a small corpus longer than all its stems. It also asks
-    # PyStemmer, whose algorithm is a later one.
+    # Only the English module, by a package of another name. Importing snowballstemmer itself reads
+    # 28 languages, which takes longer than all stems of a small corpus. It also prefers PyStemmer,
+    # whose algorithm is a later one.
     package = ModuleType("snowballstemmer_english")
     package.__path__ = list(spec.submodule_search_locations)
     sys.modules[package.__name__] = package
