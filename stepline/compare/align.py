@@ -16,7 +16,7 @@ from stepline.records import Matrix
 
 
 class StepIndex(NamedTuple):
-    """A step by the index of its video and its index in that video, both from 0."""
+    """Index of a step: number of its video and number in that video, both from 0."""
 
     video: int
     step: int
@@ -31,9 +31,10 @@ MIN_VECTOR_LENGTH = 1e-9  # of a vector that is divided by its length
 
 
 def video_similarities(vectors: Sequence[Matrix]) -> Matrix:
-    """Return the pairwise similarity of videos, (V, V) with ones on the diagonal.
+    """Return the pairwise similarity of videos (V, V), with ones on the diagonal.
 
-    It is the mean cosine of each step with the most similar one of the other video, both ways.
+    It is the mean cosine of each step with the most similar step of the other video, averaged over
+    both directions. vectors: unit step vectors (K, D) of each video.
     """
     count = len(vectors)
     similarity = np.eye(count, dtype=np.float32)
@@ -49,10 +50,10 @@ def video_similarities(vectors: Sequence[Matrix]) -> Matrix:
 
 
 def videos_of_one_task(similarity: Matrix, floor: float) -> list[int]:
-    """Return the numbers of the videos that are similar to each other, the most typical first.
+    """Return the numbers of the videos that show the same task, the most typical first.
 
-    The first is most like all others. Videos join by their mean likeness to those that have joined,
-    the greatest first, while that is at least `floor`.
+    The first is the most similar to all videos. Videos are added by their mean similarity to the
+    added ones, while that is at least `floor`. similarity: (V, V).
     """
     if not len(similarity):
         return []
@@ -72,10 +73,12 @@ def videos_of_one_task(similarity: Matrix, floor: float) -> list[int]:
 def align_videos(
     vectors: Sequence[Matrix], videos: Sequence[int], settings: CompareSettings
 ) -> list[StepGroup]:
-    """Return groups of steps that do the same, in the order in which they are usually done.
+    """Return groups of equivalent steps, in their usual order.
 
-    vectors: of the steps of all videos, unit rows (K, D). videos: the numbers of those to align,
-    the most typical first.
+    Args:
+        vectors: unit step vectors (K, D) of each video.
+        videos: numbers of the videos to align, the most typical first.
+        settings: minimal cosines and number of rounds.
     """
     groups: list[StepGroup] = []
     # Each video is aligned with what those before it gave.
@@ -90,7 +93,8 @@ def align_videos(
 
 
 def group_vectors(groups: Sequence[StepGroup], vectors: Sequence[Matrix]) -> Matrix:
-    """Return the mean direction of the steps of each group, unit rows (N, D)."""
+    """Return the mean direction of the step vectors of each group, unit rows (N, D). vectors: (K,
+    D) of each video."""
     means = [np.mean([vectors[video][step] for video, step in group], axis=0) for group in groups]
     # Opposite vectors have no mean direction.
     directions = [mean / max(np.linalg.norm(mean), MIN_VECTOR_LENGTH) for mean in means]
@@ -124,9 +128,10 @@ def _add_video(
 
 
 def match_in_order(cosines: Matrix, floor: float) -> GroupNumbers:
-    """Match steps with groups so that both rise and the cosines above `floor` have the largest sum.
+    """Match steps with groups in order, so that the sum of cosines minus `floor` is maximal.
 
-    cosines: (K, N). Source: Needleman and Wunsch, 1970, with gaps that cost nothing.
+    Return the group of each matched step. cosines: (K, N). Source: Needleman and Wunsch, 1970, with
+    free gaps.
     """
     gains = cosines - floor
     step_count, group_count = gains.shape
@@ -156,9 +161,9 @@ def match_in_order(cosines: Matrix, floor: float) -> GroupNumbers:
 
 
 def _match_moved_steps(cosines: Matrix, numbers: GroupNumbers, settings: CompareSettings) -> None:
-    """Match also steps that have no group in order, with the most similar group, wherever it is.
+    """Match the remaining steps with the most similar group in any order.
 
-    A group that a step of the video has joined needs a greater cosine.
+    A group that already has a step of the video requires a higher cosine.
     """
     # A group that the video is in already needs a step that is almost the same.
     min_gains = np.full(cosines.shape[1], settings.moved_likeness)  # (N,)
@@ -176,8 +181,8 @@ def _match_moved_steps(cosines: Matrix, numbers: GroupNumbers, settings: Compare
 def sort_groups(groups: Sequence[StepGroup], step_counts: Sequence[int]) -> list[StepGroup]:
     """Return the groups in the order in which most videos do them.
 
-    They are sorted by their mean place in the videos, 0 at the start and 1 at the end. Then
-    neighbours change places while more videos do the second before the first.
+    They are sorted by mean relative position, then neighbours are swapped while more videos do them
+    the other way round. step_counts: number of steps of each video.
     """
 
     def mean_position(group: StepGroup) -> float:
@@ -192,7 +197,8 @@ def sort_groups(groups: Sequence[StepGroup], step_counts: Sequence[int]) -> list
 
 
 def _swap_neighbours(groups: list[StepGroup]) -> bool:
-    """Swap neighbouring groups that more videos do in the other order. Return whether any were."""
+    """Swap neighbouring groups that more videos do in the other order. Return whether any were
+    swapped."""
     swapped = False
     for number in range(1, len(groups)):
         former, latter = groups[number - 1 : number + 1]
@@ -205,7 +211,7 @@ def _swap_neighbours(groups: list[StepGroup]) -> bool:
 
 
 def first_step_of_videos(group: Iterable[StepIndex]) -> FirstSteps:
-    """Return the first step in the group of each video, by the number of the video."""
+    """Return the first step of each video in a group, by number of the video."""
     first: FirstSteps = {}
     for video, step in sorted(group):
         first.setdefault(video, step)
@@ -213,7 +219,7 @@ def first_step_of_videos(group: Iterable[StepIndex]) -> FirstSteps:
 
 
 def count_orders(one: FirstSteps, other: FirstSteps) -> tuple[int, int]:
-    """Return the numbers of videos in which one group comes before, and after, the other."""
+    """Return the numbers of videos in which one group comes before the other, and after it."""
     before = 0
     after = 0
     for video in one.keys() & other.keys():

@@ -24,9 +24,14 @@ DIGITS_AFTER_POINT = 3  # of what is stored
 
 @dataclass(frozen=True)
 class StatedAmount:
-    """An amount, low to high, that a video states for a thing. thing: "" for the step itself.
+    """An amount that a video states.
 
-    unit: None for a bare count.
+    Attributes:
+        video: id of the video.
+        thing: of which the amount is, "" for the step itself ("bake for 20 minutes").
+        unit: None for a bare count.
+        low: least amount.
+        high: greatest amount, equal to `low` without a range.
     """
 
     video: str
@@ -37,7 +42,7 @@ class StatedAmount:
 
     @property
     def kind(self) -> str:
-        """Kind of the unit, within which it can be converted: volume, mass, time, else the unit."""
+        """Physical quantity of the unit: volume, mass, time. Other units are their own kind."""
         unit = self.unit or COUNT_KIND
         kind, _ = UNIT_KINDS.get(unit, (unit, 1.0))
         return kind
@@ -66,7 +71,7 @@ class AmountSpread(FrozenModel):
 
 
 def step_amounts(video: str, text: str) -> list[StatedAmount]:
-    """Return the amounts that the text of a step states, bare counts only with their thing."""
+    """Return the amounts that the text of a step states. Bare counts need a thing ("2 eggs")."""
     # Quantities name a thing by its stem, and people read the word.
     word_of_stem = {stem(word): word for word in tokens(text)}
     amounts = []
@@ -85,7 +90,7 @@ def step_amounts(video: str, text: str) -> list[StatedAmount]:
 
 
 def material_amounts(video: str, material: Material) -> list[StatedAmount]:
-    """Return what a video needs of a material: its amounts of one kind of unit are added up."""
+    """Return the total amounts of a material in a video, one for each kind of unit."""
     totals: dict[str, StatedAmount] = {}
     for stated in material.amounts:
         # Amounts of one kind are added up, in the first one's unit.
@@ -99,7 +104,7 @@ def material_amounts(video: str, material: Material) -> list[StatedAmount]:
 
 
 def amount_spreads(amounts: Iterable[StatedAmount]) -> tuple[AmountSpread, ...]:
-    """Return the spread of each thing and kind of unit, those of most videos first."""
+    """Return the spread of the amounts of each thing over videos, those of most videos first."""
     # Amounts can be compared where units convert into each other.
     of_kind: dict[tuple[str, str], list[StatedAmount]] = defaultdict(list)
     for amount in amounts:
@@ -109,7 +114,7 @@ def amount_spreads(amounts: Iterable[StatedAmount]) -> tuple[AmountSpread, ...]:
 
 
 def format_spread(spread: AmountSpread) -> str:
-    """Return a spread as people write it: "1-3 cup flour, median 2"."""
+    """Return a spread as text: "1-3 cup flour, median 2"."""
     text = f"{spread.low:g}"
     if spread.high > spread.low:
         text += f"-{spread.high:g}"
@@ -137,6 +142,6 @@ def _summarize_amounts(amounts: Sequence[StatedAmount]) -> AmountSpread:
 
 
 def _unit_size(unit: str | None) -> float:
-    """Return how many of its kind's own unit a unit is, 1 for a kind that has one unit."""
+    """Return the factor that converts a unit into the base unit of its kind."""
     _, size = UNIT_KINDS.get(unit or COUNT_KIND, ("", 1.0))
     return size

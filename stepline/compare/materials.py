@@ -37,7 +37,8 @@ class ComparedMaterial(FrozenModel):
 def compare_materials(
     videos: Sequence[VideoMaterials], embedder: Embedder
 ) -> tuple[ComparedMaterial, ...]:
-    """Return the things that the videos name, those of most videos first."""
+    """Return the materials that the videos name, those of most videos first. embedder: texts to
+    unit vectors (N, D)."""
     # Names that mean the same become one, in the words of most videos.
     names = Counter(m.name.casefold() for _, materials in videos for m in materials)
     main_names = _most_frequent_names(names, embedder)
@@ -52,7 +53,7 @@ def compare_materials(
 
 
 def _most_frequent_names(name_counts: Counter[str], embedder: Embedder) -> dict[str, str]:
-    """Return for each name the most frequent one that means the same."""
+    """Return for each name the most frequent name with the same meaning."""
     names = [name for name, _ in name_counts.most_common()]
     if not names:
         return {}

@@ -135,9 +135,12 @@ class TaskComparison(FrozenModel):
 
 @dataclass(frozen=True)
 class AlignedSteps:
-    """Records of one task, and the groups of their steps that do the same, in order.
+    """Records of one task with their aligned steps.
 
-    vectors: of each record's steps, unit rows (K, D).
+    Attributes:
+        records: of the videos.
+        vectors: unit step vectors (K, D) of each record.
+        groups: groups of equivalent steps, in their usual order.
     """
 
     records: Sequence[Record]
@@ -145,7 +148,7 @@ class AlignedSteps:
     groups: Sequence[StepGroup]
 
     def step(self, video: int, step: int) -> Step:
-        """Return a step of a record by their numbers."""
+        """Return a step by the number of its video and its own number."""
         return self.records[video].steps[step]
 
 
@@ -155,11 +158,15 @@ def compare(
     *,
     embedder: Embedder = embed,
 ) -> TaskComparison:
-    """Return the procedure that the videos of one task share.
+    """Align the steps of videos of one task and return their common procedure.
 
-    Records without steps, of another task than most, and those whose id came before, are left out
-    and named.
-    Raises StoreError where fewer than two records are left.
+    Records without steps, of another task, and with a repeated id are left out. Raises StoreError
+    where fewer than two records remain.
+
+    Args:
+        records: of the videos.
+        settings: minimal similarities and shares.
+        embedder: texts to unit vectors (N, D).
     """
     settings = settings or CompareSettings()
     # Records that can be compared.
@@ -208,7 +215,7 @@ def compare(
 
 
 def _split_kinds(groups: Sequence[StepGroup], records: Sequence[Record]) -> list[StepGroup]:
-    """Split groups that mix steps to do with steps to avoid."""
+    """Split groups that mix steps to do and steps to avoid."""
     parts: list[StepGroup] = []
     for group in groups:
         of_kind: dict[StepKind, StepGroup] = {}
@@ -224,7 +231,7 @@ def _left_out_video(record: Record, reason: str) -> LeftOutVideo:
 
 
 def _compared_videos(records: Sequence[Record], likeness: Matrix) -> list[ComparedVideo]:
-    """Return the videos with their mean likeness to the others."""
+    """Return the videos with their mean similarity to the others."""
     # Each video is like itself by 1, which does not count.
     means = (likeness.sum(axis=1) - 1) / (len(records) - 1)
     return [
@@ -294,7 +301,7 @@ def _occurrences(aligned: AlignedSteps, group: StepGroup) -> tuple[Occurrence, .
 
 
 def _seconds_spread(steps: Sequence[Step]) -> SecondsSpread | None:
-    """Return the spread of the steps' shown seconds, or None if no step is shown."""
+    """Return the spread of the shown seconds of steps, or None if no step is shown."""
     spans = map(shown_span, steps)
     durations = [span.duration for span in spans if span is not None]
     if not durations:
@@ -307,7 +314,7 @@ def _seconds_spread(steps: Sequence[Step]) -> SecondsSpread | None:
 
 
 def _step_orders(aligned: AlignedSteps, steps: Sequence[ProcedureStep]) -> tuple[OrderCount, ...]:
-    """Return the usual order of each two steps that several videos do both."""
+    """Return the usual order of each pair of steps that several videos do."""
     orders = []
     # A video that does a step twice counts by the first time.
     first_steps = [first_step_of_videos(group) for group in aligned.groups]
@@ -324,7 +331,7 @@ def _step_orders(aligned: AlignedSteps, steps: Sequence[ProcedureStep]) -> tuple
 
 
 def _transitions(aligned: AlignedSteps) -> tuple[Transition, ...]:
-    """Return the arrows of the task graph, those from earlier steps first."""
+    """Return the edges of the task graph."""
     # The group of each step, by which a video becomes a path through groups.
     number_of = {place: number for number, group in enumerate(aligned.groups) for place in group}
     # Arrows are counted along each path, from the start to the end.

@@ -12,9 +12,9 @@ FOLDER_CURE = "give a folder that `stepline steps` wrote"
 
 
 def read_folder(folder: Path) -> list[Record]:
-    """Return the records below a folder, sorted by path. JSON files of other kinds are passed over.
+    """Return the records in a folder with the corrections of people, sorted by path.
 
-    Raises StoreError where the folder is missing or holds no record.
+    Other JSON files are ignored. Raises StoreError where the folder is missing or has no record.
     """
     if not folder.is_dir():
         raise StoreError(f"{folder}: no such folder; {FOLDER_CURE}")

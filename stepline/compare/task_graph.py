@@ -48,17 +48,15 @@ def read_task_graph(path: Path) -> TaskGraph:
 
 
 class LinesToFind(NamedTuple):
-    """Lines to find, from `--texts`. graph: of the comparison, None for lines of a text file."""
+    """The lines of `--texts`, and the task graph if they come from a comparison."""
 
     texts: tuple[str, ...]
     graph: TaskGraph | None = None
 
 
 def read_lines(path: Path) -> LinesToFind:
-    """Return the lines of a text file, or those of a comparison.json with its task graph.
-
-    Raises SettingsError where the file holds neither.
-    """
+    """Return the lines of a text file, or of a comparison.json with its task graph. Raises
+    SettingsError for any other file."""
     if path.suffix.lower() == ".json":
         graph = read_task_graph(path)
         return LinesToFind(graph.lines, graph)
@@ -68,7 +66,7 @@ def read_lines(path: Path) -> LinesToFind:
 def task_graph(comparison: TaskComparison) -> TaskGraph:
     """Return the common steps of a comparison as lines, with their order in the videos.
 
-    Raises SettingsError where no step is common or an arrow leads to no step.
+    Raises SettingsError where no step is common or an edge leads to an unknown step.
     """
     steps = comparison.common_steps
     if not steps:
@@ -92,7 +90,7 @@ def task_graph(comparison: TaskComparison) -> TaskGraph:
 
 
 def _other_wordings(step: ProcedureStep) -> tuple[str, ...]:
-    """Return the other words in which videos do a step, those of the first videos."""
+    """Return the other texts of a step in the videos, those of the first videos."""
     own = one_line(step.text)
     texts = [one_line(occurrence.text) for occurrence in step.occurrences]
     others = [text for text in dict.fromkeys(texts) if text != own]
@@ -100,8 +98,8 @@ def _other_wordings(step: ProcedureStep) -> tuple[str, ...]:
 
 
 def _moves_between(comparison: TaskComparison, ids: Sequence[str]) -> tuple[Array, tuple[int, ...]]:
-    """Return P(line j is the next line after position i), (K + 1, K), and how often the videos go
-    on from each position, (K + 1,)."""
+    """Return P(line j is the next line after position i) (K + 1, K), and the number of moves from
+    each position (K + 1,). Position 0 is the start."""
     # P(step j is the next one after step i)
     nodes = [START_ID]
     nodes += [step.id for step in comparison.steps]
@@ -138,7 +136,7 @@ def _moves_between(comparison: TaskComparison, ids: Sequence[str]) -> tuple[Arra
 
 
 def _order_probabilities(comparison: TaskComparison, ids: Sequence[str]) -> Array:
-    """Return P(line i comes before line j), (K, K), with one video more of either order."""
+    """Return P(line i comes before line j) (K, K), smoothed by one video of either order."""
     number_of = {id: number for number, id in enumerate(ids)}
     shape = (len(ids), len(ids))
     # Both orders begin with the same count, so that none is impossible.

@@ -28,17 +28,15 @@ def to_json(comparison: TaskComparison) -> str:
 
 
 def to_html(view: View) -> str:
-    """Return the page: one file that needs no script and fetches nothing but the linked videos."""
+    """Return the page as HTML. It has no script and loads nothing but the linked videos."""
     return page_html(
         _read_package_file("page.html"), style=_read_package_file("page.css"), view=view
     )
 
 
 def to_lines(comparison: TaskComparison) -> str:
-    """Return the common procedure as lines for `--texts`, without what is to be avoided.
-
-    Raises SettingsError where no step is common.
-    """
+    """Return the common steps as lines for `--texts`, without warnings. Raises SettingsError where
+    no step is common."""
     lines = [one_line(step.text) for step in comparison.common_steps if step.kind == "do"]
     if not lines:
         raise SettingsError(
@@ -48,10 +46,8 @@ def to_lines(comparison: TaskComparison) -> str:
 
 
 def write_comparison(comparison: TaskComparison, folder: Path) -> list[Path]:
-    """Write a comparison into a folder as page and JSON, and return the files.
-
-    Raises StoreError where the folder cannot be written.
-    """
+    """Write a comparison as HTML and JSON into a folder, and return the files. Raises StoreError
+    where the folder cannot be written."""
     view = comparison_view(comparison, folder)
     # The JSON comes last: where it is, the page is complete.
     texts = {".html": to_html(view), ".json": to_json(comparison)}
@@ -69,13 +65,13 @@ def _read_package_file(name: str) -> str:
 
 
 def step_text(step: ProcedureStep) -> str:
-    """Return the words of a step on one line, with a mark where it is to be avoided."""
+    """Return the text of a step on one line, with a warning sign where it is to be avoided."""
     text = sentence_case(one_line(step.text))
     return WARNING_MARK + text if step.kind == "avoid" else text
 
 
 def comparison_view(comparison: TaskComparison, folder: Path) -> View:
-    """Return what is shown of a comparison in a file of `folder`, from which videos are linked."""
+    """Return the values of the page template. folder: of the page, from which videos are linked."""
     moments = _Moments(comparison, folder)
     texts = {step.id: step_text(step) for step in comparison.steps}
     texts |= {START_ID: "start", END_ID: "end"}
@@ -127,7 +123,7 @@ def comparison_view(comparison: TaskComparison, folder: Path) -> View:
 
 
 class _Moments:
-    """The moments of videos as they are shown: title, time, link and words."""
+    """The moments of videos as the page shows them: title, time, link and text."""
 
     def __init__(self, comparison: TaskComparison, folder: Path) -> None:
         # with the id where several videos have the same title
@@ -143,7 +139,7 @@ class _Moments:
                 self._links[video.id] = media_link(os.path.relpath(video.path, folder))
 
     def view(self, video: str, start: float | None, end: float | None, text: str) -> View:
-        """Return the view of a moment. end: None if only one second is known."""
+        """Return the template values of a moment. end: None if only one second is known."""
         moment = {"title": self.titles[video], "time": "no time", "link": None, "text": text}
         if start is None:
             return moment
@@ -155,7 +151,7 @@ class _Moments:
 
 
 def _next_steps(comparison: TaskComparison, texts: dict[str, str]) -> dict[str, list[str]]:
-    """Return what follows each step, the most probable first."""
+    """Return the most probable next steps of each step as text, by id."""
     following: dict[str, list[str]] = defaultdict(list)
     for transition in sorted(comparison.transitions, key=lambda t: -t.probability):
         own = following[transition.source]
@@ -165,7 +161,7 @@ def _next_steps(comparison: TaskComparison, texts: dict[str, str]) -> dict[str, 
 
 
 def _varying_orders(comparison: TaskComparison, texts: dict[str, str]) -> list[str]:
-    """Return the pairs of common steps that not all videos do in the same order."""
+    """Return sentences about common steps that not all videos do in the same order."""
     common_ids = {step.id for step in comparison.common_steps}
     sentences = []
     for order in comparison.orders:

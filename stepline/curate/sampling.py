@@ -20,8 +20,14 @@ Value = TypeVar("Value")
 
 
 class ReservoirSample(Generic[Value]):
-    """At most `count` of all values that are added, each equally likely. They are chosen by their
-    key and the seed alone."""
+    """A random sample of a stream of values of unknown length.
+
+    The keys and the seed decide which values are drawn, not the order of the stream.
+
+    Args:
+        count: size of the sample.
+        seed: random seed.
+    """
 
     def __init__(self, count: int, *, seed: int = 0) -> None:
         self._count = count
@@ -29,7 +35,7 @@ class ReservoirSample(Generic[Value]):
         self._heap: list[tuple[int, str, Value]] = []  # the largest random key first
 
     def add(self, key: str, value: Value) -> None:
-        """Consider a value. Keys are unique."""
+        """Offer a value to the sample. key: unique name of the value."""
         number = hash_to_int(self._seed, key)
         # The heap's root is the largest key, which the next smaller one replaces.
         entry = (-number, key, value)
@@ -39,17 +45,17 @@ class ReservoirSample(Generic[Value]):
             heapq.heappushpop(self._heap, entry)
 
     def items(self) -> list[tuple[str, Value]]:
-        """Return the sample as (key, value), sorted by key."""
+        """Return the drawn (key, value) pairs, sorted by key."""
         pairs = [(key, value) for _, key, value in self._heap]
         return sorted(pairs, key=itemgetter(0))
 
     def values(self) -> list[Value]:
-        """Return the sample's values, sorted by key."""
+        """Return the drawn values, sorted by key."""
         return [value for _, value in self.items()]
 
 
 def hash_to_int(seed: int, name: str) -> int:
-    """Return 64 bits of a name, others for another seed."""
+    """Return a pseudo-random 64-bit integer from a seed and a name."""
     # A hash, so that a value is chosen by its name and not by when it comes.
     content = f"{seed} {name}".encode()
     digest = hashlib.sha256(content).digest()
@@ -58,8 +64,15 @@ def hash_to_int(seed: int, name: str) -> int:
 
 @dataclass(frozen=True)
 class Proportion:
-    """A proportion in [0, 1] with its 95 % interval, and the numbers of texts and videos behind it.
-    NaN: not known."""
+    """A proportion with its 95 % interval. NaN where it is unknown.
+
+    Attributes:
+        value: in [0, 1].
+        low: lower end of the interval.
+        high: upper end of the interval.
+        texts: number of texts.
+        videos: number of videos with texts.
+    """
 
     value: float
     low: float
@@ -68,7 +81,7 @@ class Proportion:
     videos: int
 
     def __str__(self) -> str:
-        """Return it as people read it: 60.6 % [55.1, 66.0]."""
+        """Return the proportion as text: 60.6 % [55.1, 66.0]."""
         if math.isnan(self.value):
             return "not known"
         interval = f"[{100 * self.low:.1f}, {100 * self.high:.1f}]"
@@ -81,9 +94,12 @@ NOT_KNOWN = Proportion(math.nan, math.nan, math.nan, 0, 0)
 def estimate_proportion(
     hits: Sequence[float], totals: Sequence[float], *, seed: int = 0
 ) -> Proportion:
-    """Return the ratio estimate sum(hits) / sum(totals), each over V videos.
+    """Return sum(hits) / sum(totals) with a 95 % interval from a bootstrap over videos.
 
-    NOT_KNOWN where there are no totals.
+    Args:
+        hits: number of positive texts of each video, V numbers.
+        totals: number of texts of each video, V numbers. Without any, the result is NOT_KNOWN.
+        seed: random seed of the bootstrap.
     """
     # Both sums are over videos, which are drawn again as a whole.
     above = np.asarray(hits, dtype=np.float64)  # (V,)

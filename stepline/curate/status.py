@@ -25,11 +25,15 @@ SECONDS_PER_HOUR = 3600
 
 @dataclass
 class StageStatus:
-    """One stage. done, waiting: its tasks (a dataset stage has one). failed: tasks by kind of
-    failure.
+    """Progress of a stage.
 
-    never: tasks that will not run, because their video failed before. cpu: seconds that it took in
-    all runs.
+    Attributes:
+        name: of the stage.
+        done: number of finished tasks. A dataset stage has one task.
+        waiting: number of tasks to do.
+        never: number of tasks that do not run, as their video failed before.
+        failed: number of failed tasks by kind of failure.
+        cpu: CPU seconds of all runs.
     """
 
     name: str
@@ -42,13 +46,18 @@ class StageStatus:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """A run. worker: who works on it now, None = no one. rate: tasks per hour in the last run.
-    left: seconds at it.
+    """Progress of a run.
 
-    others: folders of stages that the last run does not use, by their name below OUT, with their
-    bytes.
-    gpu_fallbacks: tasks of the last run that were done on the CPU, as their GPU was short of memory
-    or lost.
+    Attributes:
+        videos: number of videos.
+        refused: number of entries that the source refused.
+        stages: progress of each stage.
+        failures: first failure of each failed video.
+        worker: process that works on the run now, None without one.
+        rate: tasks per hour in the last run.
+        left: estimated seconds to the end at this rate.
+        others: size in bytes of the result folders of other recipes, by name below OUT.
+        gpu_fallbacks: number of tasks of the last run that fell back from the GPU to the CPU.
     """
 
     videos: int
@@ -63,7 +72,7 @@ class RunStatus:
 
 
 def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
-    """Return what the last run on OUT has come to. Raises StoreError where OUT has had no run."""
+    """Return the progress of the last run in OUT. Raises StoreError where OUT has no run."""
     recipe = read_recipe(out)
     plan = Plan.from_recipe(recipe, resolve_stages(recipe, stages))
     items = list(read_items(out))
@@ -129,7 +138,7 @@ def _count_tasks(
     statuses: Mapping[str, StageStatus],
     failures: dict[str, StageFailure],
 ) -> None:
-    """Count what became of a video's tasks in some stages, and note its failure."""
+    """Count the tasks of a video in some stages by state, and note its first failure."""
     keys = {task.stage: task.key for task in plan.tasks_of(item)}
     for stage in stages:
         status = statuses[stage.name]

@@ -15,12 +15,12 @@ CONNECT_SECONDS = 1.0  # for a connection, the look-up of the name in it
 
 
 def check_available(settings: ChatSettings) -> None:
-    """Raise an error where the server or the model file of the settings is missing. No question is
-    sent.
+    """Raise an error where the server or model file of the settings is not available. Nothing is
+    asked.
 
     Raises:
         WriterError: no server accepts a connection, or none is named.
-        ModelError: the file is missing or not a model, or its library is not installed.
+        ModelError: the file is missing or no model, or its library is not installed.
     """
     open_server(settings).close()
     if settings.gguf is not None:
@@ -37,7 +37,7 @@ def check_available(settings: ChatSettings) -> None:
 
 
 def _connect(address: tuple[str, int]) -> str:
-    """Return why a TCP connection to host and port fails, "" where it succeeds."""
+    """Return the error of a TCP connection to host and port, "" where it succeeds."""
     try:
         socket.create_connection(address, timeout=CONNECT_SECONDS).close()
     except OSError as error:
@@ -46,7 +46,7 @@ def _connect(address: tuple[str, int]) -> str:
 
 
 def _connect_address(url: str) -> tuple[str, int]:
-    """Return host and port of the server, or of the proxy for it."""
+    """Return host and port to connect to: of the server, or of the proxy for it."""
     parts = urlsplit(url)
     proxy = urllib.request.getproxies().get(parts.scheme)
     if proxy and not is_loopback(url) and not urllib.request.proxy_bypass(parts.hostname or ""):

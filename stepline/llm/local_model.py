@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 GGUF_HEADER = Struct("<4sIQQ")  # of a GGUF file: "GGUF", version, tensors, facts; since version 2
 MAX_LATE_SECONDS = (
-    600.0  # after the end of its time, in which a question's answer_question must begin
+    600.0  # after the end of its time, in which a request's answer must begin
 )
 MAX_REASON_CHARS = 120  # of what llama.cpp says of a fault
 # bytes of either end of a model file that name it for the cache: hashing 8 GB would take half a
@@ -36,14 +36,14 @@ FINGERPRINT_BYTES = 1 << 20
 
 
 class ModelFiles(FrozenModel):
-    """A GGUF model and how it is loaded.
+    """A GGUF model and how to load it.
 
     Args:
         model: path of the GGUF file.
-        projector: path of the projector of a vision-language model.
+        projector: path of the vision projector, None for a text model.
         context: context length in tokens.
         threads: CPU threads.
-        template: the text of a chat template in Jinja, instead of the model's own.
+        template: text of a Jinja chat template that replaces the model's own.
     """
 
     model: str
@@ -58,7 +58,7 @@ class ModelQuestion(FrozenModel):
 
     Args:
         request: body of an OpenAI-compatible chat completion, in JSON.
-        seconds: time limit of the answer_question.
+        seconds: time limit of the answer.
     """
 
     request: str
@@ -66,11 +66,11 @@ class ModelQuestion(FrozenModel):
 
 
 class ModelReply(FrozenModel):
-    """The answer_question to a question, or the result of loading.
+    """The answer to a chat request, or the outcome of loading.
 
     Args:
-        text: the answer_question.
-        end: the finish reason. None where the time limit ended the answer_question.
+        text: the answer.
+        end: the finish reason. None where the time limit ended the answer.
         fault: error message, None without an error.
     """
 
@@ -80,9 +80,9 @@ class ModelReply(FrozenModel):
 
 
 class LocalModel:
-    """A GGUF file that answers one question at a time and stops within one word of its deadline.
+    """A GGUF model in its own process. It answers one request at a time.
 
-    The model is loaded by the first question: all replies may be in the cache.
+    The model is loaded at the first request, since all replies may be in the cache.
     """
 
     workers = 1
@@ -102,10 +102,10 @@ class LocalModel:
     def ask(
         self, question: Content, *, seed: int, until: float, schema: Schema | None = None
     ) -> Answer:
-        """Return the model's answer_question.
+        """Return the answer of the model.
 
-        Raises RequestError on a timeout, a question longer than the context, or the end of the
-        process, which the next question starts again.
+        Raises RequestError for a timeout, a prompt longer than the context, or a crash of the
+        process. The next request starts the process again.
         """
         if self._process is None:
             self._process = self._load()
@@ -127,17 +127,17 @@ class LocalModel:
             reason = f"the model refused the question ({reply.fault})"
             raise RequestError(reason, is_transient=False)
         if reply.end is None:
-            raise RequestError("no answer_question in time", is_transient=False)
+            raise RequestError("no answer in time", is_transient=False)
         return Answer(reply.text, reply.end != "length")
 
     def close(self) -> None:
-        """End the process, which frees the model's memory."""
+        """End the process, which frees the memory of the model."""
         if self._process is not None:
             self._process.close()
         self._process = None
 
     def _load(self) -> WorkerProcess:
-        """Return a process that has loaded the model. Raises ModelError where that fails."""
+        """Return a process with the loaded model. Raises ModelError where it cannot be loaded."""
         start = time.perf_counter()
         settings = self.settings
         template = None
@@ -179,7 +179,7 @@ class LocalModel:
         reason = f"ended with {end.message}"
         if end.limit == "time":
             reason = (
-                f"did not begin its answer_question within {MAX_LATE_SECONDS:.0f} s after its time"
+                f"did not begin its answer within {MAX_LATE_SECONDS:.0f} s after its time"
             )
         raise RequestError(f"llama.cpp {reason}", is_transient=False)
 
@@ -193,9 +193,9 @@ def check_library() -> None:
 
 
 def check_weights(path: Path) -> None:
-    """Raise ModelError for a GGUF file that holds a vocabulary and no weights.
+    """Raise ModelError for a GGUF file without weights, such as a vocabulary.
 
-    llama.cpp reports all other faults of a file when it loads it.
+    llama.cpp reports all other errors of a file when it loads it.
     """
     with path.open("rb") as file:
         start = file.read(GGUF_HEADER.size)
@@ -210,13 +210,14 @@ def check_weights(path: Path) -> None:
 
 
 class LoadedModel:
-    """The worker process: its first task loads the model, later tasks are questions."""
+    """The code of the worker process: the first task loads the model, later tasks are chat
+    requests."""
 
     def __init__(self, setup: None, send: Send) -> None:  # noqa: ARG002
         self._server: Any = None
 
     def __call__(self, task: ModelFiles | ModelQuestion) -> ModelReply:
-        """Return an answer_question, or an error message."""
+        """Load the model or answer a chat request."""
         if isinstance(task, ModelQuestion):
             return answer_question(self._server, task)
         try:
@@ -227,8 +228,8 @@ class LoadedModel:
 
 
 def load_model(files: ModelFiles) -> Any:
-    """Return llama.cpp's server of a model. Raises RuntimeError or ValueError where it cannot be
-    loaded."""
+    """Return a llama.cpp server with the model. Raises RuntimeError or ValueError where it cannot
+    be loaded."""
     library = importlib.import_module("xllamacpp")
     parameters = library.CommonParams()
     parameters.model.path = files.model
@@ -249,14 +250,14 @@ def load_model(files: ModelFiles) -> Any:
 
 
 def answer_question(server: Any, question: ModelQuestion) -> ModelReply:
-    """Return the answer_question to a question. It ends within one word after its time limit."""
+    """Return the answer to a chat request. It ends within one word after the time limit."""
     until = time.monotonic() + question.seconds
     words: list[str] = []
     ends: list[str] = []
     faults: list[str] = []
 
     def receive_part(message: dict[str, Any]) -> bool:
-        """Collect a word. True ends the answer_question."""
+        """Collect a part of the answer. Return True to stop the model."""
         if "error" in message:
             faults.append(str(message["error"].get("message", ""))[:MAX_REASON_CHARS])
             return True
@@ -277,7 +278,7 @@ def answer_question(server: Any, question: ModelQuestion) -> ModelReply:
 
 
 def _check_gguf_file(path: Path, key: str) -> Path:
-    """Return the path of a GGUF file. Raises ModelError for anything else."""
+    """Return the path of a GGUF file. Raises ModelError for any other file."""
     path = path.expanduser()
     try:
         with path.open("rb") as file:
@@ -294,7 +295,7 @@ def _check_gguf_file(path: Path, key: str) -> Path:
 
 
 def _fingerprint(path: Path) -> str:
-    """Return a hash of the file's size, header and last weights."""
+    """Return a hash of the size, the first and the last bytes of a file."""
     size = path.stat().st_size
     with path.open("rb") as file:
         digest = hashlib.sha256(f"{size}".encode() + file.read(FINGERPRINT_BYTES))

@@ -1,5 +1,5 @@
-"""Pictures and clips of a video in chat messages: lettered, one by one or in one sheet. About how
-many tokens."""
+"""Images and clips of a video in chat messages, one by one or as a contact sheet, and their
+estimated number of tokens."""
 
 import base64
 import io
@@ -23,10 +23,10 @@ PictureReader: TypeAlias = Callable[[Sequence[float]], dict[float, bytes]]
 
 @dataclass(frozen=True)
 class VideoPictures:
-    """Pictures of a video, or of a part of one.
+    """Access to the frames of a video, or of a part of one.
 
     Args:
-        reader: seconds -> JPEG of each readable frame.
+        reader: returns a JPEG of each readable frame at some seconds.
         duration: seconds of the video or part.
         start: second of the whole video at which the part begins.
     """
@@ -43,13 +43,13 @@ def with_pictures(
     in_one_image: bool = False,
     video: VideoForm | None = None,
 ) -> Content:
-    """Return a chat message of a text and lettered pictures or clips.
+    """Return a chat message of a text and images or clips, each with a letter.
 
     Args:
-        text: the question.
-        pictures: JPEG each, or mp4 where `video` is set.
-        in_one_image: join all pictures into one contact sheet.
-        video: message format of clips; None for pictures.
+        text: the prompt.
+        pictures: a JPEG each, or an mp4 where `video` is set.
+        in_one_image: join all images into one contact sheet.
+        video: message format of clips. None for images.
     """
     parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
     if in_one_image:
@@ -61,16 +61,18 @@ def with_pictures(
 
 
 def question_tokens(text: int, pictures: Sequence[tuple[int, int]]) -> int:
-    """Return the estimated token count of a question.
+    """Return the estimated number of tokens of a prompt.
 
-    text: its characters. pictures: (width, height) in pixels.
+    Args:
+        text: number of characters.
+        pictures: (width, height) of each image in pixels.
     """
     pixels = sum(width * height for width, height in pictures)
     return math.ceil(text / CHARS_PER_TOKEN) + math.ceil(pixels / PIXELS_PER_TOKEN)
 
 
 def contact_sheet(pictures: Sequence[bytes]) -> bytes:
-    """Return one JPEG of all pictures in rows of four, each with its letter in the corner."""
+    """Return one JPEG with all images in rows of four, each with its letter in the corner."""
     from PIL import Image, ImageDraw
 
     images = [Image.open(io.BytesIO(picture)).convert("RGB") for picture in pictures]
@@ -108,8 +110,7 @@ def _picture_part(data: bytes) -> dict[str, Any]:
 
 
 def _clip_part(data: bytes, form: VideoForm) -> dict[str, Any]:
-    """Return a clip's message part in the format of vLLM, SGLang and hosted servers, or of
-    llama.cpp."""
+    """Return the message part of a clip, in the format of vLLM and hosted servers, or of llama.cpp."""
     text = base64.b64encode(data).decode("ascii")
     if form == "input_video":
         return {"type": "input_video", "input_video": {"data": text}}

@@ -46,12 +46,12 @@ Schema: TypeAlias = dict[str, Any]  # JSON schema that a reply should follow
 
 @dataclass(frozen=True)
 class Answer:
-    """A language model's answer.
+    """An answer of a language model.
 
     Args:
         text: the answer.
         complete: False where it was cut off at max_tokens.
-        tokens: count of question and answer by the server, None where it reports none.
+        tokens: number of tokens of prompt and answer by the server, None where unknown.
     """
 
     text: str
@@ -60,14 +60,14 @@ class Answer:
 
 
 class RequestError(Exception):
-    """A request that got no answer.
+    """Raised for a request without an answer.
 
     Args:
         reason: error message.
-        is_transient: a retry may help.
+        is_transient: whether a retry may help.
         retry_after_seconds: pause that the server asks for.
-        rejected: the server refuses this request.
-        form_refused: the server refuses the requested response format.
+        rejected: whether the server refuses this request.
+        form_refused: whether the server refuses the requested response format.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class RequestError(Exception):
 
 
 class Server(Protocol):
-    """A language model server, with `workers` concurrent requests at most."""
+    """A language model that answers chat requests, at most `workers` of them at the same time."""
 
     name: str  # says for the cache which model answers; holds no secret
     workers: int
@@ -112,15 +112,15 @@ class Server(Protocol):
 
 
 class AnswerLimits(TransferLimits):
-    """Size and time limits of one HTTP answer. Private addresses are allowed: the user named the
-    server."""
+    """Limits of size and time of one HTTP answer. Private addresses are allowed, since the user
+    named the server."""
 
     def __init__(self, until: float) -> None:
         seconds = max(0.01, until - time.monotonic())
         super().__init__(max_bytes=MAX_ANSWER_BYTES, seconds=seconds, silence=seconds, private=True)
 
     def fault(self, reason: str) -> Exception:
-        """Return the error for an answer that is not accepted."""
+        """Return the error for an unacceptable answer."""
         return RequestError(reason, is_transient=False)
 
     def too_late(self) -> Exception:
@@ -133,7 +133,7 @@ class AnswerLimits(TransferLimits):
 
 
 class OpenAiServer:
-    """An OpenAI-compatible server (vLLM, Ollama, llama.cpp, a hosted one)."""
+    """Client of an OpenAI-compatible server (vLLM, Ollama, llama.cpp, a hosted one)."""
 
     def __init__(self, settings: ChatSettings) -> None:
         self.settings = settings
@@ -149,9 +149,9 @@ class OpenAiServer:
     def ask(
         self, question: Content, *, seed: int, until: float, schema: Schema | None = None
     ) -> Answer:
-        """Return the model's answer.
+        """Return the answer of the model.
 
-        Raises RequestError for faults of this request, WriterError for faults of all requests (no
+        Raises RequestError for errors of this request, WriterError for errors of all requests (no
         server, no access).
         """
         until = min(until, time.monotonic() + self.settings.timeout)
@@ -196,11 +196,11 @@ class OpenAiServer:
         return parse_answer(body)
 
     def close(self) -> None:
-        """Do nothing: each question has its own connection."""
+        """Do nothing: each request has its own connection."""
 
     @contextmanager
     def _translate_network_errors(self, until: float) -> Iterator[None]:
-        """Raise RequestError or WriterError for errors of the network."""
+        """Raise network errors as RequestError or WriterError."""
         try:
             yield
         except urllib.error.HTTPError as error:
@@ -230,19 +230,16 @@ class OpenAiServer:
 
 
 def no_server_error(settings: ChatSettings, cause: str) -> WriterError:
-    """Return the error for an address where no server answers.
-
-    cause: of the failed connection.
-    """
+    """Return the error for an address where no server answers. cause: error of the connection."""
     key = f"{settings.section}.base_url"
     problem = f"{settings.base_url}: no server answers there ({cause[:100]})"
     return WriterError(f"{problem}; start it or correct {key}")
 
 
 def open_server(settings: ChatSettings) -> Server:
-    """Return the server or local model that the settings name.
+    """Return a client of the server, or the local model, that the settings name.
 
-    Raises WriterError when none or two are named, ModelError when a library or model is missing.
+    Raises WriterError where none or two are named, ModelError where a library or model is missing.
     """
     if (settings.base_url is None) == (settings.gguf is None):
         key = settings.section
@@ -257,7 +254,7 @@ def open_server(settings: ChatSettings) -> Server:
 
 
 def parse_answer(body: bytes) -> Answer:
-    """Return the answer from a chat completion's JSON. Raises RequestError for any other JSON."""
+    """Return the answer from the JSON of a chat completion. Raises RequestError for any other JSON."""
     try:
         tree = parse_json(body)
         choice = tree["choices"][0]
@@ -275,7 +272,7 @@ def parse_answer(body: bytes) -> Answer:
 
 
 def _read_token_count(usage: Any) -> int | None:
-    """Return the token count of the server, None without a plausible one."""
+    """Return the number of tokens that the server reports, None where it is missing or implausible."""
     if not isinstance(usage, dict):
         return None
     tokens = usage.get("total_tokens")
@@ -296,13 +293,13 @@ def _read_api_key(settings: ChatSettings) -> str | None:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether the server runs on this machine. Then no proxy is used."""
+    """Return whether an address is on this machine, so that no proxy is used."""
     host = urlsplit(url).hostname or ""
     return host == "localhost" or host == "::1" or host.startswith("127.")
 
 
 def _format_field(form: str, schema: Schema) -> dict[str, Any]:
-    """Return the `response_format` field of a request, empty for text."""
+    """Return the request field `response_format` of a format. Empty for plain text."""
     if form == "text":
         return {}
     if form == "json_object":
@@ -312,7 +309,8 @@ def _format_field(form: str, schema: Schema) -> dict[str, Any]:
 
 
 def _make_status_error(settings: ChatSettings, status: int, headers: Any, body: bytes) -> Exception:
-    """Return the error for an HTTP status: WriterError for all requests, RequestError for this one."""
+    """Return the error for an HTTP status: WriterError if it concerns all requests, else
+    RequestError."""
     # what concerns all requests
     url = settings.base_url
     key = settings.section
@@ -352,7 +350,6 @@ def _retry_after_seconds(value: str | None) -> float:
 
 
 def _read_error_body(error: urllib.error.HTTPError) -> bytes:
-    """Return the body of an HTTP error, empty where it cannot be read."""
     try:
         return bytes(error.read())
     except (RequestError, OSError, http.client.HTTPException, ValueError):

@@ -28,27 +28,33 @@ PAGE_FILES = {
 
 
 class Annotator(FrozenModel):
-    """Request of the page to undo the last answer."""
+    """Request to undo the last answer of an annotator."""
 
     annotator: AnnotatorName
 
 
 class ClipStart(Annotator):
-    """Request of the page when an annotator starts to watch a clip."""
+    """Request that notes the start of a clip."""
 
     clip: str
 
 
 def serve(queue: AnnotationQueue, folder: Path, port: int = 0) -> LocalServer:
-    """Return a server on this machine. Clips are cut into `folder` when they are first watched."""
+    """Return a web server of the annotation page on this machine. folder: for clips, which are cut
+    when first watched."""
     return serve_page(
         annotation_routes(queue, folder), port, token="annotate", policy=CONTENT_POLICY
     )
 
 
 def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> list[Route]:
-    """Return the page and its requests below the path `at`. Clips are cut into `folder` when first
-    watched."""
+    """Return the routes of the annotation page.
+
+    Args:
+        queue: clips and answers.
+        folder: for clips, which are cut when first watched.
+        at: path of the page.
+    """
     # A clip is asked for by its number, so no path of a video reaches the page.
     clips = list(queue.clips.values())
     numbers = {clip.id: number for number, clip in enumerate(clips)}

@@ -55,7 +55,13 @@ PAPERS_BY_STAGE = {  # stage -> whose method it is
 def dataset_card(
     dataset: Mapping[str, JsonValue], settings: ExportSettings, stages: Sequence[str]
 ) -> str:
-    """Return the card of a dataset. dataset: its `dataset.json`. stages: of its recipe."""
+    """Return the dataset card: a README in Markdown with YAML metadata.
+
+    Args:
+        dataset: contents of `dataset.json`.
+        settings: name and licence.
+        stages: names of the stages of the recipe.
+    """
     videos = dataset["videos"]
     papers = [paper for stage, paper in PAPERS_BY_STAGE.items() if stage in stages]
     return _load_template().render(
@@ -75,7 +81,7 @@ def _size_name(videos: int) -> str:
 
 
 def _language_codes(languages: Iterable[str]) -> list[str]:
-    """Return the codes that hubs take, without regions, sorted."""
+    """Return the ISO 639 codes of languages without regions, sorted."""
     codes = {language.partition("-")[0] for language in languages}
     return sorted(filter(LANGUAGE_PATTERN.fullmatch, codes))
 
@@ -85,7 +91,7 @@ def _as_mapping(value: JsonValue) -> dict[str, JsonValue]:
 
 
 def _format_settings(settings: Mapping[str, JsonValue], stages: Sequence[str]) -> dict[str, str]:
-    """Return the settings of each stage as one line of code, in the recipe's order."""
+    """Return the settings of each stage as one line of JSON, in the order of the recipe."""
     # The recipe's order, and after it what no stage of it owns.
     names = [name for name in stages if name in settings]
     names += sorted(settings.keys() - set(stages))
@@ -110,8 +116,8 @@ def _load_template() -> "Template":
 
 
 def format_counts(counted: Mapping[str, int], most: int = 6) -> str:
-    """Return counts as text for a cell of a table: "en 12, de 3, 4 others". Reasons may come from
-    anywhere."""
+    """Return counts as text for a table cell: "en 12, de 3, 4 others". most: number of entries that
+    are named."""
     texts = [f"{_escape_markdown(name)} {count:,}" for name, count in counted.items()]
     counts = list(counted.values())
     # The rare ones are added up, so that the cell stays short.
@@ -122,7 +128,7 @@ def format_counts(counted: Mapping[str, int], most: int = 6) -> str:
 
 
 def _escape_markdown(text: Any) -> str:
-    """Return text that Markdown takes as it is, on one line."""
+    """Return untrusted text as one line with its Markdown characters escaped."""
     # Names and reasons may hold what Markdown reads as markup.
     line = " ".join(str(text).split())
     escaped = re.sub(r"([|`<>\[\]*_\\])", r"\\\1", line)
@@ -142,14 +148,20 @@ def _empty_maker_counts() -> dict[str, Counter[str]]:
 
 @dataclass
 class DatasetFacts:
-    """Counts of the records, and of those who made what is in them."""
+    """Counts of the records of a dataset, for its card.
+
+    Attributes:
+        counts: numbers of videos, steps, sentences and reasons.
+        makers: number of videos by the model that made each part, by kind of part.
+        featured: number of videos with features.
+    """
 
     counts: DatasetCounts = field(default_factory=DatasetCounts)
     makers: dict[str, Counter[str]] = field(default_factory=_empty_maker_counts)  # by their kind
     featured: int = 0  # videos with features
 
     def add(self, record: Record) -> None:
-        """Count a record that is in the dataset."""
+        """Count a record of the dataset."""
         self.counts.add(record)
         # Only names count, and a bounded number of them, since a record may hold anything.
         for kind, counter in self.makers.items():
@@ -158,7 +170,7 @@ class DatasetFacts:
                 counter[maker] += 1
 
     def weights(self) -> list[str]:
-        """Return the names of the known weights behind the dataset, sorted."""
+        """Return the names of the model weights that made the dataset, sorted."""
         weights: set[str] = set()
         for maker in chain.from_iterable(self.makers.values()):
             # A maker's name often contains that of its weights.
@@ -174,8 +186,15 @@ def describe_dataset(
     settings: ExportSettings,
     stage_settings: JsonValue,
 ) -> dict[str, JsonValue]:
-    """Return `dataset.json`: all that machines may ask. stage_settings: of each stage, what decides
-    it."""
+    """Return the contents of `dataset.json`: all counts, settings and files.
+
+    Args:
+        facts: counts of the records.
+        losses: videos that each stage left out.
+        files: files of the dataset with their sha256.
+        settings: name and licence.
+        stage_settings: result settings of each stage.
+    """
     counts = facts.counts
     # What each stage left out.
     stages: list[JsonValue] = [
@@ -215,8 +234,8 @@ def describe_dataset(
 
 
 def strip_folders(value: JsonValue) -> JsonValue:
-    """Return settings in which every path is its last name: folders of a machine are private to
-    it."""
+    """Return settings in which each path is reduced to its last name, so that no folder of a
+    machine is published."""
     if isinstance(value, dict):
         return {key: strip_folders(inner) for key, inner in value.items()}
     if isinstance(value, list):

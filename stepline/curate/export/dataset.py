@@ -36,13 +36,15 @@ INDEX_NAME = "dataset.json"  # written last: it lists every other file with its 
 
 @dataclass(frozen=True)
 class DatasetContents:
-    """What goes into a dataset.
+    """The contents of a dataset.
 
-    records: yields the records sorted by id, as often as it is called.
-    left_out: id -> why.
-    items: id -> where its video is and what its source knows of it.
-    stages: of the recipe, in its order.
-    settings: what decides each.
+    Attributes:
+        records: returns an iterator over the records, sorted by id.
+        left_out: the failure of each video that is left out, by id.
+        items: videos of the source by id.
+        stages: names of the stages of the recipe, in its order.
+        settings: result settings of each stage.
+        features: store of the features, None without one.
     """
 
     records: Callable[[], Iterable[Record]]
@@ -58,8 +60,8 @@ def export_dataset(
 ) -> dict[str, JsonValue]:
     """Write a dataset into an empty folder and return its `dataset.json`, which lists every file.
 
-    Nothing but the contents and settings decides a byte. Raises StoreError where the disk does not
-    take it.
+    Equal contents and settings give equal bytes. Raises StoreError where the folder cannot be
+    written.
     """
     # Records, which are counted as they are written.
     facts = DatasetFacts()
@@ -87,7 +89,7 @@ def export_dataset(
 
 
 def _published_records(contents: DatasetContents) -> Iterator[Record]:
-    """Yield the records as others may see them: their videos by the address in the source."""
+    """Yield the records with the path of each video in its source."""
     for record in contents.records():
         item = contents.items.get(record.id, VideoItem(record.id))
         video = record.video.model_copy(update={"path": item.path})
@@ -130,11 +132,10 @@ OWN_PREFIXES = (
 
 
 def publish(folder: Path, target: RemotePath) -> None:
-    """Copy a dataset's files to a target, and remove those of an earlier dataset that this one
-    lacks.
+    """Copy the files of a dataset to a target folder, and delete files of an earlier dataset there.
 
-    What belongs to no dataset stays. Doing it again, or after it was stopped, is harmless:
-    `dataset.json`, which lists every file, comes last.
+    Other files stay. An interrupted copy can be repeated: `dataset.json`, which lists every file,
+    is copied last.
     """
     files = (path for path in folder.rglob("*") if path.is_file())
     names = {path.relative_to(folder).as_posix() for path in files} - {INDEX_NAME}
@@ -152,8 +153,7 @@ def publish(folder: Path, target: RemotePath) -> None:
 
 
 def publish_features(folder: Path, target: RemotePath) -> None:
-    """Copy a feature store to a target, of each shard first the rows. Shards of an earlier store
-    that it lacks go."""
+    """Copy a feature store to a target folder, and delete the shards of an earlier store there."""
     # Shards of two stores must not be read together, so the old ones go first.
     names = sorted(file.name for file in folder.glob("shard-*"))
     for entry in list_files(target):
@@ -165,7 +165,7 @@ def publish_features(folder: Path, target: RemotePath) -> None:
 
 
 def _copy_file(source: Path, target: RemotePath) -> None:
-    """Copy a file. On the same disk large ones share their bytes."""
+    """Copy a file. On the same disk, large files are hard links."""
     path = target.local
     if path is not None and source.name.endswith(LARGE_SUFFIXES):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,13 @@ NUMBERS_KIND = "list<double>"
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its name, its type, and what it means, as the card and the metadata say it."""
+    """A column of the Parquet shards.
+
+    Attributes:
+        name: of the column.
+        kind: Arrow type.
+        meaning: description for the card.
+    """
 
     name: str
     kind: str
@@ -81,7 +87,7 @@ RECORD_COLUMNS = (
 
 @dataclass(frozen=True)
 class DatasetRow:
-    """A record and, where it is left out, why."""
+    """A row of the Parquet shards: a record, and the failure of a video that is left out."""
 
     record: Record
     failure: StageFailure | None = None
@@ -130,7 +136,13 @@ ROW_GROUP = 100  # rows that a reader must take together
 
 @dataclass(frozen=True)
 class ExportedFile:
-    """A file of the dataset. path: relative to it."""
+    """A file of the dataset.
+
+    Attributes:
+        path: relative to the dataset.
+        bytes: size.
+        sha256: hex digest of its contents.
+    """
 
     path: str
     bytes: int
@@ -140,11 +152,15 @@ class ExportedFile:
 def write_shards(
     rows: Iterable[DatasetRow], split: str, folder: Path, limit: int
 ) -> list[ExportedFile]:
-    """Write rows, sorted by id already, as shards of at most `limit` rows. Without any rows it
-    writes a shard without rows.
+    """Write rows as Parquet shards and return the files. Without rows, one empty shard is written.
 
-    split: "train" or "left_out". Shards end where only their content decides, so
-    that equal rows give equal files.
+    Equal rows give equal files.
+
+    Args:
+        rows: sorted by id.
+        split: "train" or "left_out".
+        folder: of the dataset.
+        limit: maximal number of rows per shard.
     """
     data = folder / DATA_FOLDER
     data.mkdir(parents=True, exist_ok=True)
@@ -163,7 +179,7 @@ def write_shards(
 
 
 def _split_into_shards(rows: Iterable[DatasetRow], limit: int) -> Iterator[list[dict[str, object]]]:
-    """Yield the cells of rows that go into one shard. An empty block where there are no rows."""
+    """Yield the column values of the rows of each shard. Without rows, one empty list."""
     block: list[dict[str, object]] = []
     size = 0
     for row in rows:
@@ -201,7 +217,14 @@ def _write_shard(block: list[dict[str, object]], path: Path) -> None:
 def copy_features(
     ids: Iterable[str], store: FeatureStore, folder: Path, shard_bytes: int
 ) -> list[ExportedFile]:
-    """Copy the features of ids of a store, sorted already, into FOLDER/features."""
+    """Copy features from a store into FOLDER/features and return the files.
+
+    Args:
+        ids: of the videos, sorted.
+        store: features of the videos.
+        folder: of the dataset.
+        shard_bytes: size of a shard of the copy.
+    """
     features = folder / "features"
     with FeatureWriter(features, shard_bytes=shard_bytes) as writer:
         # Rows are read and written one video at a time.

@@ -1,9 +1,9 @@
 """The numbers of a dataset, which its card and its report share.
 
-DatasetCounts   counts that grow by a few numbers for each record: texts, seconds, reasons
-count_stage_losses    what each stage left out
-describe_biases          what a dataset is one-sided about, in sentences that its own counts give
-compute_means     steps per video, words and seconds per step, rate of speech, length of the videos
+DatasetCounts: counts of texts, seconds and reasons that grow with each record. count_stage_losses:
+videos that each stage left out, by reason. describe_biases: sentences about what the dataset has
+too much or too little of. compute_means: steps per video, words and seconds per step, rate of
+speech, length of the videos.
 """
 
 import re
@@ -21,14 +21,18 @@ Counts: TypeAlias = Counter[str]
 
 @dataclass
 class ScoreSums:
-    """Of each kept video: how many texts have a calibrated score, and the sum of those scores. Both
-    are lists of V numbers."""
+    """Sums of calibrated scores per video, from which their mean is estimated.
+
+    Attributes:
+        texts: number of scored texts of each video, V numbers.
+        sums: sum of the scores of each video, V numbers.
+    """
 
     texts: list[int] = field(default_factory=list)
     sums: list[float] = field(default_factory=list)
 
     def add(self, scores: Iterable[float | None]) -> None:
-        """Count a video's texts. Those without a score are left out."""
+        """Add the scores of the texts of one video. Texts without a score (None) do not count."""
         values = [score for score in scores if score is not None]
         # Only videos with scores, so that each has a mean.
         if values:
@@ -38,8 +42,7 @@ class ScoreSums:
 
 @dataclass
 class DatasetCounts:
-    """The counts of a dataset. Steps and sentences are those of kept videos, `left_out` has the
-    others."""
+    """Counts of a dataset. Steps and sentences are counted for kept videos only."""
 
     videos: int = 0
     kept_videos: int = 0
@@ -70,7 +73,7 @@ class DatasetCounts:
     steps_shown: ScoreSums = field(default_factory=ScoreSums)
 
     def add(self, record: Record) -> bool:
-        """Count a record. Return whether its video is in the dataset."""
+        """Count a record and return whether its video is in the dataset."""
         self.videos += 1
         # A video that is left out counts by its reason alone.
         for rejected in record.dropped:
@@ -139,8 +142,13 @@ NUMBER_PATTERN = re.compile(r"(?<![A-Za-z\d])\d+(?:[.,:]\d+)*")  # but no part o
 
 @dataclass(frozen=True)
 class StageLosses:
-    """What a stage left out. entered: videos that reached it. dropped: reason -> videos, the
-    commonest first."""
+    """The videos that a stage left out.
+
+    Attributes:
+        stage: name of the stage.
+        entered: number of videos before the stage.
+        dropped: number of videos by reason, the most frequent first.
+    """
 
     stage: str
     entered: int
@@ -148,15 +156,22 @@ class StageLosses:
 
     @property
     def passed(self) -> int:
-        """Videos that passed it."""
+        """Number of videos after the stage."""
         return self.entered - sum(self.dropped.values())
 
 
 def count_stage_losses(
     left_out: Iterable[StageFailure], videos: int, stages: Sequence[str]
 ) -> list[StageLosses]:
-    """Return what each stage left out, in the recipe's order. Reasons that differ in numbers alone
-    are one. videos: of the dataset."""
+    """Return the videos that each stage left out, in the order of the recipe.
+
+    Numbers in reasons are replaced by #, so that equal reasons count together.
+
+    Args:
+        left_out: failures of the videos that are left out.
+        videos: number of videos in the dataset.
+        stages: names of the stages of the recipe.
+    """
     lost: dict[str, Counter[str]] = {}
     lost_videos = 0
     for failure in left_out:
@@ -178,7 +193,7 @@ def count_stage_losses(
 
 
 def sort_counts(counter: Counter[str]) -> dict[str, int]:
-    """Return the counts, the largest first."""
+    """Return counts sorted by size, the largest first."""
     names = sorted(counter, key=lambda name: (-counter[name], name))
     return {name: counter[name] for name in names}
 
@@ -197,7 +212,7 @@ SPEECH_BIAS = (
 
 
 def describe_biases(counts: DatasetCounts) -> list[str]:
-    """Return one sentence a bias. Those that always hold come last."""
+    """Return sentences about the biases of a dataset, such as a leading language."""
     sentences = []
     videos = counts.kept_videos
     # What counts give away, each sentence only where there is something to say.
@@ -228,8 +243,8 @@ def describe_biases(counts: DatasetCounts) -> list[str]:
 
 
 def compute_means(counts: DatasetCounts) -> list[tuple[str, str, str]]:
-    """Return (name, mean, the paper's mean or "") of a dataset's kept videos (NaSVA, appendix on
-    HowToStep)."""
+    """Return rows (name, mean, NaSVA's mean or an empty text) of the kept videos (NaSVA, appendix
+    on HowToStep)."""
     minutes = counts.spoken_seconds / 60
     return [
         ("steps per video", _format_mean(counts.steps, counts.kept_videos), "10.6"),

@@ -19,8 +19,15 @@ WEB_SCHEMES = ("https://", "http://")  # of addresses that a page may lead to
 
 @dataclass(frozen=True)
 class ExampleStep:
-    """A step of an example. number: in its video, from 1 on. at: the second of its picture. score:
-    P(shown)."""
+    """A step of an example video.
+
+    Attributes:
+        number: of the step in its video, from 1.
+        text: of the step.
+        span: seconds in which it is shown.
+        at: second of its frame.
+        score: P(shown), None where nothing judged it.
+    """
 
     number: int
     text: str
@@ -30,14 +37,25 @@ class ExampleStep:
 
     @property
     def seconds(self) -> str:
-        """Its span as clock times."""
+        """The span as clock times."""
         return f"{clock(self.span.start)} – {clock(self.span.end)}"
 
 
 @dataclass(frozen=True)
 class ExampleVideo:
-    """A video of the dataset. path: as its record names it. url: of the page that it is from.
-    step_count: of all its steps."""
+    """A video of the dataset that the report shows as an example.
+
+    Attributes:
+        id: of the record.
+        title: of the video.
+        task: what is done in it, None where unknown.
+        language: of the speech, None where unknown.
+        duration: seconds, None where unknown.
+        path: of the file, as in the record.
+        url: of the web page that it was downloaded from.
+        step_count: number of all its steps.
+        steps: the steps that are shown.
+    """
 
     id: str
     title: str
@@ -51,7 +69,7 @@ class ExampleVideo:
 
     @property
     def facts(self) -> list[str]:
-        """What is known of the video, a few words each."""
+        """Task, language, duration and number of steps as short texts."""
         facts = [self.task, self.language]
         if self.duration is not None:
             facts.append(clock(self.duration))
@@ -60,8 +78,7 @@ class ExampleVideo:
 
 
 def example_video(record: Record, count: int) -> ExampleVideo:
-    """Return a video with at most `count` of its steps that have a time, spread over all of
-    them."""
+    """Return a video with at most `count` of its grounded steps, evenly spread."""
     # Only a step with a time can be shown with a picture.
     placed = []
     for number, step in enumerate(record.steps, start=1):
@@ -91,8 +108,7 @@ def _select_evenly(steps: Sequence[ExampleStep], count: int) -> list[ExampleStep
 
 
 def read_jpegs(video: Path, times: Sequence[float]) -> dict[float, bytes]:
-    """Return small JPEGs of a video's frames by their second. A frame that cannot be decoded is
-    absent."""
+    """Return small JPEGs of the frames at some seconds. Frames that cannot be decoded are absent."""
     from PIL import Image
 
     from stepline.media.reader import read_frames_at
@@ -106,9 +122,9 @@ def read_jpegs(video: Path, times: Sequence[float]) -> dict[float, bytes]:
 
 
 def video_link(address: str | None, folder: Path | None) -> str | None:
-    """Return the link to a video in a page of `folder`, None where it leads nowhere.
+    """Return a link to a video from a page in `folder`. None where there is no such file.
 
-    address: a file, or an address of the web. Of any other kind no link is made.
+    address: path or web address of the video. Addresses of other kinds give no link.
     """
     if address is None:
         return None
@@ -122,7 +138,7 @@ def video_link(address: str | None, folder: Path | None) -> str | None:
 
 
 def step_link(link: str | None, step: ExampleStep) -> str | None:
-    """Return the link to a step's seconds of a video. link: to the video."""
+    """Return a link to the seconds of a step. link: to the video, None without one."""
     # The page of a site takes no media fragment.
     if link is None or link.lower().startswith(WEB_SCHEMES):
         return link

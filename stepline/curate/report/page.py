@@ -29,17 +29,18 @@ Frames = Mapping[str, Mapping[float, bytes]]  # id of a video -> second -> JPEG
 
 @dataclass(frozen=True)
 class Report:
-    """All that a report shows, apart from people's verdicts.
+    """Everything that a report shows, except the verdicts of people.
 
     Attributes:
-        counts: of the dataset.
-        losses: what each stage left out.
-        sample: the texts of the audit.
-        examples: videos with some of their steps.
-        frames: of the examples, and of the audited texts where the audit is shown.
+        counts: numbers of the dataset.
+        losses: videos that each stage left out.
+        sample: texts of the audit.
+        examples: random videos with some of their steps.
+        frames: JPEGs of the examples, and of the audited texts if the audit is shown, by video and
+            second.
         links: to the example videos, by id.
-        notes: parts of the report that could not be made, and why.
-        provenance: name -> text of the files that say where the dataset comes from.
+        notes: messages about frames that could not be read.
+        provenance: contents of dataset.json and run.json, by file name.
     """
 
     counts: DatasetCounts
@@ -63,8 +64,7 @@ def audit_times(sample: AuditSample, video: str) -> set[float]:
 
 
 def frame_times(text: AuditText, duration: float | None) -> list[float]:
-    """Return the times shown for a text: one before its span, three in it, one after it, inside the
-    video."""
+    """Return the seconds of the frames of a text: one before its span, three in it, one after it."""
     span = text.span
     times = [span.start - MARGIN_SECONDS]
     times += [span.start + part * span.duration for part in (0.1, 0.5, 0.9)]
@@ -75,7 +75,7 @@ def frame_times(text: AuditText, duration: float | None) -> list[float]:
 
 
 def overview_times(duration: float | None) -> list[float]:
-    """Return times spread over a whole video, none where its length is not known."""
+    """Return seconds spread evenly over a video. Empty where its duration is unknown."""
     if duration is None:
         return []
     count = OVERVIEW_FRAMES
@@ -92,9 +92,9 @@ def render_page(
     """Return the report as HTML.
 
     Args:
-        report: what is shown.
-        verdicts: what auditors have said so far.
-        with_audit: whether people can answer in the page, which a server must take.
+        report: numbers, examples and frames.
+        verdicts: verdicts of the audit so far.
+        with_audit: include the form of the audit, which needs a server.
     """
     counts = report.counts
     judge, aligner = counts.narration_shown, counts.steps_shown
@@ -136,8 +136,8 @@ def _read_package_file(name: str) -> str:
 
 
 def _make_audit_json(report: Report, verdicts: Sequence[Answer]) -> str:
-    """Return what the script asks about, as JSON that can end no element, without other people's
-    verdicts."""
+    """Return the texts and frames of the audit as JSON for the script, safe inside a script
+    element."""
     sample = report.sample
     texts = [
         {

@@ -32,8 +32,8 @@ VERDICTS_PATH = "audit/verdicts.jsonl"
 
 
 def read_dataset(out: RemotePath) -> Iterator[Record]:
-    """Yield the records of the dataset below OUT, kept and left out. Raises StoreError where there
-    is no dataset."""
+    """Yield all records of the dataset in OUT, also those of videos that are left out. Raises
+    StoreError where there is no dataset."""
     folder = out / DATASET_FOLDER / "data"
     names = sorted(entry.name for entry in list_files(folder) if entry.name.endswith(".parquet"))
     if not names:
@@ -48,7 +48,7 @@ def read_dataset(out: RemotePath) -> Iterator[Record]:
 
 
 def _fetch_if_remote(file: RemotePath, scratch: Path) -> Path:
-    """Return the path of a file on this machine, which is fetched where it is elsewhere."""
+    """Return the local path of a file, which is downloaded into `scratch` if it is remote."""
     if file.local is not None:
         return file.local
     # Names of files elsewhere may be anything. Readers need the suffix.
@@ -58,20 +58,19 @@ def _fetch_if_remote(file: RemotePath, scratch: Path) -> Path:
 
 
 def read_report_recipe(out: RemotePath) -> Recipe:
-    """Return the recipe of the run on OUT, with the settings of its report. It is the usual one
-    where there was no run."""
+    """Return the recipe of the last run in OUT, or the default recipe without a run."""
     return read_recipe(out) if (out / RUN_FILE).exists() else Recipe()
 
 
 def collect_report(
     records: Iterable[Record], settings: ReportSettings, stages: Sequence[str] = ()
 ) -> Report:
-    """Return the report of a dataset, without frames and links.
+    """Return the report of a dataset without frames and links.
 
     Args:
-        records: kept and left out.
-        settings: sizes of the samples, and their seed.
-        stages: of the recipe, in its order.
+        records: all records, also those of videos that are left out.
+        settings: sizes of the random samples, and their seed.
+        stages: names of the stages of the recipe.
     """
     counts = DatasetCounts()
     sampler = AuditSampler(videos=settings.audit_videos, seed=settings.seed)
@@ -96,9 +95,10 @@ def _read_failure(record: Record) -> StageFailure:
 
 
 def make_report(out: RemotePath, settings: ReportSettings, *, with_audit: bool = False) -> Report:
-    """Return the report of the dataset below OUT. Raises StoreError where the dataset is missing.
+    """Return the report of the dataset in OUT, with frames and links.
 
-    with_audit: also with the frames of the audited texts.
+    Raises StoreError where there is no dataset. with_audit: read also the frames of the audited
+    texts.
     """
     # What the dataset and the run record of themselves, as JSON.
     provenance = {}
@@ -136,8 +136,7 @@ def make_report(out: RemotePath, settings: ReportSettings, *, with_audit: bool =
 
 
 def _video_addresses(out: RemotePath, report: Report) -> dict[str, str]:
-    """Return the address of each shown video's file: of the run's list of items, else of its
-    record."""
+    """Return the address of the file of each example and audited video, by id."""
     addresses = {id: video.path for id, video in report.sample.videos.items()}
     addresses |= {example.id: example.path for example in report.examples}
     # The run's list names the file itself. A published record has only its path in the source.
@@ -151,7 +150,7 @@ def _video_addresses(out: RemotePath, report: Report) -> dict[str, str]:
 def _read_frames(
     address: str | None, times: Iterable[float], out: RemotePath
 ) -> Mapping[float, bytes]:
-    """Return the frames of a video by their second, none where its file is not on this machine."""
+    """Return JPEGs of a video by second. Empty where its file is missing."""
     if address is None:
         return {}
     file = RemotePath(address, out.settings)
@@ -162,8 +161,8 @@ def _read_frames(
 
 
 def write_report(out: RemotePath, settings: ReportSettings, report: Report | None = None) -> Report:
-    """Write OUT/report.html, with the verdicts that are there, and return what it shows. report:
-    where it was made before."""
+    """Write OUT/report.html with the verdicts so far and return the report. report: one that was
+    made before."""
     if report is None:
         report = make_report(out, settings)
     verdicts = [] if out.local is None else list(open_verdicts(out))
@@ -172,10 +171,7 @@ def write_report(out: RemotePath, settings: ReportSettings, report: Report | Non
 
 
 def open_verdicts(out: RemotePath) -> AnswerLog:
-    """Return the verdicts of auditors, to be added to.
-
-    Raises StoreError where OUT is not on this machine.
-    """
+    """Return the log of verdicts in OUT. Raises StoreError where OUT is not on this machine."""
     if out.local is None:
         raise StoreError(
             f"{out.display_url}: an audit keeps its verdicts on this machine; copy OUT/dataset "

@@ -12,20 +12,19 @@ LIST_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
 
 
 def is_list(name: str) -> bool:
-    """Return whether a file's name says that it is a list of videos."""
+    """Return whether a file name is that of a list of videos (.csv, .parquet and others)."""
     return name.lower().removesuffix(".gz").endswith(LIST_SUFFIXES)
 
 
 def absolute_path(path: RemotePath) -> RemotePath:
-    """Return a path that processes with another working folder find, too."""
+    """Return a path with an absolute local path, which is valid in any working folder."""
     if path.local is None or path.url.startswith("file://"):
         return path
     return RemotePath(os.path.abspath(path.local), path.settings)
 
 
 def source_root(source: str) -> str:
-    """Return what the addresses of a source are relative to: a folder itself, the folder that a
-    file is in."""
+    """Return the folder to which the addresses of a source are relative."""
     # Without user, password and query, which say nothing of where it is.
     bare = RemotePath(source).display_url.rstrip("/")
     if not is_list(bare):
@@ -35,18 +34,17 @@ def source_root(source: str) -> str:
 
 
 def make_absolute_address(value: str, root: str) -> str:
-    """Return a value as it is where it is a URL or an absolute path, else below the root."""
+    """Return a URL or absolute path unchanged, and a relative path below `root`."""
     if "://" in value or value.startswith("/"):
         return value
     return f"{root.rstrip('/')}/{value.removeprefix('./')}"
 
 
 def refusal_reason(address: str, source: RemotePath) -> str | None:
-    """Return why a list may not name an address, or None where it may, as a list of this machine
-    always does.
+    """Return why a list of videos may not name an address, or None where it may.
 
-    One from elsewhere names files of its own host, unless the settings allow others or files of
-    this machine.
+    A local list may name any address. A remote list may name files of its own host only, unless the
+    settings allow more.
     """
     if source.local is not None:
         return None
@@ -67,10 +65,10 @@ def refusal_reason(address: str, source: RemotePath) -> str | None:
 
 
 def relative_address(url: str, source: str) -> str:
-    """Return where a file is relative to its source.
+    """Return the address of a file relative to its source, as the dataset publishes it.
 
-    One from elsewhere keeps its URL without user, password and query. A path of this machine keeps
-    its name alone.
+    A file elsewhere keeps its URL without credentials. A local file outside the source keeps its
+    name only.
     """
     root = source_root(source).rstrip("/") + "/"
     # Below the source, else a public address, else the name alone.

@@ -1,8 +1,8 @@
-"""The files behind a run's videos: found by id, with a stamp that shows a change.
+"""The files of the videos of a source: found by id, each with a stamp that changes with the file.
 
-names       which id a file's name gives, and what kind of file it is
-FileIndex   the files of a folder by id
-CaptionIndex, SideFolders    what belongs to the videos, by id, in files and folders that the settings name
+FileIndex: files of a folder by id. CaptionsFiles: captions files of a folder by video, language
+codes included. CaptionIndex: HowTo100M's captions of all videos in one JSON file. SideFolders:
+files by id in the folders that settings name.
 """
 
 import hashlib
@@ -45,15 +45,15 @@ FileId: TypeAlias = Callable[[str], tuple[str, int] | None]
 
 
 def video_id(name: str) -> tuple[str, int] | None:
-    """Return the stem of a video's file name, or None for any other file."""
+    """Return (stem, 0) of the file name of a video, or None for any other file."""
     stem, suffix = _stem_and_suffix(name)
     return None if not stem or suffix not in VIDEO_SUFFIXES else (stem, 0)
 
 
 def captions_id(name: str) -> tuple[str, int] | None:
-    """Return the stem of a captions file, its language included: ID.vtt, ID.en.vtt.
+    """Return (stem, rank) of a captions file, or None for any other file.
 
-    The rank puts .vtt before .srt before the other forms. `CaptionsFiles` knows whose they are.
+    The stem includes the language (ID.en). The rank prefers .vtt over .srt over other formats.
     """
     stem, suffix = _stem_and_suffix(name)
     if not stem or suffix not in CAPTIONS_SUFFIXES:
@@ -64,8 +64,8 @@ def captions_id(name: str) -> tuple[str, int] | None:
 
 
 def features_id(name: str) -> tuple[str, int] | None:
-    """Return the id that a file of features is named after: ID.npy, ID.mp4.npy, ID.pth.tar,
-    ID.safetensors."""
+    """Return (id, 0) of a file of features such as ID.npy or ID.mp4.npy, or None for any other
+    file."""
     # The same rule by which ready features are found elsewhere.
     file_name = _file_name(name)
     id = item_id(file_name)
@@ -84,14 +84,25 @@ def _file_name(path: str) -> str:
 
 @dataclass(frozen=True)
 class StampedFile:
-    """A file: its address, and a stamp that changes with it."""
+    """A file and its stamp.
+
+    Attributes:
+        url: address of the file.
+        stamp: text that changes with the contents, such as size and modification time.
+    """
 
     url: str
     stamp: str
 
 
 class FileIndex:
-    """The files of a folder, looked up by id."""
+    """The files of a folder by id.
+
+    Args:
+        folder: of the files.
+        entries: listing of the folder.
+        id_of: returns the id and rank of a file name, None for files to ignore.
+    """
 
     def __init__(self, folder: RemotePath, entries: Iterable[FileEntry], id_of: FileId) -> None:
         self._folder = folder
@@ -109,19 +120,18 @@ class FileIndex:
         return len(self._index_folder)
 
     def __iter__(self) -> Iterator[tuple[str, StampedFile]]:
-        """Yield every id and file, sorted by id. An id whose name several files give comes several
-        times."""
+        """Yield all (id, file) pairs, sorted by id. Several files may have one id."""
         for id in self._ids:
             for file in sorted(self._index_folder[id], key=itemgetter(0)):
                 yield id, self._stamped_file(file)
 
     def find(self, id: str) -> StampedFile | None:
-        """Return the file of an id, or None where it has no file."""
+        """Return the file of an id with the lowest rank, or None."""
         files = self._index_folder.get(id)
         return self._stamped_file(min(files, key=itemgetter(0))) if files else None
 
     def ids_with_prefix(self, start: str) -> list[str]:
-        """Return the ids that begin with a text, in order."""
+        """Return the ids that begin with a prefix, sorted."""
         row = bisect_left(self._ids, start)
         return list(takewhile(lambda id: id.startswith(start), islice(self._ids, row, None)))
 
@@ -131,16 +141,16 @@ class FileIndex:
 
 
 class AmbiguousCaptionsError(DatasetError):
-    """A video has captions in several languages, and nothing says which of them are meant."""
+    """Raised where a video has captions in several languages and none without a language."""
 
 
 class CaptionsFiles:
-    """The captions files of a folder, and the videos to which they belong.
+    """The captions files of a folder.
 
     Args:
-        files: captions by stem, the language included.
+        files: captions files by stem, the language included.
         is_video: returns whether a video has an id. Captions belong to the video with the longest
-            name that fits.
+            matching id.
     """
 
     def __init__(self, files: FileIndex, is_video: Callable[[str], bool]) -> None:
@@ -148,9 +158,9 @@ class CaptionsFiles:
         self._is_video = is_video
 
     def find(self, id: str) -> StampedFile | None:
-        """Return the captions of a video: those of its name, else those with a language behind it.
+        """Return the captions of a video: ID.vtt, else ID.LANGUAGE.vtt. None without captions.
 
-        Raises AmbiguousCaptionsError where these are of several languages.
+        Raises AmbiguousCaptionsError for several languages.
         """
         file = self._index_folder.find(id)
         if file is not None:
@@ -176,10 +186,8 @@ class CaptionsFiles:
         )
 
     def ids_without_video(self) -> list[str]:
-        """Return the ids of captions that belong to no video, in order.
-
-        Tables and JSON hold other things too, so they are not among them.
-        """
+        """Return the ids of captions files without a video, sorted. JSON and tables are ignored, as
+        they may hold other data."""
         ids: dict[str, None] = {}
         for stem, file in self._index_folder:
             base, _ = split_language(stem)
@@ -190,10 +198,8 @@ class CaptionsFiles:
 
 
 def file_stamp(url: str, settings: RemoteSettings) -> str | None:
-    """Return the stamp of a file, or None where there is no such file.
-
-    Raises StoreError where its server refuses to answer.
-    """
+    """Return the stamp of a file, or None where it does not exist. Raises StoreError where the
+    server refuses access."""
     file = RemotePath(url, settings)
     if not file.exists():
         return None
@@ -204,11 +210,8 @@ MAX_LINE_CHARS = 2**20  # of a list
 
 
 def read_text_lines(source: RemotePath, text: TextIO) -> Iterator[str]:
-    """Yield the lines of a list, none of them endless, and from elsewhere no more than may be
-    fetched, unpacked.
-
-    Raises DatasetError for one that goes on.
-    """
+    """Yield the lines of a list. Raises DatasetError for lines that are too long and for remote
+    lists that are too large."""
     size = 0
     max_size = source.settings.largest * BYTES_PER_MIB
     while line := text.readline(MAX_LINE_CHARS):
@@ -232,11 +235,10 @@ UTF8_MARK = b"\xef\xbb\xbf"  # which some editors put first
 
 
 class CaptionIndex:
-    """HowTo100M's captions of all videos in one JSON object: where each video's are, and a digest
-    of them.
+    """Index of HowTo100M's caption.json: byte range and digest of the captions of each video.
 
-    The file is read once, with one video in memory. Captions are then parts of the file.
-    Raises DatasetError for a file that is damaged, compressed or of another form.
+    The file is read once, with one video in memory. Raises DatasetError for a damaged or compressed
+    file.
     """
 
     def __init__(self, file_path: RemotePath) -> None:
@@ -267,8 +269,7 @@ class CaptionIndex:
         return len(self._parts)
 
     def find(self, id: str) -> StampedFile | None:
-        """Return the part of the file that holds a video's captions, or None where it has no
-        captions."""
+        """Return the byte range with the captions of a video as a file, or None."""
         part = self._parts.get(id.encode(errors="replace"))
         if part is None:
             return None
@@ -278,7 +279,7 @@ class CaptionIndex:
 
 
 class SideFolders:
-    """The folders that `source.videos`, `source.captions` and `source.features` name, read once."""
+    """Files by id in the folders of `source.videos`, `source.captions` and `source.features`."""
 
     def __init__(self, settings: SourceSettings, remote: RemoteSettings) -> None:
         # HowTo100M's one file of captions, or a folder with a file for each video.
@@ -305,9 +306,9 @@ class SideFolders:
         return self._indexes["captions"] is not None
 
     def add_files(self, item: VideoItem) -> VideoItem:
-        """Return an item with what the folders hold of it. What it names itself stays.
+        """Return a video with the files of its id from the folders. Files that it has already stay.
 
-        Raises AmbiguousCaptionsError where its captions are of several languages.
+        Raises AmbiguousCaptionsError where its captions are in several languages.
         """
         for field, index in self._indexes.items():
             if index is None or getattr(item, field) is not None:
@@ -318,8 +319,8 @@ class SideFolders:
         return item
 
     def make_entry(self, item: VideoItem, no_file: str) -> SourceEntry:
-        """Return an item with what the folders hold of it. It is refused where its captions are of
-        several languages, and with the reason `no_file` where there is no file of it."""
+        """Return a video with the files of its id from the folders. It is refused for ambiguous
+        captions, and with reason `no_file` where it has no file at all."""
         try:
             item = self.add_files(item)
         except AmbiguousCaptionsError as error:
@@ -328,12 +329,12 @@ class SideFolders:
 
 
 def _id_check(files: FileIndex | None) -> Callable[[str], bool]:
-    """Return whether an index has an id. Without an index, no id is there."""
+    """Return a function that says whether an index has a file for an id."""
     return lambda id: files is not None and files.find(id) is not None
 
 
 def with_file(item: VideoItem, field: str, file: StampedFile) -> VideoItem:
-    """Return an item with a file as its video, captions or features."""
+    """Return a video with one file set. field: "video", "captions" or "features"."""
     changes: dict[str, Any] = {field: file.url, STAMP_FIELDS[field]: file.stamp}
     return replace(item, **changes)
 

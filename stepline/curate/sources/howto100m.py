@@ -39,8 +39,8 @@ def read_howto100m(
     source_filter: SourceFilter,
     remote: RemoteSettings,
 ) -> Iterator[SourceEntry]:
-    """Yield the wanted rows of HowTo100M's table. Raises DatasetError where the table is missing or
-    another."""
+    """Yield the selected videos of HowTo100M's table. Raises DatasetError where the table is
+    missing or has other columns."""
     # A folder, or the table in it.
     table = source
     if not source.name.endswith(".csv"):
@@ -66,7 +66,7 @@ def read_howto100m(
 
 
 def _find_captions(folder: RemotePath) -> str | None:
-    """Return the address of the captions that are next to the table."""
+    """Return the address of the captions next to the table, None without any."""
     paths = (folder / name for name in CAPTIONS_NAMES)
     return next((path.url for path in paths if path.exists()), None)
 
@@ -98,7 +98,7 @@ def _read_rows(table: RemotePath) -> Iterator[dict[str, str]]:
 
 
 def _read_tables(folder: RemotePath) -> tuple[CsvTable | None, dict[str, str]]:
-    """Return the lengths by id and the titles by task, of the tables that are there."""
+    """Return the video lengths by id and the task titles by task, from the tables that exist."""
     with tempfile.TemporaryDirectory(prefix="stepline-tables-") as scratch:
         for name in (LENGTHS_FILE, TITLES_FILE):
             if (folder / name).exists():

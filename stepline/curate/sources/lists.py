@@ -44,11 +44,15 @@ def read_list(
     source_filter: SourceFilter,
     side_folders: SideFolders,
 ) -> Iterator[SourceEntry]:
-    """Yield the video of each row, of those that are wanted. A row whose file is not there is
-    refused.
+    """Yield the selected videos of a list. A row whose file does not exist is refused.
 
-    Raises DatasetError for a file that cannot be read, or that lacks a column that is needed, with
-    the nearest name.
+    Raises DatasetError for an unreadable list or a missing column.
+
+    Args:
+        source: the list (.parquet, .csv, .tsv, .jsonl).
+        settings: column names, and whether files are checked.
+        source_filter: selects videos by id and category.
+        side_folders: further files by id.
     """
     with ExitStack() as opened:
         # The columns that the settings name, as far as the list has them.
@@ -114,8 +118,8 @@ def _make_entry(
 def _find_columns(
     source: RemotePath, names: Sequence[str], columns: ColumnsSettings
 ) -> dict[str, str]:
-    """Return field -> column of those that the list has. Raises DatasetError for one that it must
-    have."""
+    """Return the columns of the list by field. Raises DatasetError where a required column is
+    missing."""
     usual = ColumnsSettings().model_dump()
     present: dict[str, str] = {}
     required = []
@@ -140,7 +144,7 @@ def _find_columns(
 def _open_list(
     source: RemotePath, opened: ExitStack, columns: Collection[str]
 ) -> tuple[Sequence[str], Rows]:
-    """Return the columns of a list and its rows. Its file is closed with `opened`."""
+    """Return the column names and an iterator over the rows. The file is closed with `opened`."""
     # The name says the form. Packed text is known by its first bytes.
     name = source.name.lower().removesuffix(".gz")
     file = opened.enter_context(source.open())
@@ -156,7 +160,6 @@ def _open_list(
 
 
 def _file_stem(address: str) -> str:
-    """Return the name of the file at an address, without its ending."""
     stem, _, _ = PurePosixPath(address).name.rpartition(".")
     return stem
 
@@ -164,7 +167,7 @@ def _file_stem(address: str) -> str:
 def _open_parquet(
     source: RemotePath, file: BinaryIO, columns: Collection[str]
 ) -> tuple[Sequence[str], Rows]:
-    """Return the columns of a list, and its rows. Only the columns of the settings are read."""
+    """Return the column names and the rows. Only columns of the settings are read."""
 
     def rows() -> Rows:
         names = [name for name in table.columns if name in columns]
@@ -202,7 +205,7 @@ def _check_rows(source: RemotePath, rows: "csv.DictReader[str]", cells: int) -> 
 
 
 def _open_json_lines(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
-    """Return the columns of the first line. Later lines may have others."""
+    """Return the keys of the first object as columns, and the rows."""
     rows = _read_json_lines(source, text)
     first = next(rows, {})
     return (list(first), chain([first], rows)) if first else ([], rows)
@@ -223,7 +226,7 @@ def _read_json_lines(source: RemotePath, text: TextIO) -> Rows:
 
 @contextmanager
 def _translate_read_errors(source: RemotePath, *damage: type[Exception]) -> Iterator[None]:
-    """Make one line of what a damaged list raises."""
+    """Raise errors of a damaged list as DatasetError."""
     try:
         yield
     except damage as error:

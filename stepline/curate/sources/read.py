@@ -32,11 +32,10 @@ from stepline.sieve_swap.videos import VIDEOS_FILE
 
 
 def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[SourceEntry]:
-    """Yield every video below a folder, its id the file's stem, and what is refused: folders that
-    cannot be read, captions of several languages.
+    """Yield the videos below a folder. The id of a video is its file stem.
 
-    Captions that belong to no video are an entry of their own. Raises DatasetError where there is
-    neither a video nor captions.
+    Captions without a video are entries of their own. Unreadable folders and ambiguous captions are
+    refused. Raises DatasetError where the folder has neither videos nor captions.
     """
     # The videos below the folder, and what of it cannot be read.
     skipped: list[tuple[str, str]] = []
@@ -71,11 +70,14 @@ SOURCE_DEFAULTS = SourceSettings()
 def read_source(
     url: str, settings: SourceSettings = SOURCE_DEFAULTS, remote: RemoteSettings = REMOTE_DEFAULTS
 ) -> Iterator[SourceEntry]:
-    """Yield the videos of a folder, list or HowTo100M, sorted by id, each a VideoItem
-    or Rejected.
+    """Yield the videos of a source and its refused entries, sorted by id.
 
-    url: a path, or s3://, gs://, http(s)://. Raises DatasetError or StoreError, in one line, where
-    the source cannot be read as a whole.
+    Raises DatasetError or StoreError where the source cannot be read.
+
+    Args:
+        url: folder, list or HowTo100M table: a path, s3://, gs:// or http(s)://.
+        settings: which videos are selected.
+        remote: limits and retries of remote files.
     """
     source = absolute_path(RemotePath(url, remote))
     source_filter = SourceFilter(settings)
@@ -100,8 +102,7 @@ INVALID_ID = (
 
 
 def sort_by_id(entries: Iterable[SourceEntry]) -> Iterator[SourceEntry]:
-    """Yield entries sorted by id. Of those with one id the first of the source counts, the others
-    are refused."""
+    """Yield entries sorted by id. Repeated and invalid ids are refused."""
     last: str | None = None
     for number, entry in sorted(enumerate(entries, start=1), key=lambda row: row[1].id):
         id = entry.id
@@ -151,7 +152,7 @@ def _read_entries(
 
 
 def _detect_kind(source: RemotePath) -> str:
-    """Return what an address is: by its name, else by what it holds."""
+    """Return the kind of a source from its name or contents: "howto100m", "list" or "folder"."""
     if source.name == VIDEOS_FILE:
         return "howto100m"
     if source.name.endswith(".tar"):

@@ -17,8 +17,8 @@ MAX_NAMED_CATEGORIES = 8  # in an error
 
 
 class SourceFilter:
-    """Keeps the videos that the settings want. Raises DatasetError for lists that cannot be
-    read."""
+    """Selects the videos of a source by id and category, without those of evaluation sets. Raises
+    DatasetError for unreadable lists of ids."""
 
     def __init__(self, settings: SourceSettings) -> None:
         self._categories = settings.categories
@@ -33,7 +33,7 @@ class SourceFilter:
         self._accepted = False
 
     def accepts(self, id: str, category: str | None) -> bool:
-        """Return whether a video is wanted, which is asked before its files are looked at."""
+        """Return whether a video is selected by id and category."""
         # Ids first, then categories, which not every source knows.
         if self._ids is not None:
             if id not in self._ids:
@@ -47,12 +47,11 @@ class SourceFilter:
         return True
 
     def filter_entries(self, entries: Iterable[SourceEntry]) -> Iterator[SourceEntry]:
-        """Yield the wanted entries. Videos of evaluation sets, and wanted ids that never come, are
-        refused.
+        """Yield the selected entries. Videos of evaluation sets, and requested ids that are
+        missing, are refused.
 
-        Videos of another category or not in the list of ids are not part of the run, and are not
-        named one by one.
-        Raises DatasetError where the wanted categories never come, though others do.
+        Videos that are not selected are silently ignored. Raises DatasetError where no video has a
+        requested category.
         """
         for entry in entries:
             if isinstance(entry, Rejected):
@@ -77,7 +76,7 @@ class SourceFilter:
 
 
 def _read_ids(path: Path) -> set[str]:
-    """Return the first words of a file's lines. # begins a comment line."""
+    """Return the first word of each line of a file. Lines with # are comments."""
     ids = set()
     for line in read_text(path).splitlines():
         words = line.split()

@@ -1,10 +1,8 @@
-"""What of a recipe decides each stage's result: exactly the settings that it reads, with the sha256
-of named files.
+"""The settings that decide the result of each stage, with the sha256 of named files.
 
-And whether a stage runs a network with it, for which it may ask a GPU.
-
-A change of any other setting leaves a stage's stored results valid. Speed alone decides nothing:
-threads of recognition, retries, how many requests are sent together.
+Keys of stored results are made of these settings. A change of any other setting keeps the stored
+results valid, such as threads, retries or concurrency. Also here: the libraries whose versions
+count, and whether a stage uses a GPU.
 """
 
 from operator import attrgetter
@@ -46,19 +44,20 @@ Decisions: TypeAlias = dict[str, JsonValue]  # what decides a stage's result
 
 
 def section_settings(path: str, recipe: "Recipe") -> JsonValue:
-    """Return what decides a stage that reads one section of a recipe alone, such as "filter"."""
+    """Return the settings of a stage that reads one section of a recipe only. path: of the section,
+    such as "filter"."""
     tree = attrgetter(path)(recipe).model_dump(mode="json")
     return with_constants(tree, path.rpartition(".")[2])
 
 
 def probe_settings(recipe: "Recipe") -> JsonValue:
-    """Return what decides `probe`, and whatever reads sound or single pictures: these come from the
-    CPU's decoder."""
+    """Return the settings that decide the result of `probe`. Sound and single frames are always
+    decoded on the CPU."""
     return _dump_settings(recipe.steps.media, {"decoder"})
 
 
 def transcribe_settings(recipe: "Recipe") -> JsonValue:
-    """Return what decides `transcribe_settings`."""
+    """Return the settings that decide the result of `transcribe`."""
     asr = recipe.steps.asr
     model_digest = None
     # A model in a folder counts by its files, a named one by its name.
@@ -73,7 +72,8 @@ def transcribe_settings(recipe: "Recipe") -> JsonValue:
 
 
 def write_settings(recipe: "Recipe") -> JsonValue:
-    """Return what decides `write`: of a language model what it is asked, by its name or file."""
+    """Return the settings that decide the result of `write`. Of a language model: its prompt,
+    sampling, and name or file."""
     writing = recipe.steps.writing
     if writing.writer == "extractive":
         return {"writer": "extractive"}
@@ -89,7 +89,7 @@ def write_settings(recipe: "Recipe") -> JsonValue:
 
 
 def encode_settings(recipe: "Recipe") -> JsonValue:
-    """Return what decides `encode`."""
+    """Return the settings that decide the result of `encode`."""
     vision = recipe.steps.vision
     without = OTHER_VISION_SETTINGS | {"path", "dictionary"}
     tree = vision.model_dump(mode="json", exclude=without)
@@ -104,12 +104,12 @@ def encode_settings(recipe: "Recipe") -> JsonValue:
 
 
 def coarse_settings(recipe: "Recipe") -> JsonValue:
-    """Return what decides `coarse`."""
+    """Return the settings that decide the result of `coarse`."""
     return {"said": recipe.coarse.said, "coarse": _dump_settings(recipe.steps.nasva.coarse)}
 
 
 def ground_settings(recipe: "Recipe") -> JsonValue:
-    """Return what decides `ground`."""
+    """Return the settings that decide the result of `ground`."""
     vision = recipe.steps.vision
     nasva = recipe.steps.nasva
     # The space of texts and pictures.
@@ -140,20 +140,21 @@ def ground_settings(recipe: "Recipe") -> JsonValue:
 
 
 def judge_settings(recipe: "Recipe") -> JsonValue:
-    """Return what decides `judge`."""
+    """Return the settings that decide the result of `judge`."""
     settings = recipe.steps.judge
     judging = _dump_settings(settings, {"detector"})
     return {"judge": judging, "detector": file_digest(settings.detector)}
 
 
 def gather_settings(recipe: "Recipe") -> JsonValue:
-    """Return what decides `gather`."""
+    """Return the settings that decide the result of `gather`."""
     writer = recipe.steps.writing.writer
     return {"gather": _dump_settings(recipe.gather), "writer": writer}
 
 
 def sieve_swap_settings(recipe: "Recipe") -> JsonValue:
-    """Return what decides `sieve-swap`. Raises SettingsError without a text base."""
+    """Return the settings that decide the result of `sieve-swap`. Raises SettingsError without a
+    text base."""
     settings = recipe.sieve_swap
     if settings.base is None:
         raise SettingsError(
@@ -165,12 +166,12 @@ def sieve_swap_settings(recipe: "Recipe") -> JsonValue:
 
 
 def train_settings(recipe: "Recipe") -> JsonValue:
-    """Return what decides `train`."""
+    """Return the settings that decide the result of `train`."""
     return _training_settings(recipe, recipe.train)
 
 
 def refine_settings(recipe: "Recipe") -> JsonValue:
-    """Return what decides `refine`."""
+    """Return the settings that decide the result of `refine`."""
     # The path of the network is within the run, so it decides nothing.
     placing = recipe.place
     aligner = with_constants(
@@ -190,20 +191,19 @@ def _training_settings(
 
 
 def transcribe_libraries(recipe: "Recipe") -> tuple[str, ...]:
-    """Return the packages whose versions change what `transcribe_settings` recognises."""
+    """Return the packages whose versions change the recognised speech."""
     if recipe.steps.asr.recogniser == "whisper":
         return ("ctranslate2", "faster-whisper")
     return ()
 
 
 def write_libraries(recipe: "Recipe") -> tuple[str, ...]:
-    """Return the packages whose versions change what `write` writes by grammar. A server's are its
-    own."""
+    """Return the packages whose versions change the steps of the extractive writer."""
     return ("spacy",) if recipe.steps.writing.writer == "extractive" else ()
 
 
 def encode_libraries(recipe: "Recipe") -> tuple[str, ...]:
-    """Return the packages whose versions change what `encode` sees."""
+    """Return the packages whose versions change the visual features."""
     backbone = recipe.steps.vision.backbone
     if backbone in NO_NETWORK_BACKBONES:
         return ()
@@ -213,8 +213,8 @@ def encode_libraries(recipe: "Recipe") -> tuple[str, ...]:
 
 
 def text_libraries(recipe: "Recipe") -> tuple[str, ...]:
-    """Return the packages whose versions change the vectors of texts, and what trained networks
-    predict."""
+    """Return the packages whose versions change text vectors and the predictions of trained
+    networks."""
     # A network in torch makes vectors or scores, next to the encoder that ONNX runs.
     has_torch_backbone = "torch" in encode_libraries(recipe)
     if has_torch_backbone or ground_uses_gpu(recipe) or judge_uses_gpu(recipe):
@@ -243,13 +243,12 @@ def judge_uses_gpu(recipe: "Recipe") -> bool:
 
 
 def export_settings(recipe: "Recipe") -> JsonValue:
-    """Return what decides `export`. Its card names the stages."""
+    """Return the settings that decide the result of `export`. The card names the stages."""
     return {"export": _dump_settings(recipe.export), "stages": list(recipe.stages)}
 
 
 def text_encoder_name(recipe: "Recipe") -> str:
-    """Return the encoder of the steps' vectors, as `text_encoder` takes it: that of the features'
-    own space."""
+    """Return the text encoder of the features' own embedding space, as `text_encoder` takes it."""
     vision = recipe.steps.vision
     backbone = vision.backbone
     if backbone == "conse":
@@ -262,7 +261,7 @@ def text_encoder_name(recipe: "Recipe") -> str:
 
 
 def _model_file_digests(settings: "ChatSettings") -> Decisions:
-    """Return the sha256 of each file that a language model is made of."""
+    """Return the sha256 of the files of a language model."""
     return {
         "gguf": file_digest(settings.gguf),
         "chat_template": file_digest(settings.chat_template),
@@ -270,7 +269,7 @@ def _model_file_digests(settings: "ChatSettings") -> Decisions:
 
 
 def _plugin_identity(kind: "Kind", name: str) -> Decisions:
-    """Return what decides the results of a plugin, or nothing for Stepline's own."""
+    """Return name and version of a plugin. Empty for parts of Stepline."""
     identities = plugin_identities({kind: name})
     return {"plugin": identities[kind]} if identities else {}
 

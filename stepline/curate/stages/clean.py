@@ -34,11 +34,13 @@ FEW_STEPS = "too few clean steps are left of it"
 
 @dataclass(frozen=True)
 class StepScores:
-    """What is known of one step. wording: P(it describes a step). support: best cosine to its
-    sentences, 0 without any.
+    """Four scores of a step.
 
-    visibility: P(shown) of the model that placed it last. agreement: IoU of the grounding's span
-    and the network's.
+    Attributes:
+        wording: P(the text describes a step).
+        support: best cosine to its source sentences, 0 without any.
+        visibility: P(shown) of the model that grounded it last.
+        agreement: IoU of the spans of the grounding and of the network.
     """
 
     wording: float
@@ -48,8 +50,7 @@ class StepScores:
 
 
 def clean(dataset: DatasetContext) -> None:
-    """Write the records with their clean steps. The others are in `dropped`, each with its
-    reason."""
+    """Write the records with their clean steps only. Dropped steps are listed with a reason."""
     settings = dataset.recipe.clean
     left_out = read_left_out(previous_folder(dataset))
     gathered = read_parquet(dataset.folders["gather"] / RECORDS_FILE)
@@ -70,10 +71,12 @@ def clean(dataset: DatasetContext) -> None:
 
 
 def clean_record(record: Record, grounded: Sequence[Step], settings: CleanSettings) -> Record:
-    """Return the record without the steps that fail.
+    """Return a record without the steps whose scores are too low.
 
-    grounded: its steps where the grounding has them, which trains nothing. None: it is asked
-    nothing.
+    Args:
+        record: of the last stage.
+        grounded: steps of the stage `ground`, for agreement and spans. Empty: neither is used.
+        settings: minimal scores.
     """
     steps: list[Step] = []
     dropped: list[Rejected] = []
@@ -94,8 +97,7 @@ def _with_steps(record: Record, steps: Sequence[Step], dropped: Sequence[Rejecte
 
 
 def _use_grounded_span(step: Step, grounded: Sequence[Step]) -> Step:
-    """Return a step with the grounding's span, where that has one. Its best second stays if it is
-    in it."""
+    """Return a step with its span from the stage `ground`, where it has one."""
     # The grounding knows where shots end, so its span is the cleaner one.
     for other in grounded:
         if other.id == step.id and other.spans:
@@ -135,7 +137,7 @@ def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
 
 
 def drop_reason(step: Step, scores: StepScores, settings: CleanSettings) -> str | None:
-    """Return why a step goes, the first reason of several, or None where it stays."""
+    """Return the first reason to drop a step, or None where it stays."""
     if scores.wording < settings.written:
         return NO_STEP_WORDING
     if scores.support < settings.supported:
@@ -155,8 +157,8 @@ FEW_SHOWN = "too few of its sentences are shown"
 
 
 def select_shown_narrations(dataset: DatasetContext) -> None:
-    """Write records whose steps are the sentences that are shown while they are said. The others
-    are dropped."""
+    """Write records whose steps are the sentences that are shown while they are spoken (WYS2,
+    section 3)."""
     settings = dataset.recipe.visible
     source = dataset.folders["gather"]
     left_out = read_left_out(source)
@@ -176,7 +178,7 @@ def select_shown_narrations(dataset: DatasetContext) -> None:
 
 
 def select_shown_sentences(record: Record, settings: VisibleSettings) -> Record:
-    """Return the record with its visual narrations as steps, each shown where it is said."""
+    """Return a record with its shown sentences as steps. The other sentences are dropped."""
     steps: list[Step] = []
     dropped: list[Rejected] = []
     # A narration that is shown becomes a step where it is said.

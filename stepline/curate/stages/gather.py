@@ -57,9 +57,10 @@ RECORD_STAGES = ("visible", "clean", "refine", "sieve-swap", "gather")
 def write_dataset(
     folder: Path, records: Iterable[Record], left_out: Mapping[str, StageFailure]
 ) -> int:
-    """Write records, sorted by id already, and what was left out. Return how many records.
+    """Write records and the failures of videos that are left out. Return the number of records.
 
-    Lines do not say how often a video was tried: a run that was retried makes the same dataset.
+    The number of attempts is not written: a run with retries gives equal bytes. records: sorted by
+    id.
     """
     count = write_parquet(records, folder / RECORDS_FILE)
     _write_left_out(folder, left_out)
@@ -76,7 +77,8 @@ def _write_left_out(folder: Path, left_out: Mapping[str, StageFailure]) -> None:
 
 
 def read_left_out(folder: Path) -> dict[str, StageFailure]:
-    """Return what a stage's folder leaves out, by id. Raises StoreError for a damaged file."""
+    """Return the failures of the videos that a stage left out, by id. Raises StoreError for a
+    damaged file."""
     path = folder / LEFT_OUT_FILE
     failures = {}
     try:
@@ -92,13 +94,13 @@ def read_left_out(folder: Path) -> dict[str, StageFailure]:
 
 
 def previous_folder(dataset: DatasetContext) -> Path:
-    """Return the folder whose records a dataset stage goes on with."""
+    """Return the result folder of the last stage that wrote records."""
     # The first of the table that ran is the last that ran.
     return next(dataset.folders[name] for name in RECORD_STAGES if name in dataset.folders)
 
 
 def previous_records(dataset: DatasetContext) -> Iterator[Record]:
-    """Yield the records that a dataset stage goes on with."""
+    """Yield the records of the last stage that wrote records."""
     return read_parquet(previous_folder(dataset) / RECORDS_FILE)
 
 
@@ -106,7 +108,7 @@ Row: TypeAlias = dict[str, bytes]  # stage -> its stored result, of one item
 
 
 def gather(dataset: DatasetContext) -> None:
-    """Write the records and features of all videos but the repeated ones."""
+    """Write the records and features of all videos except duplicates."""
     # Repeated videos are known before anything is written.
     repeated = _find_duplicates(dataset)
     left_out = _list_failures(dataset) | repeated
@@ -119,14 +121,13 @@ def gather(dataset: DatasetContext) -> None:
 
 
 def _list_failures(dataset: DatasetContext) -> dict[str, StageFailure]:
-    """Return what the source refused, and what failed before."""
+    """Return the entries that the source refused and the failures of earlier stages, by id."""
     refused = {r.id: StageFailure(r.id, "source", "left out", r.reason) for r in dataset.refused}
     return {**refused, **dataset.failures}
 
 
 def gather_features(dataset: DatasetContext) -> None:
-    """Write the features of all videos as a store, the same bytes that `stepline features extract`
-    makes of them."""
+    """Write the features of all videos as a store, equal to that of `stepline features extract`."""
     left_out = _list_failures(dataset)
     count = 0
     with FeatureWriter(dataset.folder / FEATURES_FOLDER) as store:
@@ -142,8 +143,7 @@ def gather_features(dataset: DatasetContext) -> None:
 
 
 def _add_features(store: FeatureWriter, id: str, data: bytes) -> Flaw | None:
-    """Add what `encode` made of a video to a store. Return why it cannot be added, or None where it
-    was."""
+    """Add the features of a video to a store. Return why they cannot be added, or None."""
     header, arrays = unpack(FeatureHeader, data)
     if "features" not in arrays or header.backbone is None:
         return NO_PICTURE, ""
@@ -156,7 +156,7 @@ def _add_features(store: FeatureWriter, id: str, data: bytes) -> Flaw | None:
 
 
 def _iterate_rows(dataset: DatasetContext) -> Iterator[tuple[VideoItem, Row]]:
-    """Yield each item with its results, sorted by id. One item is in memory at a time."""
+    """Yield each video with its results by stage. One video is in memory at a time."""
     names = ("probe", "transcribe", "encode", "coarse", "ground", "judge")
     stages = [name for name in names if name in dataset.recipe.stages]
     # All stages yield the same items in the same order.
@@ -182,8 +182,7 @@ def _find_duplicates(dataset: DatasetContext) -> dict[str, StageFailure]:
 def _make_records(
     rows: Iterable[tuple[VideoItem, Row]], store: FeatureWriter, writer: str
 ) -> Iterator[Record]:
-    """Yield the records, adding the features of each to the store. What cannot be added is a
-    warning of its record."""
+    """Yield the records, and add the features of each to the store."""
     for item, row in rows:
         record = make_record(item, row, writer)
         flaw = _add_features(store, item.id, row["encode"])
@@ -195,7 +194,7 @@ def _make_records(
 
 
 def make_record(item: VideoItem, row: Row, writer: str) -> Record:
-    """Return the record of a video from its results. Its path is left to what publishes it."""
+    """Return the record of a video from its results, without the path of its file."""
     file = from_bytes(ProbeResult, row["probe"])
     coarse = from_bytes(CoarseSteps, row["coarse"])
     header, _ = unpack(FeatureHeader, row["encode"])
@@ -292,7 +291,8 @@ class DuplicateFinder:
         self._buckets: dict[tuple[int, bytes], list[Signature]] = defaultdict(list)
 
     def duplicate_reason(self, video: Signature) -> str | None:
-        """Return why a video is the same as an earlier one, or None, and remember the video."""
+        """Return why a video is a duplicate of an earlier one, or None. Later videos are compared
+        with it."""
         # The same file needs no comparison.
         if video.digest is not None and video.digest in self._ids_by_digest:
             return SAME_FILE.format(self._ids_by_digest[video.digest])

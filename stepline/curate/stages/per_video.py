@@ -53,7 +53,8 @@ T = TypeVar("T")
 
 
 def probe(video: VideoContext) -> bytes:
-    """Return what the video holds, or for an item without a file, what its source knows."""
+    """Return duration, streams and sha256 of the video file. Without a file, the duration that the
+    source states."""
     # Captions or features alone: the source knows how long the video is, if anyone does.
     if video.media is None:
         duration = video.item.duration or 0.0
@@ -72,7 +73,7 @@ def probe(video: VideoContext) -> bytes:
 
 
 def transcribe(video: VideoContext) -> bytes:
-    """Return what is said: the captions where the item has some, else what a recogniser hears."""
+    """Return the transcript: from captions if there are any, else from speech recognition."""
     settings = video.recipe.steps
     if video.captions is not None:
         from stepline.speech import read_captions
@@ -97,8 +98,8 @@ def transcribe(video: VideoContext) -> bytes:
 
 @lru_cache(maxsize=1)
 def _check_writer_once(settings: WritingSettings) -> None:
-    """Raise ModelError, which ends the run, where the language model that is to write what is
-    recognised is not there."""
+    """Raise ModelError, which ends the run, where the language model of the writer is not
+    available."""
     try:
         check_writer(settings)
     except WriterError as error:
@@ -111,8 +112,8 @@ REPLY_FAULTS = ("of the reply", "the reply is")
 
 
 def write(video: VideoContext) -> bytes:
-    """Return the steps that a writer makes of the transcript. Raises WriterError where its model
-    was silent."""
+    """Return the steps that a writer makes from the transcript. Raises WriterError where the
+    language model did not answer."""
     from stepline.writing import write_steps
 
     settings = video.recipe.steps.writing
@@ -126,11 +127,9 @@ def write(video: VideoContext) -> bytes:
 
 
 def find_unanswered_part(notes: Sequence[str]) -> str | None:
-    """Return the first note of a part that a server or a deadline left open, as a later run would
-    not. Else None.
+    """Return the first note about a part that a server did not answer, or None.
 
-    A useless reply stays so, however often the model is asked, and the extractive writer's steps
-    remain.
+    A useless reply is no such part, as asking again would not change it.
     """
     for note in notes:
         has_reply = any(fault in note for fault in REPLY_FAULTS)
@@ -140,7 +139,7 @@ def find_unanswered_part(notes: Sequence[str]) -> str | None:
 
 
 class FilterCounts(FrozenModel):
-    """What the filter counted of a video that stays."""
+    """Counts of a video that the filter keeps: language, words and steps."""
 
     language: str | None
     words: int
@@ -157,8 +156,7 @@ FEW_STEPS = "it has too few steps"
 
 
 def filter_video(video: VideoContext) -> bytes:
-    """Return what was counted. Raises LeftOutError with the reason where the recipe leaves the
-    video out."""
+    """Return the counts of a video. Raises LeftOutError where the recipe leaves the video out."""
     transcript = read_result(Speech, video, "transcribe").transcript
     written = read_result(WrittenSteps, video, "write")
     words = 0
@@ -181,9 +179,9 @@ def _end_of_speech(transcript: Transcript) -> float:
 
 
 def left_out_reason(counts: FilterCounts, duration: float, settings: FilterSettings) -> str | None:
-    """Return why a video stays out, the first reason of several, or None where it does not.
+    """Return the first reason to leave a video out, or None.
 
-    duration: seconds, 0 where it is not known. An unknown language does not count as a reason.
+    An unknown language is no reason. duration: seconds, 0 where unknown.
     """
     if duration and duration < settings.shortest:
         return TOO_SHORT
@@ -203,7 +201,7 @@ def left_out_reason(counts: FilterCounts, duration: float, settings: FilterSetti
 
 
 def encode(video: VideoContext) -> bytes:
-    """Return features (T, D), motion and shots of the video's pictures. Ready features stand for a
+    """Return features (T, D), motion and shot boundaries of the video. Ready features replace the
     backbone."""
     settings = video.recipe.steps
     # Ready features need no network. They have no motion and no cuts.
@@ -230,8 +228,8 @@ def encode(video: VideoContext) -> bytes:
 
 
 def ground_coarsely(video: VideoContext) -> bytes:
-    """Return the steps with the seconds in which they are said, without those that no one says
-    (NaSVA, section 3.1)."""
+    """Return the steps with the seconds in which they are spoken. Steps that nobody says are
+    dropped (NaSVA, section 3.1)."""
     probed = read_result(ProbeResult, video, "probe")
     speech = read_result(Speech, video, "transcribe")
     written = read_result(WrittenSteps, video, "write")
@@ -290,8 +288,8 @@ def ground_coarsely(video: VideoContext) -> bytes:
 def ground(video: VideoContext) -> bytes:
     """Return the steps with the seconds in which they are shown, and their alignment (K, T).
 
-    A vision-language model is asked about those whose place is open, where the recipe names one.
-    Raises WriterError where it was silent.
+    A vision-language model is asked about uncertain steps, where the recipe names one. Raises
+    WriterError where it did not answer.
     """
     settings = video.recipe.steps
     coarse = read_result(CoarseSteps, video, "coarse")
@@ -317,7 +315,7 @@ def ground(video: VideoContext) -> bytes:
 
 
 def judge(video: VideoContext) -> bytes:
-    """Return the transcript with P(the picture shows it) of every sentence."""
+    """Return the transcript with P(the video shows it) of each sentence."""
     settings = video.recipe.steps
     transcript = read_result(CoarseSteps, video, "coarse").transcript
     grounded, alignment = unpack_grounding(video.results["ground"])
@@ -333,7 +331,7 @@ def judge(video: VideoContext) -> bytes:
 
 
 def _read_features(video: VideoContext) -> VisualFeatures:
-    """Return the video's features with the backbone that encodes texts into their space."""
+    """Return the visual features, with the backbone that encodes texts into their space."""
     visual = unpack_features(video.results["encode"])
     if visual.features is None:
         return visual
@@ -341,11 +339,8 @@ def _read_features(video: VideoContext) -> VisualFeatures:
 
 
 def _cache_by_device(load: Callable[P, T]) -> Callable[P, T]:
-    """Return a loader that keeps what it loads from one video to the next, apart for each of two
-    devices.
-
-    Of two stages that use it, one may have a GPU. One that has it may fall back to the CPU.
-    """
+    """Cache the result of a loader by device, for two devices: a worker with a GPU may fall back to
+    the CPU."""
 
     @lru_cache(maxsize=2)
     def load_on(_: Device, *args: P.args, **options: P.kwargs) -> T:

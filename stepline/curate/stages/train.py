@@ -43,7 +43,7 @@ NO_REFINED_STEP = "no step of it keeps a label after self-training"
 
 
 def sieve_swap(dataset: DatasetContext) -> None:
-    """Swap the narrations of all videos, or go on where a run was killed."""
+    """Run Sieve & Swap over the narrations of all videos. A killed run is continued."""
     from stepline.sieve_swap.part_files import LEFT_OUT, TRAIN_SPLIT, VALIDATION_SPLIT
     from stepline.sieve_swap.run import Job, run
     from stepline.sieve_swap.text_base import open_base
@@ -76,8 +76,7 @@ def sieve_swap(dataset: DatasetContext) -> None:
 
 
 def train(dataset: DatasetContext) -> None:
-    """Train on the gathered features and the steps of the recipe, or go on where a run was
-    killed."""
+    """Train the grounding network on the steps where they are spoken. A killed run is continued."""
     from stepline.models.nasva.train import AlignerSources, PreparedAligner, train_run
 
     features = dataset.folders["gather"] / FEATURES_FOLDER
@@ -98,8 +97,8 @@ def train(dataset: DatasetContext) -> None:
 
 
 def adapt_to_features(settings: AlignerRunSettings) -> AlignerRunSettings:
-    """Return the settings without the widths of the features, which are the features' own, and
-    without readers."""
+    """Return training settings that take the widths of the features from the data, and read without
+    extra processes."""
     fields = settings.model.model_dump(exclude={"video_width", "text_width"})
     model = AlignerNetworkSettings(**fields)
     train = settings.train.model_copy(update=NO_READERS)
@@ -107,8 +106,8 @@ def adapt_to_features(settings: AlignerRunSettings) -> AlignerRunSettings:
 
 
 def refine(dataset: DatasetContext) -> None:
-    """Refine the steps' places in rounds, then place them for good. Videos that no round holds are
-    left out."""
+    """Run rounds of self-training, then ground all steps with the final network. Videos without
+    labels are left out."""
     from stepline.models.nasva.checkpoint import load_aligner
     from stepline.models.nasva.refine import REFINED_FILE, RefineSources, refine_dataset
 
@@ -158,14 +157,19 @@ def refine(dataset: DatasetContext) -> None:
 
 @dataclass(frozen=True)
 class StepVectors:
-    """Features of videos and vectors of their steps, from two stores."""
+    """Features of videos and vectors of their steps.
+
+    Attributes:
+        features: store of the video features (T, D).
+        texts: store of the step vectors (K, C).
+    """
 
     features: FeatureStore
     texts: FeatureStore
 
     def vectors(self, texts: LabelledTexts) -> Matrix:
-        """Return the vectors (K, C) of a video's steps. Raises StoreError where the stored ones are
-        of other texts."""
+        """Return the vectors (K, C) of the steps of a video. Raises StoreError where the stored
+        vectors are of other texts."""
         from stepline.models.nasva.dataset import matching_rows  # loads torch
 
         rows = matching_rows(texts, self.texts)
@@ -179,7 +183,7 @@ class StepVectors:
     def fit(
         self, loaded: LoadedAligner, video: str, vectors: Matrix, settings: PlacingSettings
     ) -> TextScores:
-        """Return how steps (K, C) fit a video, their own or another."""
+        """Return the scores of steps (K, C) in a video, which may be another one."""
         features = self.features.read(video)
         return score_texts(loaded.aligner, features, vectors, settings=settings.aligner)
 
@@ -191,8 +195,8 @@ def calibrate(
     vectors: StepVectors,
     settings: PlacingSettings,
 ) -> tuple[LoadedAligner, str]:
-    """Return the network with P(shown) fitted to its own videos, stored next to it, and a line on
-    how it went."""
+    """Return the network with calibrated P(shown), which is stored next to it, and a progress
+    message."""
     if not settings.calibrate:
         return loaded, "not calibrated, as the recipe says"
 
@@ -227,7 +231,7 @@ def calibrate(
 def assign_final_spans(
     record: Record, loaded: LoadedAligner, vectors: StepVectors, settings: PlacingSettings
 ) -> Record:
-    """Return a record with its steps placed again: spans, score and status."""
+    """Return a record with the spans, scores and statuses that the final network gives its steps."""
     # The labels are those of self-training, and the places are the network's.
     texts = next(labelled_texts([record], "step"))
     steps = vectors.vectors(texts)

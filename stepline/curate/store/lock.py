@@ -36,10 +36,12 @@ STALE_SECONDS = 90.0  # without one, after which a lock counts as left by a dead
 
 @dataclass
 class RunLock:
-    """A hold on OUT. killed: whether the driver before was. other_owner: the note of one that has taken
-    it since.
+    """The lock of a driver on OUT.
 
-    url: of OUT, as errors name it.
+    Attributes:
+        url: of OUT, for errors.
+        killed: whether the driver before was killed.
+        other_owner: note of a driver that has taken the lock since, None without one.
     """
 
     url: str
@@ -47,18 +49,15 @@ class RunLock:
     other_owner: bytes | None = None
 
     def check(self) -> None:
-        """Raise SettingsError where another driver took OUT for abandoned, as when this machine
-        slept for minutes."""
+        """Raise SettingsError where another driver has taken the lock, as after minutes of
+        suspension."""
         if self.other_owner is not None:
             raise locked_error(self.url, self.other_owner)
 
 
 @contextlib.contextmanager
 def lock_run(out: "RemotePath") -> Iterator[RunLock]:
-    """Hold OUT for this process.
-
-    Raises SettingsError where another one has it.
-    """
+    """Lock OUT for this process. Raises SettingsError where another process has the lock."""
     if out.local is None:
         with _lock_object_store(out) as lock:
             yield lock
@@ -69,7 +68,7 @@ def lock_run(out: "RemotePath") -> Iterator[RunLock]:
 
 @contextlib.contextmanager
 def _lock_object_store(out: "RemotePath") -> Iterator[RunLock]:
-    """Leave signs of life in an object store."""
+    """Lock OUT in an object store: write a note with a heartbeat, as such a store has no locks."""
     file = out / LOCK_NAME
     # No two drivers have this name, on whatever machine.
     name = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
@@ -102,11 +101,10 @@ def _lock_object_store(out: "RemotePath") -> Iterator[RunLock]:
 
 
 def write_owner_note(file: "RemotePath", note: bytes, url: str) -> bool:
-    """Put a note where no other driver holds OUT. Return whether there was one of a dead driver.
+    """Take the lock by writing an owner note. Return whether the driver before was killed.
 
-    A dead driver's note is replaced by the holder of a claim to it, which is signed in the same
-    way: of two that find it, one does. Raises SettingsError where another one holds OUT, or was
-    faster.
+    The note of a dead driver is replaced under a claim file, so that only one of several drivers
+    does it. Raises SettingsError where another driver has the lock.
     """
     # create() fails where the file exists, which is what makes it a lock.
     killed = not file.create(note)
@@ -131,7 +129,7 @@ def write_owner_note(file: "RemotePath", note: bytes, url: str) -> bool:
 
 
 def lock_owner(out: "RemotePath") -> str | None:
-    """Return which process works on OUT, or None where none does."""
+    """Return the name of the process that has locked OUT, or None."""
     if out.local is None:
         write_owner_note = out / LOCK_NAME
         note = write_owner_note.read() if write_owner_note.exists() else b""

@@ -51,14 +51,14 @@ _file_number = itertools.count()
 
 
 def read_number(line: LogLine, name: str) -> float:
-    """Return a number of a log's line, or 0 where it has none of that name."""
+    """Return a number of a log line, 0 where it is missing."""
     value = line.get(name)
     return 0.0 if not isinstance(value, (int, float)) else float(value)
 
 
 class RunLog:
-    """The log of one process. Where OUT is an object store it is kept on this machine and copied
-    there every minute."""
+    """The log of one process, as JSON lines. Where OUT is an object store, it is uploaded every
+    minute."""
 
     def __init__(self, out: "RemotePath") -> None:
         # An object store cannot append, so the log is written here and copied.
@@ -82,7 +82,7 @@ class RunLog:
         self._file = self._path.open("ab", buffering=0)
 
     def write(self, event: str, **fields: JsonValue) -> None:
-        """Add one line."""
+        """Append one line."""
         now = round(time.time(), 3)
         line: dict[str, JsonValue] = {"event": event, "at": now, **fields}
         self._file.write(json.dumps(line).encode() + b"\n")
@@ -90,13 +90,13 @@ class RunLog:
             self.upload()
 
     def close(self) -> None:
-        """End the log."""
+        """Close the log."""
         self._file.close()
         self.upload()
         self._until_end.close()
 
     def upload(self) -> None:
-        """Write the lines so far to an OUT in an object store."""
+        """Upload the log where OUT is an object store."""
         self._copied_at = time.monotonic()
         if not self._is_remote:
             return
@@ -109,7 +109,7 @@ class RunLog:
 
 
 def read_timings(out: "RemotePath") -> Iterator[LogLine]:
-    """Yield every whole line of every log below OUT, in the order of the files' names."""
+    """Yield all complete lines of all logs in OUT, in the order of the file names."""
     folder = out / TIMINGS_FOLDER
     for name in sorted(entry.name for entry in list_files(folder)):
         *lines, _ = (folder / name).read().split(b"\n")  # what follows the last end was cut off
@@ -123,7 +123,14 @@ def read_timings(out: "RemotePath") -> Iterator[LogLine]:
 
 
 def write_inventory(out: "RemotePath", recipe: Recipe, collection: Collection, source: str) -> None:
-    """Write what a run is, its items and its refused items below OUT. source: as it was named."""
+    """Write the recipe, the videos and the refused entries of a run into OUT.
+
+    Args:
+        out: OUT.
+        recipe: stages and settings.
+        collection: videos and refused entries.
+        source: address of the source, as the user named it.
+    """
     # The recipe as it was in force, with every setting.
     about = {
         "source": source,
@@ -139,7 +146,7 @@ def write_inventory(out: "RemotePath", recipe: Recipe, collection: Collection, s
 
 
 def _write_lines(path: "RemotePath", entries: Iterable[SourceEntry]) -> None:
-    """Write a line for each entry, without holding them all."""
+    """Write entries as JSON lines, one at a time."""
     with tempfile.TemporaryDirectory(prefix="stepline-") as folder:
         local = path.local or Path(folder) / "lines"
         with atomic_path(local) as whole, whole.open("w", encoding="utf-8") as file:
@@ -149,10 +156,8 @@ def _write_lines(path: "RemotePath", entries: Iterable[SourceEntry]) -> None:
 
 
 def read_recipe(out: "RemotePath") -> Recipe:
-    """Return the recipe of the last run on OUT, without settings that this release no longer has.
-
-    Raises StoreError where OUT has had no run.
-    """
+    """Return the recipe of the last run in OUT, without settings of earlier releases. Raises
+    StoreError where OUT has no run."""
     path = out / RUN_FILE
     if not path.exists():
         raise StoreError(
@@ -163,22 +168,21 @@ def read_recipe(out: "RemotePath") -> Recipe:
 
 
 def read_items(out: "RemotePath") -> Iterator[VideoItem]:
-    """Yield the items of the last run on OUT, sorted by id."""
+    """Yield the videos of the last run in OUT, sorted by id."""
     with (out / ITEMS_FILE).open() as file:
         for line in file:
             yield from_json_line(VideoItem, line)
 
 
 def read_refused(out: "RemotePath") -> Iterator[Rejected]:
-    """Yield what the source of the last run on OUT refused."""
+    """Yield the entries that the source of the last run refused."""
     with (out / REFUSED_FILE).open() as file:
         for line in file:
             yield from_json_line(reject_video, line)
 
 
 def to_json_line(entry: SourceEntry) -> str:
-    """Return an item, or an item that was refused, as one line of JSON, without what is not known
-    of it."""
+    """Return an entry as one line of JSON, without unknown fields."""
     if isinstance(entry, Rejected):
         fields = {"id": entry.id, "reason": entry.reason}
     else:
@@ -187,7 +191,7 @@ def to_json_line(entry: SourceEntry) -> str:
 
 
 def from_json_line(build: Callable[..., T], line: bytes | str) -> T:
-    """Return what `build` makes of the fields of a line."""
+    """Return `build(**fields)` of a JSON line. Raises StoreError for any other line."""
     try:
         return build(**parse_json(line))
     except (ValueError, TypeError) as error:
