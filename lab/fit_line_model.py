@@ -177,12 +177,12 @@ def shown_seconds(item: LineList, match: LinePosterior) -> np.ndarray:
     steps = [Step(id=str(number), text="line") for number in range(lines)]
     inputs = GroundingInputs(steps, seconds)
     settings = GroundSettings(typical=line_seconds(inputs))
-    passages = [WeightedPassages(item.sentences, row) for row in match.places]
+    passages = [WeightedPassages(item.sentences, row) for row in match.sentence_distribution]
     prior = shown_time_prior(passages, USUAL_LAG_SECONDS, seconds)
     shown_rates = np.full(lines, SHOWN_RATE)
     speech = SpeechPrior(prior, shown_rates, np.ones(lines, bool))
     posterior = fuse(speech, np.zeros(prior.shape), 0.0, settings)
-    return posterior.best + 0.5
+    return posterior.best_seconds + 0.5
 
 
 def pad_lists(lists: Sequence[LineList]) -> Batch:

@@ -165,7 +165,7 @@ def play_by_clocks(session: LiveSession, clip_items: Iterator[TimedItem]) -> flo
         speech_clock.end = max(speech_clock.end, second)
         if isinstance(item, Frame):
             picture_clock.begin(second)
-            session.look(item)
+            session.add_frame(item)
             picture_clock.done()
             continue
         waiting.append(item)

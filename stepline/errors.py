@@ -1,4 +1,4 @@
-"""Every error that Stepline raises on purpose.
+"""All error classes of Stepline.
 
     SteplineError               its message is one line: the value, the rule, the cure
     ├── MediaError              a video or sound that cannot be read
@@ -10,54 +10,48 @@
     ├── DatasetError            annotations that are missing or malformed
     └── ShapeError              arrays whose shapes or values do not fit together
 
-The command line prints the message and ends with exit code 1. Whatever it prints passes
-`printable`.
+The command line prints the message and ends with exit code 1. Everything that it prints passes
+through `printable`.
 """
 
 import re
 
-# What a terminal obeys instead of showing: C0 but tab and line feed, DEL, C1, and what turns the
-# direction of writing.
+# Characters that control a terminal: C0 without tab and line feed, DEL, C1, and overrides of the
+# writing direction.
 CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:
-    """Return the text with control characters and direction overrides as JSON's escapes, \\u001b
-    for ESC.
+    """Return the text with control characters as JSON escapes, such as \\u001b for ESC.
 
-    JSON says the same before and after, because these characters are nowhere in it but inside
-    strings.
+    JSON keeps its values, because these characters are only inside its strings.
     """
     return CONTROL_CHARACTERS.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
 
 
 def error_line(text: str) -> str:
-    """Return a message as one printable line, whatever file names and other libraries' words it
-    quotes."""
+    """Return a message as one printable line."""
     return printable(" ".join(filter(None, map(str.strip, text.splitlines()))))
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what another library says of its error, or the error's name where it
-    says nothing."""
+    """Return the first line of an error's message, or its class where it has no message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-# What the main job does without, and the extra that brings it.
+# optional package -> the extra of Stepline that installs it
 EXTRA_PACKAGES = {
     "accelerate": "train",
     "mcp": "mcp",
     "pyarrow": "data",
     "scipy": "data",
-    "tensorboard": "train",
     "torch": "train",
     "yt_dlp": "links",
 }
 
 
 def missing_extra(error: BaseException) -> str | None:
-    """Return in one line which package is not installed, and the extra that brings it. None for any
-    other error."""
+    """Return which optional package is not installed, with its extra. None for any other error."""
     if not isinstance(error, ModuleNotFoundError):
         return None
     package, _, _ = (error.name or "").partition(".")
@@ -68,10 +62,9 @@ def missing_extra(error: BaseException) -> str | None:
 
 
 class SteplineError(Exception):
-    """Base of every error that a user can cause and cure. As text it is one printable line."""
+    """Base class of the errors that a user can cause and cure. As text it is one printable line."""
 
     def __str__(self) -> str:
-        """Return the message."""
         return error_line(super().__str__())
 
 

@@ -1,4 +1,4 @@
-"""Tags of languages in file names, as talk.en.vtt, talk.zh-Hant.srt or talk.deu.forced.srt have them."""
+"""Language tags in file names, such as talk.en.vtt, talk.zh-Hant.srt and talk.deu.forced.srt."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa
 za zh zu
 """
 TWO_LETTER_CODES: Final = frozenset(_TWO_LETTER_TEXT.split())
-# ISO 639-2 and 639-3: the codes of three letters of languages that films are subtitled in.
+# ISO 639-2 and 639-3: codes of three letters, of languages with subtitles.
 _THREE_LETTER_TEXT: Final = """
 afr alb amh ara arm asm ast aze bak baq bel ben ber bos bre bul bur cat ceb ces chi cmn cos
 cym cze dan deu div dut ell eng epo est eus fao fas fil fin fra fre fry ful gla gle glg ger
@@ -24,41 +24,37 @@ rus san scc scn scr sin slk slo slv smo sna snd som sot spa sqi srp sun swa swe 
 tgk tgl tha tib tir ton tuk tur twi uig ukr und urd uzb vie wel wol wuu xho yid yor yue zho zul
 """
 THREE_LETTER_CODES: Final = frozenset(_THREE_LETTER_TEXT.split())
-# what follows a language where captions are of a special kind
-KIND_MARKS: Final = frozenset(("forced", "sdh", "cc", "hi", "default", "auto", "orig"))
+# words that follow a language where captions are of a special kind
+KIND_WORDS: Final = frozenset(("forced", "sdh", "cc", "hi", "default", "auto", "orig"))
 MAX_SUBTAG_CHARS: Final = 16  # of a variant; yt-dlp adds names of tracks of 11
 
 
 def language_of_tag(tag: str) -> str | None:
-    """Return the language that a tag begins with, in small letters. None where it is not a tag.
+    """Return the language code of a tag, in small letters. None for a text that is not a tag.
 
-    "en", "zh-Hant", "pt_BR" and "eng" are tags. "eggs" is not one.
+    "en", "zh-Hant", "pt_BR" and "eng" are tags. "eggs" is not.
     """
     subtags = tag.replace("_", "-").split("-")
     code = subtags[0].lower()
     if code not in TWO_LETTER_CODES and code not in THREE_LETTER_CODES:
         return None
-    for subtag in subtags:
-        if not subtag.isalnum():
-            return None
-        if len(subtag) > MAX_SUBTAG_CHARS:
-            return None
-    return code
+    is_tag = all(subtag.isalnum() and len(subtag) <= MAX_SUBTAG_CHARS for subtag in subtags)
+    return code if is_tag else None
 
 
 def split_language(stem: str) -> tuple[str, str]:
-    """Return a file's stem without its language, and the tag: talk.en -> talk, en. It is "" without
-    one.
+    """Return a file's stem without its language tag, and the tag, "" where there is none.
 
-    A mark of a kind behind the tag goes with it: talk.en.forced -> talk, en.forced.
+    talk.en -> (talk, en). The kind of the captions is a part of the tag: talk.en.forced ->
+    (talk, en.forced).
     """
     base, _, last = stem.rpartition(".")
     if not base:
         return stem, ""
-    if last.lower() in KIND_MARKS:
-        whole, _, tag = base.rpartition(".")
-        if whole and language_of_tag(tag) is not None:
-            return whole, f"{tag}.{last}"
+    if last.lower() in KIND_WORDS:
+        name, _, tag = base.rpartition(".")
+        if name and language_of_tag(tag) is not None:
+            return name, f"{tag}.{last}"
     if language_of_tag(last) is not None:
         return base, last
     return stem, ""

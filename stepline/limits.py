@@ -1,10 +1,12 @@
 """Size and depth limits of all readers of untrusted files.
 
-read_limited         the bytes of a file, however endless it is unpack_limited       the content of
-a gzip read_member          a file in a tar check_zip            whether a zip (.npz, .pth) unpacks
-to more than is allowed parse_json           JSON to plain values, of limited depth parse_toml
-TOML to plain values, of limited depth read_safetensors_header   the tensor table of a safetensors
-file replace_surrogates   text with lone surrogates, which JSON can hold, replaced by U+FFFD
+    read_limited              the bytes of a file, also of an endless device
+    unpack_limited            the content of a gzip
+    read_member               a file in a tar
+    check_zip                 whether a zip (.npz, .pth) unpacks to more than is allowed
+    parse_json, parse_toml    values of limited depth
+    read_safetensors_header   the tensor table of a safetensors file
+    replace_surrogates        text with U+FFFD for lone surrogates, which JSON can hold
 
 Exceeding a limit raises LimitError, a ValueError as for a malformed file: the reader adds the file
 name and the cure.
@@ -31,7 +33,7 @@ Tree: TypeAlias = Any  # what JSON or TOML holds: no type is known yet
 MIB_BYTES = 2**20  # bytes
 # bytes of a TOML file; all settings of all commands are some 20 KiB
 MAX_SETTINGS_BYTES = MIB_BYTES // 4
-MAX_LINES_BYTES = 64 * MIB_BYTES  # bytes of a user's own lines; a million have some 40 MiB
+MAX_LINES_BYTES = 64 * MIB_BYTES  # bytes of a user's text lines; a million have some 40 MiB
 MAX_CAPTIONS_BYTES = 256 * MIB_BYTES  # bytes of a caption file
 # bytes of one record; an hour of speech with word times is some 2 MiB
 MAX_RECORD_BYTES = 256 * MIB_BYTES
@@ -39,23 +41,23 @@ MAX_RECORD_BYTES = 256 * MIB_BYTES
 MAX_ANNOTATIONS_BYTES = 4096 * MIB_BYTES
 # bytes of one video's features in an archive. Ten hours of 2,048 float32 per second are 282 MiB
 MAX_FEATURES_BYTES = 4096 * MIB_BYTES
-# bytes after which a device, such as /dev/zero, counts as endless: no one types more
+# bytes after which a device, such as /dev/zero or a terminal, counts as endless
 MAX_DEVICE_BYTES = 16 * MIB_BYTES
 # bytes of the header of a safetensors file, as its own library allows
 MAX_HEADER_BYTES = 100 * MIB_BYTES
-# lists and objects inside each other. A record has 8, pydantic and json.dumps follow some 200
+# nested lists and objects. A record has 8, pydantic and json.dumps support some 200
 MAX_DEPTH = 100
 MAX_TRANSCRIPT_WORDS = 1_000_000  # of one transcript; 12 hours of fast speech are 150,000
-MAX_CUE_CHARS = 20_000  # characters of one cue; a minute of fast speech is 1,500
-MAX_TEXTS = 100_000  # lines that are looked for in one video
+MAX_CUE_CHARS = 20_000  # of one caption cue; a minute of fast speech is 1,500
+MAX_TEXTS = 100_000  # text lines that are searched in one video
 MAX_SECOND = 360_000.0  # s (100 h); no time in a video is later
 
-# of a TOML key, too many
+# a dotted TOML key with too many parts
 _KEY_PART = r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*)"""
-KEY_PARTS = re.compile(f"{_KEY_PART}{{{MAX_DEPTH}}}")
-# in JSON, an escaped surrogate. Two in order are one letter
-SURROGATE_HALF = re.compile(r"\\u[dD][89a-fA-F]")
-# thousands of digits, which take Python's square of time
+DEEP_KEY = re.compile(f"{_KEY_PART}{{{MAX_DEPTH}}}")
+# an escaped surrogate in JSON. A pair of them is one character
+ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+# Python's time for thousands of digits grows with their square
 LONG_NUMBER_REASON = "written with too long a number"
 
 
@@ -64,8 +66,9 @@ class LimitError(ValueError):
 
 
 def read_limited(path: Path, most: int) -> bytes:
-    """Return the bytes of a file. Raises LimitError over `most` bytes, OSError where it is
-    unreadable.
+    """Return the bytes of a file.
+
+    Raises LimitError over `most` bytes, OSError where the file is unreadable.
     """
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
@@ -76,9 +79,9 @@ def read_limited(path: Path, most: int) -> bytes:
     return data
 
 
-def _read_up_to(file: BinaryIO | gzip.GzipFile, most: int, likely: int) -> bytes:
-    """Return at most `most` bytes. likely: expected size, read at once."""
-    block = file.read(min(most, max(likely, 1)))
+def _read_up_to(file: BinaryIO | gzip.GzipFile, most: int, expected: int) -> bytes:
+    """Return at most `most` bytes. expected: size of the first read."""
+    block = file.read(min(most, max(expected, 1)))
     blocks = [block]
     remaining = most - len(block)
     while block and remaining > 0:
@@ -89,7 +92,7 @@ def _read_up_to(file: BinaryIO | gzip.GzipFile, most: int, likely: int) -> bytes
 
 
 def unpack_limited(data: bytes, most: int) -> bytes:
-    """Return the content of a gzip. Raises LimitError over `most` bytes, else as gzip does."""
+    """Return the unpacked bytes of a gzip. Raises LimitError over `most` bytes, and gzip's errors."""
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         unpacked = _read_up_to(file, most + 1, MIB_BYTES)
     if len(unpacked) > most:
@@ -98,7 +101,7 @@ def unpack_limited(data: bytes, most: int) -> bytes:
 
 
 def read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> bytes:
-    """Return the bytes of a tar's member, also a sparse one. Raises LimitError, or as tarfile does."""
+    """Return the bytes of a file in a tar. Raises LimitError over `most` bytes, and tarfile's errors."""
     if member.size > most:
         raise LimitError(f"larger than {most / MIB_BYTES:g} MiB")
     file = archive.extractfile(member)
@@ -108,8 +111,8 @@ def read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) ->
 def check_zip(source: Path | bytes, most: int | None = None) -> None:
     """Raise LimitError where a zip, such as .npz and .pth, unpacks to more than `most` bytes.
 
-    Other files pass. Without `most`: more than the file's size, since torch does not compress.
-    Raises zipfile.BadZipFile.
+    Other files pass. most: None for the size of the file, since torch does not compress. Raises
+    zipfile.BadZipFile.
     """
     file = io.BytesIO(source) if isinstance(source, bytes) else source
     if not zipfile.is_zipfile(file):
@@ -155,7 +158,7 @@ def parse_toml(text: str) -> dict[str, Tree]:
 
     Raises ValueError: TOMLDecodeError, a number of too many digits, or LimitError.
     """
-    if KEY_PARTS.search(text):  # before tomllib, whose time grows with their square
+    if DEEP_KEY.search(text):  # before tomllib, whose time grows with their square
         raise LimitError(f"nested deeper than {MAX_DEPTH}")
     with _parser_limits():
         tree = tomllib.loads(text)
@@ -193,23 +196,23 @@ def _check_depth(tree: Tree) -> Tree:
 
 
 def replace_surrogates(text: str) -> str:
-    """Return the text with U+FFFD for each lone surrogate. Pairs become their character."""
+    """Return the text with U+FFFD for each lone surrogate. Surrogate pairs become one character."""
     encoded = text.encode("utf-16-le", "surrogatepass")
     return encoded.decode("utf-16-le", "replace")
 
 
 @cache
 def packaged_json(package: str, file: str) -> Tree:
-    """Return the content of a JSON file in a package, cached per process."""
+    """Return the values of a JSON file in a Python package, cached per process."""
     return json.loads(resources.files(package).joinpath(file).read_text(encoding="utf-8"))
 
 
 def parse_json_text(text: str | bytes) -> Tree:
-    """Return the values in a JSON text as `parse_json` does, with lone surrogates replaced."""
+    """Return the values of JSON text as `parse_json` does, with U+FFFD for lone surrogates."""
     tree = parse_json(text)
     if isinstance(text, bytes):
         text = text.decode("latin-1")
-    if SURROGATE_HALF.search(text) is None:
+    if ESCAPED_SURROGATE.search(text) is None:
         return tree
     return json.loads(replace_surrogates(json.dumps(tree, ensure_ascii=False)))
 
@@ -224,15 +227,14 @@ def is_storable(text: str) -> bool:
 
 
 class TarHeader(tarfile.TarInfo):
-    """A tar member header that reports a truncated archive, without the two empty blocks at its
-    end.
+    """A tar header class for `tarfile.open` that reports truncated and damaged archives.
 
     tarfile itself takes a truncation or a damaged header for the end of the archive.
     """
 
     @classmethod
     def fromtarfile(cls, tarfile_: tarfile.TarFile) -> "TarHeader":
-        """Return the next member. Raises tarfile.ReadError for an unreadable one before the end."""
+        """Return the next header. Raises tarfile.ReadError for damage before the end."""
         try:
             return super().fromtarfile(tarfile_)
         except tarfile.HeaderError as error:

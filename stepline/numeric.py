@@ -19,7 +19,7 @@ MIN_NORM = 1e-12  # below it a row counts as zero; dividing by it keeps zero row
 
 
 class _BlasLimit:
-    """Reference-counted limit of OpenBLAS's threads, which is global to the process."""
+    """Limit of OpenBLAS's threads to one, which is global to the process and counts its users."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -27,7 +27,7 @@ class _BlasLimit:
         self._limit: Any = None  # threadpoolctl's
 
     def begin(self) -> None:
-        """Set the limit for the first user."""
+        """Add a user. The first one sets the limit."""
         from threadpoolctl import ThreadpoolController
 
         with self._lock:
@@ -37,7 +37,7 @@ class _BlasLimit:
             self._user_count += 1
 
     def end(self) -> None:
-        """Restore the threads after the last user."""
+        """Remove a user. The last one restores the threads."""
         with self._lock:
             self._user_count -= 1
             if self._user_count == 0:
@@ -49,10 +49,10 @@ _blas_limit = _BlasLimit()
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit NumPy's matrix products to one thread, since the number changes the last bits.
+    """Limit NumPy's matrix products to one thread, since the thread count changes the last bits.
 
-    It holds for the whole process until the last user exits. CTranslate2 and torch keep their
-    threads.
+    The limit is for the whole process, until the last context exits. CTranslate2 and torch keep
+    their threads.
     """
     _blas_limit.begin()
     try:
@@ -63,25 +63,22 @@ def one_blas_thread() -> Iterator[None]:
 
 def sigmoid(log_odds: Array) -> Array:
     """Return 1 / (1 + exp(-x)) of each number."""
-    odds_against = np.exp(-log_odds)
-    probabilities: Array = 1 / (1 + odds_against)
+    probabilities: Array = 1 / (1 + np.exp(-log_odds))
     return probabilities
 
 
 def logit(probabilities: Array, margin: float = 0.0) -> Array:
-    """Return log(p / (1 - p)) of each probability, which is first kept `margin` away from 0 and 1."""
+    """Return log(p / (1 - p)) of each probability, clipped to [margin, 1 - margin] before."""
     if margin:
         probabilities = np.clip(probabilities, margin, 1 - margin)
-    odds = probabilities / (1 - probabilities)
-    log_odds: Array = np.log(odds)
+    log_odds: Array = np.log(probabilities / (1 - probabilities))
     return log_odds
 
 
 def sum_to_one(rows: Array) -> Array:
-    """Return rows (N, M) divided by their sums."""
-    sums = rows.sum(axis=1, keepdims=True)
-    shares: Array = rows / sums
-    return shares
+    """Return rows (N, M) divided by the sum of each row."""
+    normalized: Array = rows / rows.sum(axis=1, keepdims=True)
+    return normalized
 
 
 def softmax(logits: Array) -> Array:
@@ -93,9 +90,8 @@ def softmax(logits: Array) -> Array:
 def unit_rows(rows: Array) -> Array:
     """Return rows (N, D) scaled to length 1. A row of zeros stays zero."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    lengths = np.maximum(lengths, MIN_NORM)
-    scaled: Array = rows / lengths
-    return scaled
+    unit: Array = rows / np.maximum(lengths, MIN_NORM)
+    return unit
 
 
 def cosine_matrix(a: Array, b: Array) -> Array:
@@ -103,22 +99,16 @@ def cosine_matrix(a: Array, b: Array) -> Array:
     a_lengths = np.linalg.norm(a, axis=1)
     b_lengths = np.linalg.norm(b, axis=1)
     lengths = a_lengths[:, None] * b_lengths  # (N, M)
-    lengths = np.maximum(lengths, MIN_NORM)
-    cosines: Array = a @ b.T / lengths
+    cosines: Array = a @ b.T / np.maximum(lengths, MIN_NORM)
     return cosines
 
 
 def cosine(a: Array, b: Array) -> float | None:
     """Return the cosine of two vectors (D,), None where a length is zero or not finite."""
-    a_length = np.linalg.norm(a)
-    b_length = np.linalg.norm(b)
-    length = float(a_length * b_length)
-    if not np.isfinite(length):
+    length = float(np.linalg.norm(a) * np.linalg.norm(b))
+    if not np.isfinite(length) or length <= 0:
         return None
-    if length <= 0:
-        return None
-    product = float(a @ b)
-    return product / length
+    return float(a @ b) / length
 
 
 def fit_logistic_weights(
@@ -131,34 +121,30 @@ def fit_logistic_weights(
     max_change: float = math.inf,
     tolerance: float = 1e-9,
 ) -> Array:
-    """Return the MAP weights (F,) of a logistic regression under a normal prior, by Newton's
-    method.
+    """Return the MAP weights (F,) of a logistic regression with a normal prior, by Newton's method.
 
     Args:
-        rows: (N, F).
-        labels: (N,), 0 or 1.
-        prior_mean: (F,), also the starting point.
-        prior_precision: (F, F).
-        damping: added to the diagonal of the Hessian, never to the gradient.
-        max_change: bound of each weight's change per step, against overshooting.
+        rows: (N, F) features of each item.
+        labels: (N,) 0 or 1.
+        prior_mean: (F,) mean of the prior, and the starting point.
+        prior_precision: (F, F) inverse covariance of the prior.
+        damping: added to the diagonal of the Hessian.
+        max_change: maximal change of a weight per Newton step, against overshooting.
         tolerance: the fit ends when no weight changes by more.
     """
     weights = prior_mean
     for _ in range(MAX_NEWTON_STEPS):
-        # Slope and curvature of the log posterior.
+        # Gradient and Hessian of the log posterior.
         probabilities = sigmoid(rows @ weights)  # (N,)
         prior_gradient = prior_precision @ (weights - prior_mean)  # (F,)
         gradient = rows.T @ (labels - probabilities) - prior_gradient  # (F,)
         variance = probabilities * (1 - probabilities)  # (N,)
         weighted_rows = rows * variance[:, None]  # (N, F)
         hessian = weighted_rows.T @ rows + prior_precision  # (F, F)
-        diagonal = np.eye(len(weights))
-        hessian = hessian + damping * diagonal
+        hessian = hessian + damping * np.eye(len(weights))
         change = np.linalg.solve(hessian, gradient)
-        limited = np.clip(change, -max_change, max_change)
-        weights = weights + limited
-        # By the change before its bound, so that a limited step does not end the fit.
-        largest = np.abs(change).max()
-        if largest < tolerance:
+        weights = weights + np.clip(change, -max_change, max_change)
+        # By the change before its bound, so that a clipped step does not end the fit.
+        if np.abs(change).max() < tolerance:
             break
     return weights

@@ -1,4 +1,4 @@
-"""Plugins of other packages: writers, recognisers, backbones and outputs, by entry points.
+"""Plugins: writers, recognizers, backbones and outputs of other packages, by entry points.
 
     [project.entry-points."stepline.outputs"]      name -> an outputs.Output
     [project.entry-points."stepline.writers"]      name -> (Transcript, WritingSettings) -> WrittenSteps
@@ -6,7 +6,7 @@
     [project.entry-points."stepline.backbones"]    name -> (VisionSettings) -> a vision.Backbone
 
 A plugin is selected like a built-in: writing.writer, asr.recogniser, vision.backbone, --format. Its
-code runs only when it is selected. examples/plugin holds one of each.
+code runs only when it is selected. examples/plugin has a plugin of each kind.
 """
 
 import hashlib
@@ -20,11 +20,11 @@ from stepline.errors import SettingsError
 if TYPE_CHECKING:
     from pydantic import AfterValidator
 
-# What is written where no format is named.
+# outputs that are written where no --format is given
 DEFAULT_OUTPUTS = ("json", "html", "vtt", "srt", "chapters", "jsonld")
 Kind: TypeAlias = Literal["outputs", "writers", "recognisers", "backbones"]
 
-# Stepline's own of the kinds that a setting names, in the order of the command line's help.
+# names of the built-ins of each kind, in the order of the command line's help
 BUILT_IN_NAMES: dict[Kind, tuple[str, ...]] = {
     "recognisers": ("whisper", "whisperx"),
     "writers": ("extractive", "llm"),
@@ -53,22 +53,22 @@ REMOVED_OUTPUTS = {
 
 
 def refuse_removed_output(name: str) -> None:
-    """Raise SettingsError, which names the cure, if an earlier release had this output."""
+    """Raise SettingsError with the replacement, if only an earlier release had this output."""
     if name in REMOVED_OUTPUTS:
         raise SettingsError(f"format {name!r}: no longer an output; {REMOVED_OUTPUTS[name]}")
 
 
 def plugin_names(kind: Kind) -> tuple[str, ...]:
     """Return the names of the installed plugins of a kind, sorted."""
-    return tuple(sorted({point.name for point in _points(kind)}))
+    return tuple(sorted({point.name for point in _entry_points(kind)}))
 
 
 def load_plugin(kind: Kind, name: str) -> Any:
-    """Return the object of a plugin's entry point.
+    """Return the object that a plugin's entry point names.
 
     Raises SettingsError where none is installed, two packages claim the name, or the import fails.
     """
-    points = [point for point in _points(kind) if point.name == name]
+    points = [point for point in _entry_points(kind) if point.name == name]
     if not points:
         names = ", ".join(plugin_names(kind)) or "none is installed"
         raise SettingsError(
@@ -76,10 +76,10 @@ def load_plugin(kind: Kind, name: str) -> Any:
         )
     # Entry points of one name that mean the same object are one plugin.
     if len({point.value for point in points}) > 1:
-        claims = ", ".join(sorted(point.value for point in points))
-        what = f"{name!r}: several packages offer it to stepline.{kind} ({claims})"
-        raise SettingsError(f"{what}; uninstall all but one")
-    # What a plugin runs when it is imported may raise anything.
+        objects = ", ".join(sorted(point.value for point in points))
+        fault = f"{name!r}: several packages offer it to stepline.{kind} ({objects})"
+        raise SettingsError(f"{fault}; uninstall all but one")
+    # The import of a plugin may raise anything.
     try:
         return points[0].load()
     except Exception as error:
@@ -89,39 +89,37 @@ def load_plugin(kind: Kind, name: str) -> Any:
         ) from error
 
 
-def plugin_identities(named: dict[Kind, str]) -> dict[str, str]:
-    """Return package, version and code digest of the plugins among these names, by kind.
+def plugin_identities(names: dict[Kind, str]) -> dict[str, str]:
+    """Return kind -> package, version and code digest of a plugin. Built-ins are left out.
 
     The digest is the sha256 of the Python files of the module or package of the entry point.
+
+    names: kind -> name of a built-in or a plugin.
     """
     identities: dict[str, str] = {}
-    for kind, name in named.items():
+    for kind, name in names.items():
         if name in BUILT_IN_NAMES.get(kind, ()):
             continue
-        points = [point for point in _points(kind) if point.name == name]
-        if not points:
-            continue
-        point = points[0]
-        package = "no package"
-        if point.dist is not None:
-            package = f"{point.dist.name} {point.dist.version}"
-        module, _, _ = point.module.partition(".")
-        identities[kind] = f"{package}, {point.value}, {_code_digest(module)}"
+        point = next((point for point in _entry_points(kind) if point.name == name), None)
+        if point is not None:
+            package = f"{point.dist.name} {point.dist.version}" if point.dist else "no package"
+            module, _, _ = point.module.partition(".")
+            identities[kind] = f"{package}, {point.value}, {_code_digest(module)}"
     return identities
 
 
 def _code_digest(module: str) -> str:
     digest = hashlib.sha256()
-    for file in _code(module):
+    for file in _python_files(module):
         file_digest = hashlib.sha256(file.read_bytes()).hexdigest()
         digest.update(f"{file.name} {file_digest}\n".encode())
     return digest.hexdigest()
 
 
-def _code(module: str) -> list[Path]:
+def _python_files(module: str) -> list[Path]:
     """Return the Python files of a top-level module or package, without importing it."""
     spec = find_spec(module)
-    if spec is None:  # an error says so when it is loaded
+    if spec is None:  # reported when the plugin is loaded
         return []
     folders = spec.submodule_search_locations
     if folders is not None:
@@ -132,14 +130,12 @@ def _code(module: str) -> list[Path]:
 
 
 def choice(kind: Kind) -> "AfterValidator":
-    """Return the validator of a setting that names a built-in or a plugin."""
+    """Return the pydantic validator of a setting that names a built-in or a plugin."""
     from pydantic import AfterValidator
     from pydantic_core import PydanticCustomError
 
-    own = BUILT_IN_NAMES[kind]
-
     def check_name(name: str) -> str:
-        names = (*own, *plugin_names(kind))
+        names = (*BUILT_IN_NAMES[kind], *plugin_names(kind))
         if name in names:
             return name
         *first_words, last_word = map(repr, names)
@@ -150,5 +146,5 @@ def choice(kind: Kind) -> "AfterValidator":
     return AfterValidator(check_name)
 
 
-def _points(kind: Kind) -> tuple[EntryPoint, ...]:
+def _entry_points(kind: Kind) -> tuple[EntryPoint, ...]:
     return tuple(entry_points(group=f"stepline.{kind}"))

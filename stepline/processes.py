@@ -1,9 +1,9 @@
-"""Starts Python child processes: a module of the package or of an installed one.
+"""Python child processes that run a module, and memory settings of this process.
 
     process = start_module("pip", ["download", "numpy"], stdout=subprocess.DEVNULL)
 
-A child has this process's module path without the current folder, no inherited interpreter
-variables, no other file descriptors, and ends with this process, even after a kill.
+A child has this process's module path without the current folder, few interpreter variables, no
+other file descriptors, and ends with this process, even after a kill.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ from typing import IO, Any, TypeAlias
 Stream: TypeAlias = int | IO[Any] | None  # as of `subprocess`
 
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux's prctl
-PARENT_POLL_SECONDS = 1.0  # between looks at who the parent is
-# Variables of the interpreter that a child has from this process. Others, such as PYTHONSTARTUP and
+PARENT_POLL_SECONDS = 1.0  # between two checks that the parent lives
+# Variables of the interpreter that a child inherits. Others, such as PYTHONSTARTUP and
 # PYTHONINSPECT, change what it runs.
 INTERPRETER_VARIABLES = frozenset(
     (
@@ -40,7 +40,7 @@ INTERPRETER_VARIABLES = frozenset(
         "PYTHONWARNINGS",
     )
 )
-# each says how many threads some library uses for numbers
+# thread counts of numerical libraries
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -67,21 +67,21 @@ def start_module(
     variables: Mapping[str, str] | None = None,
     pass_fds: Sequence[int] = (),
 ) -> "subprocess.Popen[bytes]":
-    """Start `python -m module arguments` in a process group of its own.
+    """Return a new process that runs `python -m module arguments` in a new process group.
 
     Args:
-        module: that is run.
-        arguments: of its command line.
-        stdout: as of `subprocess`.
-        stderr: as of `subprocess`.
-        variables: of the environment, in addition to those of `child_environment`.
-        pass_fds: the only descriptors that it has, except its streams.
+        module: name of the module.
+        arguments: of the command line.
+        stdout: as in `subprocess.Popen`.
+        stderr: as in `subprocess.Popen`.
+        variables: environment variables, in addition to those of `child_environment`.
+        pass_fds: file descriptors that the child inherits, besides its streams.
 
-    Raises OSError where the system has no room for a process.
+    Raises OSError where the system cannot start a process.
     """
     # -P keeps the current folder out of the child's path.
     launcher = [sys.executable, "-P", "-m", __name__, str(os.getpid())]
-    # From the one thread that ends with the process, not with a caller's thread.
+    # From the thread that ends with the process, not with a caller's thread.
     return _starter.submit(
         subprocess.Popen,
         [*launcher, module, *arguments],
@@ -105,15 +105,15 @@ def kill_group(process: "subprocess.Popen[bytes]") -> None:
 
 
 def child_environment() -> dict[str, str]:
-    """Return the environment of a child, with the folders of `module_folders`."""
+    """Return the environment variables of a child process, with `module_folders` as PYTHONPATH."""
     environment = {}
     for name, value in os.environ.items():
         if not name.startswith("PYTHON") or name in INTERPRETER_VARIABLES:
             environment[name] = value
     environment["PYTHONPATH"] = os.pathsep.join(module_folders())
-    # What the child itself starts leaves the current folder out too.
+    # Processes that the child starts leave the current folder out too.
     environment["PYTHONSAFEPATH"] = "1"
-    # A relative folder of PATH is one of wherever the user is.
+    # A relative folder of PATH depends on the current folder.
     folders = [folder for folder in os.get_exec_path() if os.path.isabs(folder)]
     environment["PATH"] = os.pathsep.join(folders)
     return environment
@@ -126,10 +126,10 @@ def worker_variables(threads: int) -> dict[str, str]:
 
 
 def module_folders() -> list[str]:
-    """Return the folders of `sys.path`, without the current one.
+    """Return the folders of `sys.path`, without the current folder.
 
-    `python -m` and an empty part of PYTHONPATH put the current folder there unasked. It stays where
-    PYTHONPATH names it in full, or where Stepline itself is in it.
+    `python -m` and an empty part of PYTHONPATH add the current folder. It stays where PYTHONPATH
+    names it in full, or where Stepline itself is in it.
     """
     named = {str(PACKAGE_ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)}
     current = None
@@ -145,28 +145,28 @@ def module_folders() -> list[str]:
 
 
 def end_with_parent(parent: int) -> None:
-    """Kill this process when its parent ends, for whatever reason."""
-    # The thread below sees it a second late, and not while foreign code holds the interpreter's
-    # lock. Linux helps.
+    """Kill this process when its parent ends, also by a kill. parent: process id."""
+    # The thread below is up to a second late, and waits while foreign code holds the interpreter
+    # lock. Linux kills at once.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
 
-    def watch() -> None:
+    def watch_parent() -> None:
         while os.getppid() == parent:
             time.sleep(PARENT_POLL_SECONDS)
         os._exit(1)
 
-    threading.Thread(target=watch, daemon=True, name="parent").start()
+    threading.Thread(target=watch_parent, daemon=True, name="parent").start()
 
 
 def claim_process() -> None:
-    """Mark this process as one of Stepline's own programs."""
+    """Mark this process as one of Stepline's programs, for `is_own_process`."""
     global _is_own
     _is_own = True
 
 
 def is_own_process() -> bool:
-    """Return whether this process is one of Stepline's own programs, not a user's."""
+    """Return whether this process is one of Stepline's programs, not a program of the user."""
     return _is_own
 
 
@@ -179,31 +179,30 @@ def _set_malloc_option(option: int, value: int) -> None:
 
 
 def limit_malloc_arenas() -> None:
-    """Make the threads of this process share a few malloc arenas (glibc only).
+    """Make threads that start later share a few malloc arenas (glibc only).
 
-    By default each thread has its own arena, whose freed memory no other thread can use: 45 MiB of
-    the main job. It affects threads that start later.
+    By default each thread has an arena, whose freed memory no other thread can use: 45 MiB of the
+    main job.
     """
     _set_malloc_option(M_ARENA_MAX, MAX_ARENAS)
 
 
 def reuse_large_blocks() -> None:
-    """Make malloc keep freed blocks up to LARGE_BLOCK_BYTES for reuse, where glibc is the C library.
+    """Make malloc keep freed blocks up to LARGE_BLOCK_BYTES for reuse (glibc only).
 
-    Above 32 MiB it maps each block again, and every page of it is a fault: a third of the time of
-    Whisper's encoder. `trim_memory` returns what is kept. More than 32 MiB in one piece is returned
-    without it, as before.
+    By default malloc maps a block above 32 MiB again, with a fault per page: a third of the time of
+    Whisper's encoder. `trim_memory` returns the kept blocks to the system.
     """
     _set_malloc_option(M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
-    # two of them next to each other, as MKL asks for them
+    # MKL needs two adjacent blocks of this size.
     _set_malloc_option(M_TRIM_THRESHOLD, LARGE_BLOCK_BYTES // 2)
 
 
 def trim_memory() -> None:
     """Return freed memory to the system (glibc only).
 
-    glibc keeps what several threads freed, so that a long video would hold the recogniser's memory
-    to its end.
+    glibc keeps memory that threads freed, so that a long video would hold the recognizer's memory
+    until its end.
     """
     import psutil
 
@@ -213,12 +212,13 @@ def trim_memory() -> None:
 
 
 def main() -> None:
-    """Run a module as `python -m` does: `PARENT MODULE ARGUMENTS`."""
+    """Run a module as `python -m` does. Command line: `PARENT MODULE ARGUMENTS`."""
     from stepline import processes as child_processes
 
     parent, module, *arguments = sys.argv[1:]
     end_with_parent(int(parent))
-    child_processes.claim_process()  # of the module, which this one runs as __main__ is not
+    # Of the imported module, which is another object than __main__.
+    child_processes.claim_process()
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

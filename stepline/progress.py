@@ -1,4 +1,4 @@
-"""Progress reports and cancellation of work on a stream."""
+"""Progress reports, cancellation and prefetching for iterators over a video."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -18,7 +18,7 @@ TRIM_SECONDS = 300.0
 
 
 class StoppedError(Exception):
-    """Cancels a thread after the other one failed. Handled inside `pipeline`."""
+    """Ends a thread after another thread failed. `pipeline` handles it."""
 
 
 def with_progress(
@@ -29,9 +29,17 @@ def with_progress(
     progress: Progress | None,
     stop: Event | None,
 ) -> Iterator[T]:
-    """Yield the items of one kind with progress reports. Raises StoppedError when `stop` is set.
+    """Yield the items of one class, with progress reports.
 
     Every TRIM_SECONDS of the video, freed memory is returned to the system.
+
+    Args:
+        items: with a `time` or `start` in seconds of the video.
+        kind: class of the items that are yielded. Others are dropped.
+        stage: name of the stage in progress reports.
+        duration: of the video in seconds.
+        progress: receives the reports.
+        stop: when it is set, StoppedError is raised.
     """
     trimmed = 0.0
     for item in items:
@@ -48,7 +56,7 @@ def with_progress(
 
 
 def read_ahead(items: Iterable[T], count: int) -> Generator[T]:
-    """Yield the items, which a background thread prefetches, up to `count` ahead. Errors propagate."""
+    """Yield the items, of which a background thread prefetches up to `count`. Errors propagate."""
     iterator = iter(items)
     end = object()
     pool = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
@@ -59,6 +67,5 @@ def read_ahead(items: Iterable[T], count: int) -> Generator[T]:
             prefetched.append(pool.submit(next, iterator, end))
             yield cast(T, item)
     finally:
-        # the garbage collector may end this in the thread that reads ahead, which cannot wait
-        # for itself
+        # The garbage collector may end this in the background thread, which cannot wait for itself.
         pool.shutdown(wait=get_ident() != pool_thread, cancel_futures=True)

@@ -1,9 +1,8 @@
-"""What flows between the stages: spans, sentences, steps, features, alignments and the record that
-holds them.
+"""The data that the stages exchange: spans, sentences, steps, features, alignments and records.
 
-Times are seconds from the start of the video. Rows exist only inside FeatureSequence and Alignment:
-`rows` and `spans` there are the only places that turn the one into the other. Everything is frozen,
-and validated on entry.
+Times are seconds from the start of the video. Only FeatureSequence and Alignment have rows: their
+methods `rows` and `spans` convert between seconds and rows. Everything is frozen, and validated on
+creation.
 """
 
 import html
@@ -39,7 +38,7 @@ _MODEL_RULES = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_na
 
 
 class FrozenModel(BaseModel):
-    """Base of every stored type: frozen, strict, no unknown fields, no NaN."""
+    """Base class of all stored types: frozen, strict, no unknown fields, no NaN."""
 
     model_config = _MODEL_RULES
 
@@ -52,14 +51,14 @@ class Span:
     end: Annotated[float, Field(description="s")]
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.start < self.end <= MAX_SECOND:  # so neither is NaN
+        if not 0.0 <= self.start < self.end <= MAX_SECOND:  # also refuses NaN
             raise ValueError(
                 f"span [{self.start}, {self.end}): need finite 0 <= start < end <= {MAX_SECOND:.0f}"
             )
 
     @property
     def duration(self) -> float:
-        """Seconds from start to end."""
+        """Length in seconds."""
         return self.end - self.start
 
     @property
@@ -71,46 +70,36 @@ class Span:
         return self.start <= second < self.end
 
     def overlap(self, other: "Span") -> float:
-        """Seconds that both spans cover."""
-        start = max(self.start, other.start)
-        end = min(self.end, other.end)
-        return max(0.0, end - start)
+        """Return the seconds that both spans cover."""
+        return max(0.0, min(self.end, other.end) - max(self.start, other.start))
 
     def iou(self, other: "Span") -> float:
-        """Intersection over union, in [0, 1]."""
+        """Return the intersection over union of both spans, in [0, 1]."""
         shared = self.overlap(other)
         return shared / (self.duration + other.duration - shared)
 
     def gap(self, second: float) -> float:
-        """Seconds from `second` to the nearest point of the span, 0 inside."""
+        """Return the seconds from `second` to the nearest point of the span, 0 inside."""
         return max(0.0, self.start - second, second - self.end)
 
 
 def covering_span(spans: Iterable[Span | None]) -> Span | None:
-    """Return the shortest span that covers all the known ones, None when none is known."""
-    starts = []
-    ends = []
-    for span in spans:
-        if span is not None:
-            starts.append(span.start)
-            ends.append(span.end)
-    if not starts:
+    """Return the shortest span that covers all spans, None where all are None."""
+    known = [span for span in spans if span is not None]
+    if not known:
         return None
-    return Span(min(starts), max(ends))
+    return Span(min(span.start for span in known), max(span.end for span in known))
 
 
 class LinkChapter(FrozenModel):
-    """A chapter that the page of a video names."""
+    """A chapter of a video, from its web page."""
 
     start: Seconds = Field(description="seconds")
     title: str = Field(description="as the page writes it")
 
 
 class LinkOrigin(FrozenModel):
-    """Where a video was fetched from, and what its page says of it.
-
-    JSON holds upload_date only where the page names it.
-    """
+    """The web page from which a video was downloaded. JSON leaves an unknown upload_date out."""
 
     url: str = Field(description="as the user gave it")
     title: str | None = Field(None, description="of the video on its page")
@@ -121,10 +110,10 @@ class LinkOrigin(FrozenModel):
 
 
 class Video(FrozenModel):
-    """A video file. Its id keys all its files.
+    """A video file with its metadata.
 
-    JSON holds origin, title_source, author, publication_date, tags and metadata only where they are
-    known.
+    JSON leaves origin, title_source, author, publication_date, tags and metadata out where they are
+    not known.
     """
 
     id: Annotated[str, Field(min_length=1)] = Field(
@@ -177,7 +166,7 @@ class Sentence(FrozenModel):
 
 
 class Transcript(FrozenModel):
-    """What is said, sorted by start. Sentences may overlap."""
+    """The transcript of a video: sentences sorted by start, which may overlap."""
 
     language: str | None = Field(None, description="ISO 639-1 code")
     sentences: tuple[Sentence, ...] = Field((), description="sorted by start")
@@ -186,7 +175,7 @@ class Transcript(FrozenModel):
     )
 
     @model_validator(mode="after")
-    def _sorted(self) -> "Transcript":
+    def _require_sorted(self) -> "Transcript":
         starts = [sentence.span.start for sentence in self.sentences]
         if starts != sorted(starts):
             raise ValueError("sentences must be sorted by start")
@@ -194,7 +183,7 @@ class Transcript(FrozenModel):
 
 
 class ScreenTarget(FrozenModel):
-    """What a step clicks on a screen."""
+    """The screen element that a step of a screen recording clicks."""
 
     label: str = Field(description="the text there")
     at: Seconds = Field(description="second in which it is seen, before the click")
@@ -204,10 +193,7 @@ class ScreenTarget(FrozenModel):
 
 
 class Step(FrozenModel):
-    """One thing to do, or not to do.
-
-    The same type serves written, swapped, described and reference steps.
-    """
+    """One thing to do, or to avoid: a written, swapped, captioned or reference step."""
 
     id: str = Field(description="unique in its record")
     text: Annotated[str, Field(min_length=1)] = Field(description="one action, as an order")
@@ -243,21 +229,17 @@ class Step(FrozenModel):
 
     @property
     def start(self) -> float | None:
-        """Second at which its best span starts, None where it has none."""
-        if not self.spans:
-            return None
-        return self.spans[0].start
+        """Second at which the best span starts, None without a span."""
+        return self.spans[0].start if self.spans else None
 
     @property
     def end(self) -> float | None:
-        """Second at which its best span ends, None where it has none."""
-        if not self.spans:
-            return None
-        return self.spans[0].end
+        """Second at which the best span ends, None without a span."""
+        return self.spans[0].end if self.spans else None
 
 
 class Amount(FrozenModel):
-    """How much of a thing is said: a number or a range, low <= high, of a unit."""
+    """A spoken amount: a number or a range, low <= high, with its unit."""
 
     low: Annotated[float, Field(ge=0.0)] = Field(description="the number, or the least of a range")
     high: Annotated[float, Field(ge=0.0)] = Field(
@@ -271,14 +253,14 @@ class Amount(FrozenModel):
     text: str = Field("", description="as it is said")
 
     @model_validator(mode="after")
-    def _in_order(self) -> "Amount":
+    def _require_order(self) -> "Amount":
         if self.low > self.high:
             raise ValueError(f"amount {self.low:g}-{self.high:g}: need low <= high")
         return self
 
 
 class Material(FrozenModel):
-    """A thing that the work needs: what goes into it, or a tool."""
+    """An ingredient, material or tool of the work."""
 
     name: Annotated[str, Field(min_length=1)] = Field(
         description="as it is said, without an article"
@@ -293,7 +275,7 @@ class Material(FrozenModel):
 
 
 class WorkTime(FrozenModel):
-    """How long the work takes, or a part of it, as the speaker says."""
+    """The spoken duration of the work, or of a part of the work."""
 
     kind: TimeKind = Field(
         description="of the whole work, of what comes before cooking, or of cooking"
@@ -307,7 +289,7 @@ class WorkTime(FrozenModel):
     )
 
     @model_validator(mode="after")
-    def _in_order(self) -> "WorkTime":
+    def _require_order(self) -> "WorkTime":
         if self.low > self.high:
             raise ValueError(f"time {self.low:g}-{self.high:g} s: need low <= high")
         return self
@@ -329,10 +311,7 @@ RejectedKind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Something left out of a result, and why.
-
-    Only what is known is stored, `what`, `text` and `reason` always.
-    """
+    """Something that was left out of a result, with the reason. JSON leaves empty fields out."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True, extra="forbid")
 
@@ -347,21 +326,22 @@ class Rejected:
     location: Annotated[str, Field(description="file, and the row in it")] = ""
 
     @model_serializer(mode="plain")
-    def _stored(self) -> dict[str, str]:
+    def _serialize(self) -> dict[str, str]:
         tree = {"what": self.what, "text": self.text, "reason": self.reason}
-        more = {"id": self.id, "value": self.value, "location": self.location}
-        return tree | {name: value for name, value in more.items() if value}
+        optional = {"id": self.id, "value": self.value, "location": self.location}
+        return tree | {name: value for name, value in optional.items() if value}
 
 
 def count_reasons(rejected: Iterable[Rejected]) -> dict[str, int]:
-    """Return how many were left out for each reason, the most frequent first."""
+    """Return reason -> number of rejected things, the most frequent reason first."""
     return dict(Counter(row.reason for row in rejected).most_common())
 
 
 class Record(FrozenModel):
-    """All that is known of one item, one field per stage. No stage ever reads `reference`.
+    """The result for one item, with one field per stage.
 
-    JSON holds materials, tools, yields and times only where there are any.
+    No stage reads `reference`. JSON leaves materials, tools, yields and times out where they are
+    empty.
     """
 
     id: Annotated[str, Field(min_length=1)] = Field(
@@ -390,19 +370,21 @@ class Record(FrozenModel):
     version: Literal[1] = Field(RECORD_VERSION, description="of this form")
 
     def to_text(self, output: str) -> str:
-        """Return an output that is text, by its name in docs/outputs.md. Raises SettingsError for
-        any other."""
-        # by name: `outputs` is above records, which know nothing of it
+        """Return the record in a text format. output: its name in docs/outputs.md.
+
+        Raises SettingsError for any other name.
+        """
+        # Imported by name, since `outputs` imports this module.
         registry = import_module("stepline.outputs.registry")
         text: str = registry.render(self, output)
         return text
 
     def to_html(self) -> str:
-        """Return the page, without pictures."""
+        """Return the record as an HTML page without pictures."""
         return self.to_text("html")
 
     def _repr_html_(self) -> str:
-        """Return the page in a frame of its own, as a notebook displays the record."""
+        """Return the page in an iframe, which a notebook displays."""
         source = html.escape(self.to_html(), quote=True)
         style = f"width: 100%; height: {FRAME_PIXELS}px; border: 0"
         return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{source}"></iframe>'
@@ -417,31 +399,34 @@ class Record(FrozenModel):
 
     @property
     def sentences(self) -> tuple[Sentence, ...]:
-        """What is said in the video, nothing where it was not transcribed."""
-        if not self.transcript:
-            return ()
-        return self.transcript.sentences
+        """Sentences of the transcript, () without a transcript."""
+        return self.transcript.sentences if self.transcript else ()
 
     @model_validator(mode="after")
-    def _sources_exist(self) -> "Record":
-        for step in self.steps:
-            self._check_sources(f"step {step.id!r}", step.sources)
-        for thing in (*self.materials, *self.tools, *self.yields):
-            self._check_sources(f"{thing.name!r}", thing.sources)
-        for time in self.times:
-            self._check_sources(f"the {time.kind} time", time.sources)
-        return self
-
-    def _check_sources(self, name: str, sources: tuple[int, ...]) -> None:
+    def _require_cited_sentences(self) -> "Record":
+        materials = (*self.materials, *self.tools, *self.yields)
+        sources_by_name = [
+            *((f"step {step.id!r}", step.sources) for step in self.steps),
+            *((f"{material.name!r}", material.sources) for material in materials),
+            *((f"the {time.kind} time", time.sources) for time in self.times),
+        ]
         count = len(self.sentences)
-        last = max(sources, default=-1)
-        if last >= count:
-            raise ValueError(f"{name} cites sentence {last}; there are {count}")
+        for name, sources in sources_by_name:
+            last = max(sources, default=-1)
+            if last >= count:
+                raise ValueError(f"{name} cites sentence {last}; there are {count}")
+        return self
 
 
 @dataclass(frozen=True)
 class FeatureSequence:
-    """What is shown: values (T, D) float32, row t covers the seconds [t/rate, (t+1)/rate)."""
+    """The visual features of a video.
+
+    Attributes:
+        values: (T, D) float32. Row t covers the seconds [t/rate, (t+1)/rate).
+        rate: rows per second.
+        backbone: name of the network that made them.
+    """
 
     values: Matrix
     rate: float
@@ -464,23 +449,27 @@ class FeatureSequence:
 
     @property
     def duration(self) -> float:
-        """Seconds that the rows cover."""
+        """Seconds that all rows cover."""
         return len(self.values) / self.rate
 
     def rows(self, span: Span) -> slice:
-        """Return the rows that overlap the span, clipped to the sequence, empty when outside."""
-        return _rows(span, self.rate, len(self.values))
+        """Return the slice of rows that overlap a span, empty where it is outside."""
+        return _overlapping_rows(span, self.rate, len(self.values))
 
     def time(self, row: int) -> float:
-        """Return the middle second of a row."""
+        """Return the middle of a row in seconds."""
         return (row + 0.5) / self.rate
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """How well each text fits each row: scores (K, T) float32, row = text, column = feature row.
+    """How well each text fits each second of a video.
 
-    kind "cosine" holds values in [-1, 1], "probability" in [0, 1].
+    Attributes:
+        texts: K texts.
+        scores: (K, T) float32, one row per text and one column per feature row.
+        rate: columns per second.
+        kind: "cosine" with scores in [-1, 1], or "probability" with scores in [0, 1].
     """
 
     texts: tuple[str, ...]
@@ -493,9 +482,7 @@ class Alignment:
         if self.scores.ndim != 2 or len(self.scores) != count:
             rule = f"scores must be ({count}, T) for {count} texts"
             raise ShapeError(f"{rule}, not {self.scores.shape}")
-        low = 0.0
-        if self.kind == "cosine":
-            low = -1.0
+        low = -1.0 if self.kind == "cosine" else 0.0
         if not self.scores.size:
             return
         is_inside = self.scores.min() >= low - 1e-4 and self.scores.max() <= 1 + 1e-4
@@ -503,32 +490,31 @@ class Alignment:
             raise ShapeError(f"{self.kind} scores must lie in [{low}, 1] and hold no NaN")
 
     def rows(self, span: Span) -> slice:
-        """Return the columns that overlap the span, as FeatureSequence.rows does."""
-        return _rows(span, self.rate, self.scores.shape[1])
+        """Return the slice of columns that overlap a span, empty where it is outside."""
+        return _overlapping_rows(span, self.rate, self.scores.shape[1])
 
     def time(self, row: int) -> float:
-        """Return the middle second of a column."""
+        """Return the middle of a column in seconds."""
         return (row + 0.5) / self.rate
 
     def spans(self, floor: float) -> list[list[Span]]:
-        """Return, for each text, the runs of columns that score at least `floor`, the best-scoring
-        run first."""
-        return [_runs(row, floor, self.rate) for row in self.scores]
+        """Return the spans in which each text scores at least `floor`, the best span first."""
+        return [_spans_above(row, floor, self.rate) for row in self.scores]
 
 
-def _rows(span: Span, rate: float, count: int) -> slice:
+def _overlapping_rows(span: Span, rate: float, count: int) -> slice:
     first = math.floor(span.start * rate + 1e-6)
     last = math.ceil(span.end * rate - 1e-6)
     start = min(count, first)
     return slice(start, min(count, max(start, last)))
 
 
-def _runs(row: Matrix, floor: float, rate: float) -> list[Span]:
-    padded = np.concatenate(([0], (row >= floor).astype(np.int8), [0]))
+def _spans_above(scores: Matrix, floor: float, rate: float) -> list[Span]:
+    padded = np.concatenate(([0], (scores >= floor).astype(np.int8), [0]))
     edges = np.flatnonzero(np.diff(padded))
     # A run begins at every other edge, and ends at the next one.
-    runs = []
-    for start, stop in zip(edges[::2], edges[1::2], strict=True):
-        runs.append((-float(row[start:stop].max()), int(start), int(stop)))
-    runs.sort()
-    return [Span(start / rate, stop / rate) for _, start, stop in runs]
+    runs = [
+        (-float(scores[start:stop].max()), int(start), int(stop))
+        for start, stop in zip(edges[::2], edges[1::2], strict=True)
+    ]
+    return [Span(start / rate, stop / rate) for _, start, stop in sorted(runs)]

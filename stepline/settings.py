@@ -1,9 +1,9 @@
-"""Settings: typed, frozen, with a default for every field. They are read here from files, the
-environment and `key=value`.
+"""Settings: typed and frozen, with a default for every field, read from files, the environment and
+`key=value`.
 
-Each package declares its own `settings.py` from `Settings`. `pipeline` composes them into one tree.
-Read by hand: pydantic-settings imports for 0.1 s more than pydantic, and reads a misspelt section
-as none at all.
+Each package declares the settings classes of its `settings.py` from `Settings`. `pipeline` composes
+them into one tree. pydantic-settings is not used: it imports for 0.1 s more than pydantic, and
+ignores a misspelt section.
 """
 
 import difflib
@@ -57,67 +57,21 @@ MAX_VALUE_CHARS = 60  # characters of a refused value that an error repeats
 VARIABLE_PREFIX = "STEPLINE_"  # of environment variables; STEPLINE_ASR__BEAM=5 is asr.beam=5
 # (section, old name) -> new name, of settings whose old name works for one release
 RENAMED_SETTINGS = {("vision", "witness"): "vlm"}
-# Of all commands: what one command does not have may be another's, what none has is a mistake.
-SECTION_NAMES = frozenset(
-    {
-        *(
-            "asr",
-            "clean",
-            "clips",
-            "coarse",
-            "compare",
-            "contrast",
-            "data",
-            "detector",
-            "engine",
-            "export",
-            "filter",
-            "forecast",
-        ),
-        *(
-            "gather",
-            "judge",
-            "labels",
-            "limits",
-            "links",
-            "loss",
-            "match",
-            "media",
-            "model",
-            "nasva",
-            "pairing",
-        ),
-        *(
-            "place",
-            "places",
-            "procx",
-            "pseudo",
-            "refine",
-            "report",
-            "rounds",
-            "run",
-            "said",
-            "sieve_swap",
-            "source",
-        ),
-        *(
-            "stages",
-            "steps",
-            "summarizer",
-            "text_base",
-            "threads",
-            "train",
-            "vision",
-            "visible",
-            "vocabulary",
-        ),
-        "writing",
-    }
-)
-
+# Sections of all commands. A section that one command does not have may be another's. One that no
+# command has is a mistake.
+_SECTION_TEXT = """
+asr clean clips coarse compare contrast data detector engine export filter forecast gather judge
+labels limits links loss match media model nasva pairing place places procx pseudo refine report
+rounds run said sieve_swap source stages steps summarizer text_base threads train vision visible
+vocabulary writing
+"""
+SECTION_NAMES = frozenset(_SECTION_TEXT.split())
 
 # Settings of earlier versions, each with what to use instead.
 REMOVED_SETTINGS = {
+    "vision.vlm.video": "the model is shown pictures; leave it out",
+    "vision.vlm.clip_seconds": "the model is shown pictures; leave it out",
+    "vision.vlm.clip_rate": "the model is shown pictures; leave it out",
     "writing.second_pass": "the language model writes the steps in one pass; leave it out",
     "run.words": "it is a constant now; leave it out",
     "engine.batch": "each video is recognised by itself; leave it out",
@@ -173,7 +127,13 @@ CONSTANT_SETTINGS: dict[str, dict[str, JsonValue]] = {
         "smooth": 0.0,
         "compete": 1.0,
     },
-    "coarse": {"likeness": 0.35, "label_rule": "covering"},
+    "coarse": {
+        "likeness": 0.35,
+        "label_rule": "covering",
+        "graph_wordings": 0.0,
+        "graph_order": 0.0,
+        "graph_share": 0.0,
+    },
     "vision": {"cut_ratio": 4.0, "cut_floor": 0.2},
     "aligner": {"order_cost": 1.5, "bf16": False},
     "loss": {"alignability": "kept", "alignability_weight": 1.0},
@@ -198,109 +158,114 @@ def load_settings(
     *,
     preset: Path | None = None,
 ) -> T:
-    """Return `kind` from its defaults, the user's config file, the environment, a preset, a TOML
-    file and overrides.
+    """Return the settings of a command.
 
-    Later ones win. preset: a TOML file of `cli.options.preset_files`. overrides:
-    `section.key=value`. The config file and the environment serve every command: their sections
-    that `kind` does not have are left to the others.
-    Raises SettingsError, naming the key and the nearest known one, for anything that does not fit.
+    Sources, the later ones win: the defaults, the user's config file, environment variables, the
+    preset, the TOML file, the overrides. The config file and the environment serve every command:
+    sections that `kind` does not have are ignored if another command has them.
+
+    Args:
+        kind: the settings class.
+        path: a TOML file.
+        overrides: `section.key=value`.
+        preset: a TOML file of `cli.options.preset_files`.
+
+    Raises SettingsError, with the key and the nearest known one, for unknown or invalid settings.
     """
-    tree, names = _user_settings(kind)
+    tree, origins = _user_settings(kind)
     for file in (preset, path):
         if file is not None:
-            tree = _merged(tree, _read_toml(file))
+            tree = _merge_settings(tree, _read_toml(file))
     for override in overrides:
-        _apply(tree, override, f"--set {override!r}")
+        _apply_override(tree, override, f"--set {override!r}")
     try:
         return validate(kind, tree)
     except SettingsError as error:
-        if not names:
+        if not origins:
             raise
-        raise SettingsError(f"{error} (some settings come from {', '.join(names)})") from error
+        raise SettingsError(f"{error} (some settings come from {', '.join(origins)})") from error
 
 
 def config_file() -> Path | None:
-    """Return the user's config file if there is one: STEPLINE_CONFIG (empty: none), else in the
-    config folder."""
+    """Return the path of the user's config file, None without one.
+
+    STEPLINE_CONFIG (empty: no file), else config.toml in the user's config folder.
+    """
     import platformdirs
 
     variable = os.environ.get(f"{VARIABLE_PREFIX}CONFIG")
     if variable is not None:
-        if not variable:
-            return None
-        return Path(variable).expanduser()
+        return Path(variable).expanduser() if variable else None
     path = platformdirs.user_config_path("stepline", appauthor=False) / "config.toml"
-    if not path.is_file():
-        return None
-    return path
+    return path if path.is_file() else None
 
 
 def _user_settings(kind: type[BaseModel]) -> tuple[dict[str, Any], list[str]]:
-    """Return what the config file and the environment set of `kind`, and the names of those that
-    set something."""
+    """Return the settings of `kind` in the config file and the environment, and their origins."""
     tree: dict[str, Any] = {}
-    names = []
+    origins = []
     path = config_file()
     if path is not None:
         for section, value in _read_toml(path).items():
-            if _concerns(kind, section, str(path)):
+            if _has_section(kind, section, str(path)):
                 tree[section] = value
         if tree:
-            names.append(str(path))
+            origins.append(str(path))
     for name in sorted(os.environ):
         if not name.startswith(VARIABLE_PREFIX) or "__" not in name:
             continue
         key = name.removeprefix(VARIABLE_PREFIX).lower().replace("__", ".")
         section, _, _ = key.partition(".")
-        if _concerns(kind, section, name):
-            _apply(tree, f"{key}={os.environ[name]}", name)
-            names.append(name)
-    return tree, names
+        if _has_section(kind, section, name):
+            _apply_override(tree, f"{key}={os.environ[name]}", name)
+            origins.append(name)
+    return tree, origins
 
 
-def _concerns(kind: type[BaseModel], section: str, origin: str) -> bool:
-    """Return whether `kind` has a section. Raises SettingsError for one that the settings of no
-    command have."""
+def _has_section(kind: type[BaseModel], section: str, origin: str) -> bool:
+    """Return whether `kind` has a section. Raises SettingsError where no command has it."""
     if section in kind.model_fields:
         return True
     if section in SECTION_NAMES:
         return False
-    cure = _nearest(section, sorted(kind.model_fields))
+    cure = _suggest_key(section, sorted(kind.model_fields))
     raise SettingsError(f"{origin}: unknown section {section!r}; {cure}")
 
 
-def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return both trees as one. Where both set a value, that of `above`."""
-    merged = {**below, **above}
-    for name in below.keys() & above.keys():
-        if isinstance(below[name], dict) and isinstance(above[name], dict):
-            merged[name] = _merged(below[name], above[name])
+def _merge_settings(lower: Mapping[str, Any], higher: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both trees as one. Where both set a value, `higher` wins."""
+    merged = {**lower, **higher}
+    for name in lower.keys() & higher.keys():
+        if isinstance(lower[name], dict) and isinstance(higher[name], dict):
+            merged[name] = _merge_settings(lower[name], higher[name])
     return merged
 
 
 def validate(kind: type[T], tree: Mapping[str, Any]) -> T:
-    """Return `kind` from plain values, as TOML and the command line give them (lists, strings for
-    paths).
+    """Return the settings in plain values, as TOML and the command line give them.
 
-    A section whose default sets some of its fields keeps them where the tree gives only others. The
-    text "none" is None wherever a setting may be None.
+    A section whose default sets some fields keeps them where the tree gives only others. The text
+    "none" is None wherever a setting may be None.
+
+    Args:
+        kind: the settings class.
+        tree: setting -> value, with lists for tuples and strings for paths.
     """
-    whole = {}
-    for name, value in _with_none(kind, tree).items():
-        default = None
-        if name in kind.model_fields:
-            default = kind.model_fields[name].default
-        whole[name] = _over(default, value)
+    complete = {}
+    for name, value in _replace_none_words(kind, tree).items():
+        field = kind.model_fields.get(name)
+        complete[name] = _add_section_default(field and field.default, value)
     try:
-        return kind.model_validate_json(json.dumps(whole, default=str))
+        return kind.model_validate_json(json.dumps(complete, default=str))
     except ValidationError as error:
-        raise SettingsError(_explain(kind, error)) from error
+        raise SettingsError(_explain_error(kind, error)) from error
 
 
 def without_constants(tree: Mapping[str, Any], section: str = "") -> dict[str, Any]:
-    """Return stored settings without those that are constants now, or were removed. `section` is
-    the tree's own name."""
+    """Return stored settings without those that were removed or are constants now.
+
+    section: name of the tree.
+    """
     constants = CONSTANT_SETTINGS.get(section, {})
     current = {}
     for name, value in tree.items():
@@ -313,88 +278,87 @@ def without_constants(tree: Mapping[str, Any], section: str = "") -> dict[str, A
 def with_constants(tree: Mapping[str, Any], section: str = "") -> dict[str, Any]:
     """Return settings with those that are constants now, as earlier versions stored them.
 
-    Keys of stored results are made of them: results of those versions stay valid.
+    Keys of stored results are made of them: results of those versions stay valid. section: name of
+    the tree.
     """
-    whole = dict(CONSTANT_SETTINGS.get(section, {}))
+    complete = dict(CONSTANT_SETTINGS.get(section, {}))
     for name, value in tree.items():
-        whole[name] = with_constants(value, name) if isinstance(value, dict) else value
-    return whole
+        complete[name] = with_constants(value, name) if isinstance(value, dict) else value
+    return complete
 
 
-def _over(default: object, value: object) -> object:
-    """Return a section with what its default sets. pydantic would take the defaults of its
-    class."""
+def _add_section_default(default: object, value: object) -> object:
+    """Return a section with the values that its default sets.
+
+    pydantic would take the defaults of the section's class.
+    """
     if not (isinstance(default, BaseModel) and isinstance(value, Mapping)):
         return value
-    whole = default.model_dump(mode="json", exclude_unset=True)
-    for name, below in value.items():
-        whole[name] = _over(getattr(default, name, None), below)
-    return whole
+    complete = default.model_dump(mode="json", exclude_unset=True)
+    for name, nested in value.items():
+        complete[name] = _add_section_default(getattr(default, name, None), nested)
+    return complete
 
 
 def admits_none(annotation: object) -> bool:
-    """Return whether None is a value of a field of this type."""
-    return NoneType in _alternatives(annotation)
+    """Return whether a field of this type may be None."""
+    return NoneType in _union_members(annotation)
 
 
 def section_class(annotation: object) -> type[BaseModel] | None:
     """Return the settings class of a field that is a section, None where it is not a section."""
-    for choice in _alternatives(annotation):
-        if not isinstance(choice, type) or get_origin(choice) is not None:
+    for member in _union_members(annotation):
+        if not isinstance(member, type) or get_origin(member) is not None:
             continue
-        if issubclass(choice, BaseModel):
-            return choice
+        if issubclass(member, BaseModel):
+            return member
     return None
 
 
-def _alternatives(annotation: object) -> tuple[object, ...]:
+def _union_members(annotation: object) -> tuple[object, ...]:
     """Return the types that a field's type joins by `|`, each without its bounds."""
     origin = get_origin(annotation)
     if origin is Annotated:
-        return _alternatives(get_args(annotation)[0])
+        return _union_members(get_args(annotation)[0])
     if origin in (Union, UnionType):
-        return tuple(part for choice in get_args(annotation) for part in _alternatives(choice))
+        return tuple(part for member in get_args(annotation) for part in _union_members(member))
     return (annotation,)
 
 
 def _item_type(annotation: object) -> object:
-    """Return the type of what a list or a table of any length holds, None for another field."""
-    for choice in _alternatives(annotation):
-        types = [part for part in get_args(choice) if part is not Ellipsis]
-        if get_origin(choice) is dict:
+    """Return the type of the items of a list or of the values of a table, None for another field."""
+    for member in _union_members(annotation):
+        types = [part for part in get_args(member) if part is not Ellipsis]
+        if get_origin(member) is dict:
             return types[1]
-        if get_origin(choice) in (tuple, list) and len(types) == 1:
+        if get_origin(member) in (tuple, list) and len(types) == 1:
             return types[0]
     return None
 
 
-def _with_none(kind: type[BaseModel], tree: Mapping[str, Any]) -> dict[str, Any]:
+def _replace_none_words(kind: type[BaseModel], tree: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tree with None for each "none" of a field that may be None."""
     values = {}
     for name, value in tree.items():
-        annotation = None
-        if name in kind.model_fields:
-            annotation = kind.model_fields[name].annotation
-        values[name] = _none_read(annotation, value)
+        field = kind.model_fields.get(name)
+        values[name] = _replace_none_word(field and field.annotation, value)
     return values
 
 
-def _none_read(annotation: object, value: object) -> object:
+def _replace_none_word(annotation: object, value: object) -> object:
     if value == NONE_WORD:
         # Where the word is one of the setting's choices, it means that choice.
-        choices = _alternatives(annotation)
-        is_choice = any(NONE_WORD in get_args(choice) for choice in choices)
-        if NoneType in choices and not is_choice:
-            return None
-        return value
+        members = _union_members(annotation)
+        is_choice = any(NONE_WORD in get_args(member) for member in members)
+        return None if NoneType in members and not is_choice else value
     section = section_class(annotation)
-    if isinstance(value, Mapping) and section is not None:
-        return _with_none(section, value)
     item = _item_type(annotation)
+    if isinstance(value, Mapping) and section is not None:
+        return _replace_none_words(section, value)
     if isinstance(value, Mapping) and item is not None:
-        return {name: _none_read(item, below) for name, below in value.items()}
+        return {name: _replace_none_word(item, nested) for name, nested in value.items()}
     if isinstance(value, list) and item is not None:
-        return [_none_read(item, below) for below in value]
+        return [_replace_none_word(item, nested) for nested in value]
     return value
 
 
@@ -407,21 +371,21 @@ def _read_toml(path: Path) -> dict[str, Any]:
         ) from error
     except ValueError as error:
         raise SettingsError(f"{path}: not valid TOML ({error}); correct that line") from error
-    return _with_current_names(tree)
+    return _rename_old_settings(tree)
 
 
-def _with_current_names(tree: Mapping[str, Any], parent: str = "") -> dict[str, Any]:
+def _rename_old_settings(tree: Mapping[str, Any], section: str = "") -> dict[str, Any]:
     renamed = {}
     for name, value in tree.items():
         if isinstance(value, dict):
-            value = _with_current_names(value, name)
-        renamed[current_name(parent, name)] = value
+            value = _rename_old_settings(value, name)
+        renamed[current_name(section, name)] = value
     return renamed
 
 
 @functools.cache  # one warning for each old name
 def current_name(parent: str, name: str) -> str:
-    """Return the name of a setting, with a warning where it was given by its old name."""
+    """Return the current name of a setting, with a warning for an old one. parent: its section."""
     current = RENAMED_SETTINGS.get((parent, name))
     if current is None:
         return name
@@ -431,8 +395,8 @@ def current_name(parent: str, name: str) -> str:
     return current
 
 
-def _apply(tree: dict[str, Any], override: str, origin: str) -> None:
-    """Write one `a.b=value` into the tree. The value is read as TOML, else kept as a string."""
+def _apply_override(tree: dict[str, Any], override: str, origin: str) -> None:
+    """Write one `a.b=value` into the tree. A value that is not TOML is a string."""
     key, equals, value = override.partition("=")
     parts = key.strip().split(".")
     if not equals or not all(parts) or len(parts) > MAX_DEPTH:
@@ -440,36 +404,37 @@ def _apply(tree: dict[str, Any], override: str, origin: str) -> None:
             f"{origin[:MAX_VALUE_CHARS]}: write it as section.key=value, for example asr.beam=5"
         )
     parts[1:] = [current_name(parent, name) for parent, name in itertools.pairwise(parts)]
-    branch = tree
+    section = tree
     for part in parts[:-1]:
-        branch = branch.setdefault(part, {})
-        if not isinstance(branch, dict):
+        section = section.setdefault(part, {})
+        if not isinstance(section, dict):
             raise SettingsError(
                 f"{origin}: {part!r} is a value, not a section; write section.key=value"
             )
     # A string may come without quotes.
     try:
-        branch[parts[-1]] = parse_toml(f"v = {value}")["v"]
+        section[parts[-1]] = parse_toml(f"v = {value}")["v"]
     except LimitError as error:
         raise SettingsError(f"{origin[:MAX_VALUE_CHARS]}: {error}; give a plain value") from error
     except ValueError:
-        branch[parts[-1]] = value
+        section[parts[-1]] = value
 
 
-def _explain(kind: type[BaseModel], error: ValidationError) -> str:
-    """Say in one line what is wrong with the first bad setting, and what was probably meant."""
+def _explain_error(kind: type[BaseModel], error: ValidationError) -> str:
+    """Return one line on the first bad setting, and on the setting that was probably meant."""
     first = error.errors(include_url=False)[0]
     path = tuple(str(part) for part in first["loc"])
-    # A setting that is there, with a value that does not fit.
+    # A known setting with an invalid value.
     if first["type"] != "extra_forbidden":
+        owner = _settings_class_at(kind, path[:-1])
         rule = first["msg"]
-        if first["type"].startswith(("greater_than", "less_than")):
-            number_range = _range(kind, path)
-            if number_range:
-                rule = f"it must be {number_range}"
-        if _may_be_none(kind, path):
-            rule += f", or {NONE_WORD}"
-        # What may be a secret is not repeated.
+        if owner is not None and path and path[-1] in owner.model_fields:
+            if first["type"].startswith(("greater_than", "less_than")):
+                number_range = _describe_range(owner, path[-1])
+                rule = f"it must be {number_range}" if number_range else rule
+            if admits_none(owner.model_fields[path[-1]].annotation):
+                rule += f", or {NONE_WORD}"
+        # A secret is not repeated.
         may_be_secret = any("key" in part or "url" in part for part in path)
         if not may_be_secret:
             text = repr(first.get("input"))
@@ -477,26 +442,17 @@ def _explain(kind: type[BaseModel], error: ValidationError) -> str:
                 text = f"{text[:MAX_VALUE_CHARS]}..."
             rule += f" (given: {text})"
         return f"setting {'.'.join(path)}: {rule}"
-    # A setting that is not there.
+    # An unknown setting.
     name = ".".join(path)
     for removed, cure in REMOVED_SETTINGS.items():
         if f".{name}".endswith(f".{removed}"):
             return f"setting {name} was removed; {cure}"
-    above = path[:-1]
-    if above and path[-1] in CONSTANT_SETTINGS.get(above[-1], {}):
+    *sections, key = path
+    if sections and key in CONSTANT_SETTINGS.get(sections[-1], {}):
         return f"setting {name} was removed; it is a constant now; leave it out"
-    cure = _nearest(path[-1], _keys(kind, above), above)
+    owner = _settings_class_at(kind, sections)
+    cure = _suggest_key(key, sorted(owner.model_fields) if owner else [], sections)
     return f"unknown setting {name!r}; {cure}"
-
-
-def _may_be_none(kind: type[BaseModel], path: Sequence[str]) -> bool:
-    if not path:  # a rule of the whole section
-        return False
-    owner = _section(kind, path[:-1])
-    if owner is None or path[-1] not in owner.model_fields:
-        return False
-    field = owner.model_fields[path[-1]]
-    return admits_none(field.annotation)
 
 
 BOUND_NAMES = {
@@ -507,13 +463,9 @@ BOUND_NAMES = {
 }
 
 
-def _range(kind: type[BaseModel], path: Sequence[str]) -> str:
-    """Return the range of the number at `path` below `kind` in words, nothing where it is not a
-    number."""
-    owner = _section(kind, path[:-1])
-    if owner is None:
-        return ""
-    schema: dict[str, Any] = owner.model_json_schema()["properties"].get(path[-1], {})
+def _describe_range(owner: type[BaseModel], name: str) -> str:
+    """Return the allowed range of a number in words, "" for a field that is not a number."""
+    schema: dict[str, Any] = owner.model_json_schema()["properties"].get(name, {})
     for form in (schema, *schema.get("anyOf", ())):
         bounds = [bound for bound in BOUND_NAMES if bound in form]
         if bounds:
@@ -521,26 +473,19 @@ def _range(kind: type[BaseModel], path: Sequence[str]) -> str:
     return ""
 
 
-def _nearest(key: str, keys: Sequence[str], path: Sequence[str] = ()) -> str:
-    """Return the known key most like an unknown one, with the path to it, or all of them where none
-    is like it."""
-    near = difflib.get_close_matches(key, keys, n=1)
+def _suggest_key(key: str, known_keys: Sequence[str], sections: Sequence[str] = ()) -> str:
+    """Return advice for an unknown key: the most similar known key, or all of them.
+
+    sections: that lead to the key.
+    """
+    near = difflib.get_close_matches(key, known_keys, n=1)
     if near:
-        return f"did you mean {'.'.join((*path, near[0]))!r}?"
-    return f"known here: {', '.join(keys)}"
+        return f"did you mean {'.'.join((*sections, near[0]))!r}?"
+    return f"known here: {', '.join(known_keys)}"
 
 
-def _keys(kind: type[BaseModel], path: Sequence[str]) -> list[str]:
-    """Return the field names of the settings class at `path` below `kind`, none where no class is
-    there."""
-    owner = _section(kind, path)
-    if owner is None:
-        return []
-    return sorted(owner.model_fields)
-
-
-def _section(kind: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | None:
-    """Return the settings class at `path` below `kind`, None where no class is there."""
+def _settings_class_at(kind: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | None:
+    """Return the settings class of the section at `path` in `kind`, None without such a section."""
     annotation: object = kind
     for part in path:
         section = section_class(annotation)

@@ -1,7 +1,6 @@
-"""Records as JSON and Parquet.
+"""Records as JSON files and Parquet tables.
 
-The JSON is what users get: plain, stable, versioned. `to_json` and `from_json` lose nothing between
-them.
+The JSON is for users: plain, stable, versioned. `from_json` reads all that `to_json` writes.
 """
 
 import itertools
@@ -22,8 +21,8 @@ from stepline.records import RECORD_VERSION, LinkOrigin, Record, Step, Video
 
 Tree: TypeAlias = dict[str, Any]  # parsed JSON of a record or of a part of it
 STEP_FIELDS = ("steps", "captions", "reference")  # of a record, each a list of steps
-# Fields that JSON holds only where there is something in them.
-KNOWN_ONLY_FIELDS: dict[type, tuple[str, ...]] = {
+# fields that JSON leaves out where they are empty
+OPTIONAL_FIELDS: dict[type, tuple[str, ...]] = {
     Record: ("materials", "tools", "yields", "times"),
     Video: ("origin", "title_source", "author", "publication_date", "tags", "metadata"),
     LinkOrigin: ("upload_date",),
@@ -32,13 +31,12 @@ KNOWN_ONLY_FIELDS: dict[type, tuple[str, ...]] = {
 
 
 def to_json(record: Record) -> str:
-    """Return the record in the public JSON form (docs/json.md): times flat, spans as pairs, 2-space
-    indent."""
+    """Return a record as JSON text in the public form (docs/json.md)."""
     tree = record.model_dump(mode="json")
-    _drop_unknown(tree, Record)
-    _drop_unknown(tree["video"], Video)
+    _drop_empty_fields(tree, Record)
+    _drop_empty_fields(tree["video"], Video)
     if "origin" in tree["video"]:
-        _drop_unknown(tree["video"]["origin"], LinkOrigin)
+        _drop_empty_fields(tree["video"]["origin"], LinkOrigin)
     if tree["transcript"] is not None:
         for sentence in tree["transcript"]["sentences"]:
             _flatten_sentence(sentence)
@@ -51,7 +49,10 @@ def to_json(record: Record) -> str:
 
 
 def from_json(text: str | bytes, source: str = "JSON") -> Record:
-    """Return the record that `to_json` wrote. Raises StoreError for anything else."""
+    """Return the record in JSON text. Raises StoreError for any other text.
+
+    source: name of the file in errors.
+    """
     try:
         tree = parse_json(text)
     except ValueError as error:
@@ -61,7 +62,7 @@ def from_json(text: str | bytes, source: str = "JSON") -> Record:
     if not isinstance(tree, dict) or tree.get("version") != RECORD_VERSION:
         raise StoreError(f"{source}: not a Stepline record of version {RECORD_VERSION}; {cure}")
     try:
-        return Record.model_validate_json(json.dumps(_unflatten(tree)))
+        return Record.model_validate_json(json.dumps(_unflatten_record(tree)))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
@@ -85,19 +86,18 @@ def read_record(path: Path | str) -> Record:
 
 
 def write_record(record: Record, path: Path | str) -> None:
-    """Write a record as JSON."""
+    """Write a record as a JSON file."""
     write_atomic(Path(path), to_json(record))
 
 
-def _drop_unknown(tree: Tree, kind: type) -> None:
-    """Take the fields of KNOWN_ONLY_FIELDS out of the tree that hold nothing."""
-    for field in KNOWN_ONLY_FIELDS[kind]:
+def _drop_empty_fields(tree: Tree, kind: type) -> None:
+    for field in OPTIONAL_FIELDS[kind]:
         if tree.get(field) in (None, [], {}):
             tree.pop(field, None)
 
 
 def _flatten_sentence(sentence: Tree) -> None:
-    """Give a sentence, and each of its words, `start` and `end` instead of a span."""
+    """Replace the span of a sentence, and of each word, by `start` and `end`."""
     sentence.update(sentence.pop("span"))
     for word in sentence["words"]:
         word.update(word.pop("span") or {"start": None, "end": None})
@@ -105,23 +105,19 @@ def _flatten_sentence(sentence: Tree) -> None:
 
 def _flatten_step(step: Tree) -> Tree:
     """Return a step with its best span as `start` and `end`, and its spans as pairs."""
-    spans = [_pair(span) for span in step["spans"]]
+    spans = [[*span.values()] for span in step["spans"]]
     start, end = spans[0] if spans else (None, None)
     flat = {"id": step.pop("id"), "text": step.pop("text"), "start": start, "end": end}
-    _drop_unknown(step, Step)
-    narrated = step["said"]
-    return {**flat, **step, "spans": spans, "said": _pair(narrated) if narrated else None}
+    _drop_empty_fields(step, Step)
+    said = step["said"]
+    return {**flat, **step, "spans": spans, "said": [*said.values()] if said else None}
 
 
-def _pair(span: Tree) -> list[Any]:
-    return [span["start"], span["end"]]
-
-
-def _unflatten(tree: Tree) -> Tree:
-    """Return the tree of a record as its fields hold it."""
+def _unflatten_record(tree: Tree) -> Tree:
+    """Return the tree of a record in the form of its model."""
     tree = dict(tree)
     if tree.get("transcript") is not None:
-        sentences = [_unflatten_sentence(each) for each in tree["transcript"]["sentences"]]
+        sentences = list(map(_unflatten_sentence, tree["transcript"]["sentences"]))
         tree["transcript"] = {**tree["transcript"], "sentences": sentences}
     for field in STEP_FIELDS:
         tree[field] = [_unflatten_step(step) for step in tree.get(field, [])]
@@ -129,30 +125,30 @@ def _unflatten(tree: Tree) -> Tree:
 
 
 def _unflatten_sentence(sentence: Tree) -> Tree:
-    """Return a sentence, and each of its words, with a span instead of `start` and `end`."""
+    """Return a sentence with a span, and such words, instead of `start` and `end`."""
     words = []
     for word in sentence.get("words", []):
-        span = None if word["start"] is None else _span(word["start"], word["end"])
-        words.append({**_without_times(word), "span": span})
-    span = _span(sentence["start"], sentence["end"])
-    return {**_without_times(sentence), "span": span, "words": words}
+        span = None if word["start"] is None else _span_tree(word["start"], word["end"])
+        words.append({**_drop_times(word), "span": span})
+    span = _span_tree(sentence["start"], sentence["end"])
+    return {**_drop_times(sentence), "span": span, "words": words}
 
 
 def _unflatten_step(step: Tree) -> Tree:
-    """Return a step with its spans by name."""
-    narrated = step.get("said")
+    """Return a step with spans that have keys, without `start` and `end`."""
+    said = step.get("said")
     return {
-        **_without_times(step),
-        "spans": [_span(pair[0], pair[1]) for pair in step.get("spans", [])],
-        "said": _span(narrated[0], narrated[1]) if narrated else None,
+        **_drop_times(step),
+        "spans": [_span_tree(pair[0], pair[1]) for pair in step.get("spans", [])],
+        "said": _span_tree(said[0], said[1]) if said else None,
     }
 
 
-def _span(start: float, end: float) -> dict[str, float]:
+def _span_tree(start: float, end: float) -> dict[str, float]:
     return {"start": start, "end": end}
 
 
-def _without_times(item: Tree) -> Tree:
+def _drop_times(item: Tree) -> Tree:
     return {key: value for key, value in item.items() if key not in ("start", "end")}
 
 
@@ -160,19 +156,18 @@ def _without_times(item: Tree) -> Tree:
 
 
 def write_parquet(records: Iterable[Record], path: Path | str) -> int:
-    """Write one row per record (id, video id, task, counts, and the whole record as JSON) and
-    return how many.
+    """Write a Parquet file with one row per record, and return the number of rows.
 
-    Records are taken one at a time, and `BATCH_ROWS` of them are held together.
+    Its columns are id, video id, task, number of steps, and the whole record as JSON. Memory holds
+    `BATCH_ROWS` records at a time.
     """
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
-    # Columns that can be looked at without reading whole records.
+    # Columns that can be read without parsing whole records.
     columns = {name: arrow.string() for name in ("id", "video", "task", "steps", "record")}
     columns["steps"] = arrow.int32()
     schema = arrow.schema(columns, metadata={"stepline_version": str(RECORD_VERSION)})
-    # A batch at a time, so that any number of records fits into memory.
     count = 0
     stream = iter(records)
     with atomic_path(Path(path)) as partial, parquet.ParquetWriter(partial, schema) as writer:
@@ -193,7 +188,7 @@ def write_parquet(records: Iterable[Record], path: Path | str) -> int:
 
 
 def read_parquet(path: Path | str) -> Iterator[Record]:
-    """Yield the records that `write_parquet` wrote, a row group at a time."""
+    """Yield the records in a Parquet file of Stepline. Raises StoreError for another file."""
     path = Path(path)
     if not path.exists():
         raise StoreError(f"{path}: no such file; give records that Stepline wrote")

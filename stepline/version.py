@@ -1,5 +1,4 @@
-"""The version of Stepline that runs, which every record and every run folder names, and those of
-its libraries."""
+"""The versions of Stepline and of its libraries, which records and run folders name."""
 
 from importlib.metadata import PackageNotFoundError, version
 
@@ -18,5 +17,5 @@ def package_version(package: str) -> str:
 
 
 def minor_version(package: str) -> str:
-    """Return the first two numbers of a package's version, "" where it is not installed."""
+    """Return major and minor version of an installed package, "" where it is not installed."""
     return ".".join(package_version(package).split(".")[:2])

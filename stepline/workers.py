@@ -1,11 +1,11 @@
 """Worker processes: Python child processes that do one task at a time.
 
     worker = WorkerProcess("stepline.llm.local_model:LoadedModel")
-    end = worker.run(ModelFiles(...), seconds=60.0)  # a Reply, or a WorkerDeath
+    result = worker.run(ModelFiles(...), seconds=60.0)  # a Reply, or a WorkerDeath
 
 The target names a function of an importable module. The child calls it once, with the setup and a
-function that sends a message, and gets the task function. A worker has limits of time and memory,
-and ends with its parent and all its descendants.
+function that sends a message. It returns the function that does a task. A worker has limits of time
+and memory, and ends with its parent and all its descendants.
 """
 
 import contextlib
@@ -34,21 +34,30 @@ from stepline.processes import kill_group, start_module
 Send: TypeAlias = Callable[[object], None]
 
 END_SECONDS = 5.0  # to wait for a process that closed its pipe
-POLL_SECONDS = 0.5  # between two looks at a worker that sends nothing
-FAMILY_POLL_SECONDS = 0.5  # between two looks at the memory of what a worker has started
+POLL_SECONDS = 0.5  # between two checks of a worker that sends nothing
+FAMILY_POLL_SECONDS = 0.5  # between two measurements of the memory of a worker's descendants
 MAX_OUTPUT_CHARS = 400  # of the last line that a worker printed
 INTERRUPTED_EXIT_CODE = 130  # as a shell reports a program that Ctrl-C ended
 
 
 class WorkerReady(NamedTuple):
-    """Message: a worker has started. wall, cpu: seconds of the start."""
+    """Message: a worker has started.
+
+    Attributes:
+        wall: seconds of the start.
+        cpu: CPU seconds of the start.
+    """
 
     wall: float
     cpu: float
 
 
 class Reply(NamedTuple):
-    """Message: the result of a task."""
+    """Message: a task is done.
+
+    Attributes:
+        value: result of the task.
+    """
 
     value: Any
 
@@ -56,10 +65,10 @@ class Reply(NamedTuple):
 class WorkerDeath(NamedTuple):
     """The end of a worker process without a reply.
 
-    Args:
-        code: as of `subprocess`.
-        limit: the limit that the process broke, for which it was killed.
-        last_line: what it printed last.
+    Attributes:
+        code: exit code, or minus the number of the signal, as in `subprocess`.
+        limit: the exceeded limit for which it was killed, None for another end.
+        last_line: last line that it printed.
     """
 
     code: int
@@ -68,27 +77,29 @@ class WorkerDeath(NamedTuple):
 
     @property
     def cause(self) -> str:
-        """Return the signal or the exit code."""
+        """The signal or the exit code, in words."""
         if self.code < 0:
             return f"signal {signal.Signals(-self.code).name}"
         return f"exit code {self.code}"
 
     @property
     def message(self) -> str:
-        """Return the signal or the exit code, with the last printed line."""
+        """The signal or the exit code, with the last printed line."""
         return f"{self.cause}: {self.last_line}" if self.last_line else self.cause
 
 
 class WorkerProcess:
     """The parent's handle of one worker process.
 
-    Args:
-        target: "module:function" to run in the child.
-        setup: argument of the function, once per process.
-        variables: of its environment, in addition to the usual ones.
-        max_bytes: memory of the process and its descendants during a task.
-        start_seconds: timeout of the start.
-        show_output: whether its errors go to this process's stderr, instead of `WorkerDeath`.
+    Attributes:
+        target: "module:function" that the child runs.
+        task: the latest task.
+        failed_starts: number of starts in a row that failed.
+        task_count: number of tasks that the current process was given.
+        is_ready: whether it has started.
+        is_busy: whether it has a task.
+        connection: this process's end of the pipe.
+        pid: process id.
     """
 
     def __init__(
@@ -101,9 +112,19 @@ class WorkerProcess:
         start_seconds: float = math.inf,
         show_output: bool = False,
     ) -> None:
+        """Start the process.
+
+        Args:
+            target: "module:function" that the child runs.
+            setup: first argument of the function.
+            variables: environment variables, in addition to those of `child_environment`.
+            max_bytes: limit for the memory of the process and its descendants during a task.
+            start_seconds: timeout of the start.
+            show_output: print its errors to this process's stderr, instead of in `WorkerDeath`.
+        """
         self.target = target
-        self.task: Any = None  # the latest
-        self.failed_starts = 0  # in a row
+        self.task: Any = None
+        self.failed_starts = 0
         self._setup = setup
         self._variables = variables
         self._max_bytes = max_bytes
@@ -114,12 +135,12 @@ class WorkerProcess:
 
     @property
     def is_free(self) -> bool:
-        """Return whether it can take a task."""
+        """Whether it can take a task."""
         return self.is_ready and not self.is_busy
 
     @property
     def seconds(self) -> float:
-        """Return the seconds since the latest task was submitted."""
+        """Seconds since the latest task was submitted."""
         return time.monotonic() - self._submit_time
 
     def submit(self, task: object, seconds: float = math.inf) -> None:
@@ -140,9 +161,9 @@ class WorkerProcess:
         """Return the result of a task.
 
         Args:
-            task: to submit.
+            task: argument of the child's function.
             seconds: timeout.
-            on_message: called with each of the target's own messages.
+            on_message: called with each message that the target sends during the task.
         """
         self.submit(task, seconds)
         while True:
@@ -153,14 +174,14 @@ class WorkerProcess:
                 on_message(message)
 
     def receive(self) -> object:
-        """Return the next message: WorkerReady, Reply, WorkerDeath, or one of the target's own."""
+        """Return the next message: WorkerReady, Reply, WorkerDeath, or a message of the target."""
         try:
             message: object = self.connection.recv()
-        # A pipe that ends, or a message that was cut short by a kill.
+        # A pipe that ends, or a message that was truncated by a kill.
         except (EOFError, OSError, pickle.UnpicklingError):
             with contextlib.suppress(subprocess.TimeoutExpired):  # it closed its pipe and continued
                 self._process.wait(END_SECONDS)
-            return self._end()
+            return self._kill_group()
         if isinstance(message, WorkerReady):
             self.is_ready = True
             self.failed_starts = 0
@@ -171,17 +192,17 @@ class WorkerProcess:
         return message
 
     def check(self) -> WorkerDeath | None:
-        """Kill a process beyond a limit. Return its death, also after it ended by itself."""
+        """Kill a process that exceeds a limit. Return its death, None while it lives."""
         has_ended = self._process.poll() is not None
-        if self.connection.poll():  # what it sent comes first
+        if self.connection.poll():  # its messages come first
             return None
         # A program that it started may hold its pipe open.
         if has_ended:
-            return self._end()
-        if self.is_busy and self._memory() > self._max_bytes:
-            return self._end("memory")
+            return self._kill_group()
+        if self.is_busy and self._used_bytes() > self._max_bytes:
+            return self._kill_group("memory")
         if time.monotonic() > self._deadline:
-            return self._end("time")
+            return self._kill_group("time")
         return None
 
     def restart(self) -> None:
@@ -190,11 +211,11 @@ class WorkerProcess:
         self._start()
 
     def kill(self) -> None:
-        """Kill the process, from any thread. Its death is received as any other."""
+        """Kill the process, from any thread. `receive` returns its death."""
         self._process.kill()
 
     def interrupt(self) -> None:
-        """Ask the process to clean up and end."""
+        """Send SIGINT, so that the process cleans up and ends."""
         if self.is_ready:
             self._process.send_signal(signal.SIGINT)
 
@@ -211,12 +232,12 @@ class WorkerProcess:
         self.connection, child_end = Pipe()
         self.is_ready = False
         self.is_busy = False
-        self.task_count: int = 0  # of this process
+        self.task_count: int = 0
         self._submit_time = time.monotonic()
         self._deadline = self._submit_time + self._start_seconds
-        # It is read where the process ends, so it is open as long as the process is.
+        # Read at the end of the process, so it is open as long as the process lives.
         self._output = tempfile.TemporaryFile()  # noqa: SIM115
-        # While this copy of the child's end is open, its death would go unnoticed.
+        # While this copy of the child's end is open, the child's death would go unnoticed.
         with child_end:
             self._process: subprocess.Popen[bytes] = start_module(
                 __name__,
@@ -233,7 +254,8 @@ class WorkerProcess:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.connection.send(message)
 
-    def _end(self, limit: Literal["time", "memory"] | None = None) -> WorkerDeath:
+    def _kill_group(self, limit: Literal["time", "memory"] | None = None) -> WorkerDeath:
+        """Kill the process with its descendants and return its death."""
         kill_group(self._process)
         if not self.is_ready:
             self.failed_starts += 1
@@ -242,17 +264,17 @@ class WorkerProcess:
         last_line = error_line(lines[-1])[:MAX_OUTPUT_CHARS] if lines else ""
         return WorkerDeath(self._process.returncode, limit, last_line)
 
-    def _memory(self) -> int:
-        """Return the memory of the process, regularly with its descendants', in bytes."""
+    def _used_bytes(self) -> int:
+        """Return the memory of the process, every FAMILY_POLL_SECONDS with its descendants'."""
         if self._max_bytes == math.inf:
             return 0
-        own = memory_bytes(self.pid, "rss")
-        if time.monotonic() < self._family_poll_time or own > self._max_bytes:
-            return own
+        process_bytes = memory_bytes(self.pid, "rss")
+        if time.monotonic() < self._family_poll_time or process_bytes > self._max_bytes:
+            return process_bytes
         self._family_poll_time = time.monotonic() + FAMILY_POLL_SECONDS
         family = [self.pid, *descendants(self.pid)]
         total = sum(memory_bytes(pid, "rss") for pid in family)
-        # What a fork shares with its parent is counted for both. Counting by shares takes longer.
+        # RSS counts pages that a fork shares with its parent twice. PSS takes longer.
         if total > self._max_bytes:
             total = sum(memory_bytes(pid, "pss") for pid in family)
         return total
@@ -264,13 +286,19 @@ W = TypeVar("W", bound=WorkerProcess)
 class WorkerPool(Generic[W]):
     """Worker processes, started on demand.
 
-    Args:
-        start: starts the worker with a number.
+    Attributes:
+        workers: the started workers.
         size: maximal number of workers.
-        end_seconds: that busy workers have at the end, to leave nothing half-written.
     """
 
     def __init__(self, start: Callable[[int], W], size: int, end_seconds: float = 0.0) -> None:
+        """Create a pool without workers.
+
+        Args:
+            start: index of the worker -> the started worker.
+            size: maximal number of workers.
+            end_seconds: grace period of busy workers at the end, to finish their files.
+        """
         self.workers: list[W] = []
         self.size = size
         self._start = start
@@ -282,7 +310,6 @@ class WorkerPool(Generic[W]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        """End every process."""
         self.close()
 
     def grow(self, count: int) -> None:
@@ -291,7 +318,7 @@ class WorkerPool(Generic[W]):
             self.workers.append(self._start(number))
 
     def wait(self, seconds: float) -> Iterator[tuple[W, object]]:
-        """Yield the messages and deaths of workers, after a timeout in seconds at most."""
+        """Yield (worker, message or death), after at most `seconds` without any."""
         if not self.workers:
             time.sleep(seconds)
         # A pipe is readable also when its other end has died.
@@ -302,7 +329,7 @@ class WorkerPool(Generic[W]):
                 yield worker, message
 
     def close(self) -> None:
-        """End every process."""
+        """End all processes."""
         # All share one deadline, so that ten workers do not take ten times as long.
         end = time.monotonic() + self._end_seconds
         try:
@@ -317,8 +344,8 @@ class WorkerPool(Generic[W]):
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the child processes of a process, recursively."""
-    # A system that is asked about all its processes.
+    """Return the process ids of all descendants of a process."""
+    # Without /proc, psutil reads all processes of the system.
     if not Path(f"/proc/{pid}/task/{pid}/children").exists():
         with contextlib.suppress(psutil.NoSuchProcess):
             return [child.pid for child in psutil.Process(pid).children(recursive=True)]
@@ -333,25 +360,31 @@ def descendants(pid: int) -> list[int]:
 
 
 def memory_bytes(pid: int, kind: Literal["rss", "pss"]) -> int:
-    """Return the memory of a process, 0 after its end. pss: its share of shared pages, where known."""
+    """Return the memory of a process in bytes, 0 after its end.
+
+    kind: resident set size, or proportional set size, which divides shared pages among processes.
+    """
     try:
         process = psutil.Process(pid)
-        whole: int = process.memory_info().rss
+        rss: int = process.memory_info().rss
         if kind == "rss":
-            return whole
-        return int(getattr(process.memory_full_info(), "pss", whole))
+            return rss
+        return int(getattr(process.memory_full_info(), "pss", rss))
     except psutil.Error:
         return 0
 
 
 def serve(pipe: int, target: str) -> None:
-    """Run the tasks from a pipe until the parent closes it."""
-    began = time.monotonic()
+    """Do the tasks from a pipe until the parent closes it.
+
+    pipe: file descriptor. target: "module:function".
+    """
+    start_time = time.monotonic()
     os.set_inheritable(pipe, False)
-    # The parent passes Ctrl-C on. A process in the background would ignore it.
+    # The parent forwards Ctrl-C, which a background process would ignore.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     connection = Connection(pipe)
-    lock = threading.Lock()  # of several threads that send
+    lock = threading.Lock()  # several threads may send
 
     def send(message: object) -> None:
         with lock:
@@ -359,10 +392,10 @@ def serve(pipe: int, target: str) -> None:
 
     try:
         setup = connection.recv()
-        run = pkgutil.resolve_name(target)(setup, send)
-        send(WorkerReady(time.monotonic() - began, time.process_time()))
+        do_task = pkgutil.resolve_name(target)(setup, send)
+        send(WorkerReady(time.monotonic() - start_time, time.process_time()))
         while True:
-            send(Reply(run(connection.recv())))
+            send(Reply(do_task(connection.recv())))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
     except KeyboardInterrupt:
@@ -370,7 +403,7 @@ def serve(pipe: int, target: str) -> None:
 
 
 if __name__ == "__main__":
-    # Messages are classes of the module, not of the program.
+    # Messages must be classes of the imported module, not of __main__.
     from stepline.workers import serve as serve_as_module
 
     serve_as_module(int(sys.argv[1]), sys.argv[2])

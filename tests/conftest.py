@@ -81,7 +81,7 @@ def bucket(monkeypatch):
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     with s3_server(monkeypatch) as faults:
         forget_file_systems()  # a new server on a new port
-        filesystems.filesystem("s3://bucket", RemoteSettings()).mkdir("bucket")
+        filesystems.filesystem_of("s3://bucket", RemoteSettings()).mkdir("bucket")
         yield faults
         forget_file_systems()
 

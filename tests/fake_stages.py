@@ -163,6 +163,6 @@ def videos(folder: Path, texts: dict[str, str]) -> list[VideoItem]:
 
 def status_text(status):
     """Return what `stepline curate status` prints of a run."""
-    from stepline.cli.curate import _table
+    from stepline.cli.curate import _status_table
 
-    return _table(status)
+    return _status_table(status)

@@ -5,7 +5,7 @@ def forget_file_systems():
     """The next use of a bucket connects again: to a new server, or with other rights."""
     from stepline.files.remote import filesystems
 
-    filesystems._create.cache_clear()
+    filesystems._create_filesystem.cache_clear()
 
 
 def forget_checked_weights():

@@ -5,14 +5,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from stepline import outputs
-from stepline.cli import errors, progress
+from stepline.cli import progress
 from stepline.cli.errors import REMOVED_COMMANDS
-from stepline.errors import SettingsError, StoreError
+from stepline.errors import StoreError
 from stepline.outputs import OUTPUTS
 from stepline.plugins import BUILT_IN_NAMES, DEFAULT_OUTPUTS
 from stepline.storage import read_record
@@ -217,65 +216,6 @@ def test_the_page_is_opened_when_asked_for(
     assert "--open shows the page of one video" in refused.stderr
 
 
-def test_what_arrives_in_a_watched_folder_is_done_once_it_stands_still(
-    small_video, tmp_path, stepline, monkeypatch
-):
-    folder, looks = tmp_path / "in", []
-    folder.mkdir()
-
-    def sleep(seconds):
-        looks.append(seconds)
-        if len(looks) == 1:
-            (folder / "a.mp4").write_bytes(small_video.read_bytes()[:1000])
-        elif len(looks) == 2:  # it has grown since the last look
-            (folder / "a.mp4").write_bytes(small_video.read_bytes())
-        elif len(looks) == 12:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(sys.modules["stepline.cli.sources"], "time", SimpleNamespace(sleep=sleep))
-    result = stepline(
-        "steps",
-        folder,
-        "--watch",
-        "--backbone",
-        "none",
-        "--format",
-        "json",
-        "--out",
-        tmp_path / "out",
-    )
-    assert result.exit_code == 130
-    assert result.stdout.count("a: no step found") == 1
-    assert [path.name for path in (tmp_path / "out").glob("*.json")] == ["a.json"]
-    refused = stepline("steps", small_video, "--watch")
-    assert refused.exit_code == 1
-    assert "is not a folder" in refused.stderr
-
-
-def test_half_a_copy_in_a_watched_folder_is_not_taken(small_video, tmp_path, stepline, monkeypatch):
-    folder, looks = tmp_path / "in", []
-    folder.mkdir()
-    whole = small_video.read_bytes()
-    (folder / "a.mp4").write_bytes(whole[:1000])
-    (folder / "b.ts").write_bytes(whole[:1000])  # whose kind names no length
-
-    def sleep(seconds):
-        looks.append(seconds)
-        if len(looks) == 4:  # the copy paused for some looks
-            (folder / "a.mp4").write_bytes(whole)
-            (folder / "b.ts").write_bytes(whole)
-        elif len(looks) == 12:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(sys.modules["stepline.cli.sources"], "time", SimpleNamespace(sleep=sleep))
-    out = tmp_path / "out"
-    job = ("--watch", "--backbone", "none", "--format", "json", "--out", out)
-    result = stepline("steps", folder, *job)
-    assert result.exit_code == 130
-    assert "not a video" not in result.stderr
-    assert sorted(path.name for path in out.glob("*.json")) == ["a.json", "b.json"]
-
-
 def test_two_videos_of_one_name_do_not_overwrite_each_other(small_video, tmp_path, stepline):
     lines = tmp_path / "lines.txt"
     lines.write_text("move the square\n")
@@ -368,7 +308,7 @@ def test_doctor_says_how_to_get_what_is_missing(monkeypatch, stepline):
     lost = doctor.Finding(
         "whisper-tiny.en", "speech to text", False, True, "", "stepline weights get x"
     )
-    monkeypatch.setattr(doctor, "examine", lambda: (lost,))
+    monkeypatch.setattr(doctor, "find_dependencies", lambda: (lost,))
     result = stepline("doctor")
     assert result.exit_code == 1
     assert "MISSING whisper-tiny.en" in result.stdout
@@ -400,7 +340,7 @@ def broken(monkeypatch):
         def fail(*_, **__):
             raise error
 
-        monkeypatch.setattr(doctor, "examine", fail)
+        monkeypatch.setattr(doctor, "find_dependencies", fail)
         with pytest.raises(SystemExit) as ended:
             importlib.import_module("stepline.cli").main.main(
                 [*before, "doctor"], prog_name="stepline"
@@ -444,33 +384,6 @@ def test_what_a_user_can_cure_ends_with_one(error, says, broken, capsys):
     assert code == 1
     assert told.count("\n") == 1
     assert says in told
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="has no such limits")
-def test_limits_of_the_system_that_are_too_small_are_named(broken, capsys, monkeypatch):
-    import resource
-
-    limits = {resource.RLIMIT_AS: (800 * 2**20, -1), resource.RLIMIT_STACK: (-1, -1)}
-    monkeypatch.setattr(resource, "getrlimit", lambda kind: limits[kind])
-    code, told = broken(capsys, ImportError("failed to map segment"))
-    assert (code, told.count("\n")) == (1, 1)
-    assert (
-        "not enough memory (ImportError: failed to map segment); `ulimit -v` allows 800 MiB" in told
-    )
-    limits[resource.RLIMIT_STACK] = (2**17, -1)
-    code, told = broken(capsys, KeyError("never comes"))
-    assert (code, told) == (
-        1,
-        "stepline: a stack of 128 KiB is too small for any network; `ulimit -s 8192`\n",
-    )
-    limits[resource.RLIMIT_STACK] = (2**20, -1)
-    with pytest.raises(
-        SettingsError, match=r"leaves -?\d+ MiB of addresses, the main job takes 800 or more"
-    ):
-        errors.check_address_space()
-    limits[resource.RLIMIT_AS] = (2**40, -1)
-    errors.check_address_space()
-    assert broken(capsys, KeyError("text"))[0] == 70
 
 
 def test_a_fault_in_one_video_is_reported_and_stops_no_other(

@@ -341,18 +341,19 @@ def predict(folder):
             "--json",
         )
         keep(made, f"ground-{mode}.json", told, folder)
-    describing = ("--model", "networks/procx.safetensors", "--json", "--out", "described")
-    keep(made, "describe.json", run(folder, "describe", "features/a1.npy", *describing), folder)
+    describing = ("--describe", "networks/procx.safetensors", "--set", "procx.when=alone")
+    describing += ("--format", "json", "--json", "--out", "described")
+    keep(made, "describe.json", run(folder, "steps", "features/a1.npy", *describing), folder)
     keep(
         made,
         "describe-counted.json",
         run(
             folder,
-            "describe",
+            "steps",
             "features/a3.npy",
             *describing,
-            "--count",
-            "3",
+            "--set",
+            "procx.count=3",
             "--set",
             "procx.caption_weight=0.5",
         ),

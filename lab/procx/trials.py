@@ -24,7 +24,7 @@ from lab.procx.corpus import ProcxCorpus, first_fraction, procx_corpus
 from lab.procx.rows import BENCHMARK_FORMS, Attention, Form, ProcxTrial
 from lab.study import Outcome, TrialStore
 from stepline.evaluate.dense_captioning import densevid
-from stepline.evaluate.events import Event, segment_iou, times
+from stepline.evaluate.events import Event, event_times, segment_iou
 from stepline.evaluate.meteor import Meteor
 from stepline.evaluate.soda import soda
 from stepline.files.atomic_files import write_atomic
@@ -132,7 +132,9 @@ def _meteor_of_pairs(reference: Events, predicted: Events) -> float:
     pairs: list[tuple[list[str], str]] = []
     for video, truth in reference.items():
         predictions = list(predicted.get(video, ()))
-        iou = segment_iou(times(list(truth)), times(predictions))  # (steps, predictions)
+        iou = segment_iou(
+            event_times(list(truth)), event_times(predictions)
+        )  # (steps, predictions)
         for step, prediction in zip(*linear_sum_assignment(-iou), strict=True):
             if iou[step, prediction] > 0:
                 _, _, sentence = predictions[prediction]

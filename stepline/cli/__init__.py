@@ -1,5 +1,7 @@
-"""The command line: a thin command a verb. Data on stdout, talk on stderr. Exit 0 done, 1 an error,
-2 wrong usage."""
+"""The command line. Each command parses its options, calls one function, and prints.
+
+Data goes to stdout, messages to stderr. Exit code 0: done, 1: an error, 2: wrong usage.
+"""
 
 import logging
 import os
@@ -12,21 +14,18 @@ import click
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from stepline.cli.annotate import annotate
-from stepline.cli.compare import compare
 from stepline.cli.curate import curate
-from stepline.cli.data import features, sieve_swap
+from stepline.cli.data import features, sieve_swap, text_base
 from stepline.cli.doctor import datasets, doctor
-from stepline.cli.errors import Group, LogHandler, LogLines, log
+from stepline.cli.errors import Group, LogHandler, log
 from stepline.cli.evaluate import evaluate, predict
 from stepline.cli.live import live
 from stepline.cli.one_video import ground, judge, summarize, transcribe
-from stepline.cli.options import offer_verbosity, verbosity_options
-from stepline.cli.refine import refine
+from stepline.cli.options import add_verbosity_options, verbosity_options
 from stepline.cli.schema import schema
-from stepline.cli.steps import demo, describe, steps
-from stepline.cli.studio import keys, mcp, search, studio
-from stepline.cli.text_base import text_base
-from stepline.cli.train import train
+from stepline.cli.steps import demo, steps
+from stepline.cli.studio import compare, keys, mcp, search, studio
+from stepline.cli.train import refine, train
 from stepline.cli.weights import weights
 from stepline.processes import claim_process
 from stepline.version import __version__
@@ -35,19 +34,7 @@ LIST_MARGIN = 4  # columns around the names in a list of commands
 
 # Headings of the help -> the commands below each.
 COMMAND_GROUPS: dict[str, tuple[click.Command, ...]] = {
-    "Use": (
-        steps,
-        demo,
-        transcribe,
-        summarize,
-        live,
-        describe,
-        ground,
-        judge,
-        doctor,
-        weights,
-        schema,
-    ),
+    "Use": (steps, demo, transcribe, summarize, live, ground, judge, doctor, weights, schema),
     "Correct and search": (studio, keys, search, compare, mcp, annotate),
     "Data sets": (curate, datasets, features, text_base, sieve_swap),
     "Train": (train, refine, predict, evaluate),
@@ -56,10 +43,10 @@ COMMANDS = tuple(chain.from_iterable(COMMAND_GROUPS.values()))
 
 
 class GroupedCommands(Group):
-    """A group whose help lists its commands under the headings of COMMAND_GROUPS."""
+    """The group of all commands. Its help lists them under the headings of COMMAND_GROUPS."""
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands, a line each."""
+        """Write the list of commands, a line each."""
         # One width for all headings, so that the columns are in line.
         width = max(len(command.name or "") for command in COMMANDS)
         room = formatter.width - width - LIST_MARGIN
@@ -93,13 +80,13 @@ def main(debug: bool) -> None:
     """
     claim_process()
     log.setLevel(logging.DEBUG if debug else logging.NOTSET)
-    lines = LogHandler()
-    lines.setFormatter(LogLines())
-    logging.basicConfig(handlers=[lines])  # at the level WARNING, unless --verbose has set another
+    logging.basicConfig(
+        handlers=[LogHandler()]
+    )  # at the level WARNING, unless --verbose has set another
     if not logging.getLogger().isEnabledFor(logging.INFO):
         logging.getLogger("faster_whisper").setLevel(logging.ERROR)
 
 
 for command in COMMANDS:
     main.add_command(command)
-    offer_verbosity(command)
+    add_verbosity_options(command)

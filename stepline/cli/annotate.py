@@ -1,4 +1,4 @@
-"""`stepline annotate`: a test set of visual narrations, made by people."""
+"""`stepline annotate`: people label a test set of visual narrations (WYS2)."""
 
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,4 @@
-"""`stepline curate`: many videos to a dataset.
-
-`stepline curate report` and `audit`: what a dataset holds, and people who check a sample of it.
-"""
+"""`stepline curate`: a data set of many videos, its report, and the audit of a sample by people."""
 
 import json
 import signal
@@ -12,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.errors import Group, print_data, print_message, refuse_removed
+from stepline.cli.errors import Group, print_data, print_message, reject_removed_command
 from stepline.cli.options import (
     device_option,
     json_option,
@@ -20,7 +17,7 @@ from stepline.cli.options import (
     serve_until_stopped,
     set_option,
 )
-from stepline.cli.progress import curation_bar
+from stepline.cli.progress import curation_progress
 from stepline.cli.weights import offer_weights
 
 if TYPE_CHECKING:
@@ -36,12 +33,12 @@ MAX_NAMED_FAILURES = 5  # failures that are printed one by one
 
 
 class RunByDefault(Group):
-    """A group whose first command stands for itself: `curate SOURCE` is `curate run SOURCE`."""
+    """A group whose first command may be left out: `curate SOURCE` is `curate run SOURCE`."""
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
-        """Put the command's name before arguments that begin with none."""
+        """Insert "run" where the first argument names no command."""
         if arguments:
-            refuse_removed(context, arguments[0])
+            reject_removed_command(context, arguments[0])
         if arguments and arguments[0] not in {*self.commands, "-h", "--help"}:
             arguments = ["run", *arguments]
         return super().parse_args(context, arguments)
@@ -111,7 +108,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     run_engine = run_recipe.engine.model_copy(update={"gpus": gpus})
     run_recipe = run_recipe.model_copy(update={"engine": run_engine})
     # A sample is forecast, or the whole is worked on.
-    with _sigterm_as_interrupt(), curation_bar() as report:
+    with _sigterm_as_interrupt(), curation_progress() as report:
         request = RunRequest(
             run_recipe,
             out,
@@ -132,7 +129,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
         as_text = forecast_json if options["as_json"] else format_forecast
         print_data(as_text(forecast))
         return
-    _say_failures(outcome)
+    _print_failures(outcome)
     address = folder.display_url
     dataset = f"{address}/dataset" if "export" in run_recipe.stages else address
     if not options["as_json"]:
@@ -146,8 +143,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
 
 @contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
-    """Make SIGTERM end a run as Ctrl-C does. Spot machines and batch systems give it as a notice of
-    the end."""
+    """Make SIGTERM end a run as Ctrl-C does. Spot machines and batch systems announce their end by it."""
     usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -155,7 +151,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGTERM, usual)
 
 
-def _say_failures(outcome: "RunOutcome") -> None:
+def _print_failures(outcome: "RunOutcome") -> None:
     refused = [f"not taken: {video.id}: {video.reason}" for video in outcome.refused]
     print_message(*refused[:MAX_NAMED_FAILURES])
     print_message(*map(_failure_line, outcome.failures[:MAX_NAMED_FAILURES]))
@@ -189,12 +185,12 @@ def status(out: str, as_json: bool) -> None:
 
     recipe = read_recipe(RemotePath(out))
     state = run_status(RemotePath(out, recipe.remote), STAGE_TABLE)
-    text = json.dumps(asdict(state)) if as_json else _table(state)
+    text = json.dumps(asdict(state)) if as_json else _status_table(state)
     print_data(text)
 
 
-def _table(state: "RunStatus") -> str:
-    """Return a status as a table, a row per stage."""
+def _status_table(state: "RunStatus") -> str:
+    """Return the status of a run as a table, a row per stage."""
     worker = state.worker or "no process works on it now"
     lines = [f"{state.videos} videos, {state.refused} not taken; {worker}"]
 
@@ -244,7 +240,7 @@ def report(out: str, overrides: tuple[str, ...]) -> None:
     from stepline.curate.report.write import write_report
 
     # The recipe in OUT says how the report was made.
-    folder, settings = _folder_and_settings(out, overrides)
+    folder, settings = _load_report_settings(out, overrides)
     write_report(folder, settings)
     print_data((folder / "report.html").display_url)
 
@@ -275,7 +271,7 @@ def audit(out: str, port: int, browse: bool, table: bool, overrides: tuple[str, 
     from stepline.curate.report.write import make_report, open_verdicts, write_report
 
     # the sample, and the verdicts so far
-    folder, settings = _folder_and_settings(out, overrides)
+    folder, settings = _load_report_settings(out, overrides)
     verdicts = open_verdicts(folder)
     audit_report = make_report(folder, settings, with_audit=not table)
     sample = audit_report.sample
@@ -294,13 +290,13 @@ def audit(out: str, port: int, browse: bool, table: bool, overrides: tuple[str, 
 
     # the report, and how well they agree
     write_report(folder, settings, audit_report)
-    _agreement_table(sample, verdicts)
+    _print_audit_table(sample, verdicts)
 
 
-def _folder_and_settings(
+def _load_report_settings(
     out: str, overrides: tuple[str, ...]
 ) -> "tuple[RemotePath, ReportSettings]":
-    """Return OUT, and the report settings of its run's recipe, changed as asked."""
+    """Return the folder OUT, and the report settings of its recipe, changed by --set."""
     from stepline.curate.report.write import read_report_recipe
     from stepline.files.remote import RemotePath
     from stepline.settings import load_settings
@@ -313,8 +309,8 @@ def _folder_and_settings(
     return RemotePath(out, recipe.remote), settings
 
 
-def _agreement_table(sample: "AuditSample", verdicts: "AnswerLog") -> None:
-    """Print the manual check (NaSVA, Table 5) and the agreement."""
+def _print_audit_table(sample: "AuditSample", verdicts: "AnswerLog") -> None:
+    """Print the table of the manual check (NaSVA, Table 5) and the agreement of annotators."""
     from stepline.curate.audit import annotator_agreements, audit_table
 
     # Read once: people may answer while the table is made.

@@ -1,4 +1,4 @@
-"""What networks learn from: `stepline features`, `excluded` and `sieve-swap`.
+"""What networks learn from: `stepline features`, `curate excluded`, `text-base` and `sieve-swap`.
 
 Each command parses, calls one function of its package, and prints.
 """
@@ -11,33 +11,32 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepline.cli.curate import curate
-from stepline.cli.errors import (
-    MIN_DATASET_ADDRESS_BYTES,
-    Group,
-    check_address_space,
-    print_data,
-    print_message,
-)
+from stepline.cli.errors import Group, print_data, print_message
 from stepline.cli.options import (
+    ADDRESS_TYPE,
     PATH_TYPE,
-    VIDEO_TYPE,
     PluginChoice,
+    combine_options,
+    device_option,
     device_options,
     exclude_option,
     json_option,
+    load_from_options,
     lock_out_folder,
     out_option,
     preset_option,
     settings_from_options,
     settings_options,
 )
-from stepline.cli.progress import download_bar, progress_bars
+from stepline.cli.progress import download_progress, progress_bars
 
 if TYPE_CHECKING:
     from stepline.features.import_files import ImportReport
     from stepline.pipeline.extract import ExtractionReport
     from stepline.pipeline.sources import VideoArgument
     from stepline.sieve_swap.run import Job, RunResult
+    from stepline.sieve_swap.text_base.manifest import Manifest
+    from stepline.sieve_swap.text_base.settings import TextBaseSettings
 
 
 @click.group(cls=Group)
@@ -82,7 +81,7 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     # The import itself raises nothing for single files, so the counts decide.
     report = import_features(source, out, **options)
     reasons = count_reasons(report.dropped)
-    _print_added(out, report, "items", {"dropped": reasons}, as_json)
+    _print_store_counts(out, report, "items", {"dropped": reasons}, as_json)
     print_message(*(f"dropped {count}: {reason}" for reason, count in reasons.items()))
     if not report.added and not report.already:
         first = report.dropped[0]
@@ -94,14 +93,14 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
         raise StoreError(f"{source}: {lack}; the rest is stored")
 
 
-def _print_added(
+def _print_store_counts(
     out: Path,
     report: "ImportReport | ExtractionReport",
     things: str,
     left_out: dict[str, dict[str, int]],
     as_json: bool,
 ) -> None:
-    """Print what a store has got. left_out: its name in the JSON -> counts by reason."""
+    """Print what was added to a store. left_out: its name in the JSON -> counts by reason."""
     count = len(report.added)
     if as_json:
         counts = {"added": count, "rows": report.rows, "already": report.already, **left_out}
@@ -112,7 +111,7 @@ def _print_added(
 
 
 @features.command()
-@click.argument("videos", nargs=-1, required=True, type=VIDEO_TYPE)
+@click.argument("videos", nargs=-1, required=True, type=ADDRESS_TYPE)
 @out_option("The store: a folder.")
 @click.option(
     "--backbone",
@@ -145,14 +144,14 @@ def extract(videos: "tuple[VideoArgument, ...]", out: Path, as_json: bool, **opt
 
     # the videos, links fetched first
     settings = settings_from_options(options)
-    with download_bar(None) as report:
+    with download_progress() as report:
         files = fetch_sources(videos, out, settings, report)
     with progress_bars() as progress:
         extraction = extract_to_store(files, out, settings, progress=progress, report=print_message)
 
     # what came of it
     reasons = count_reasons(extraction.omitted)
-    _print_added(out, extraction, "videos", {"omitted": reasons}, as_json)
+    _print_store_counts(out, extraction, "videos", {"omitted": reasons}, as_json)
     print_message(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
     if not extraction.added and not extraction.already:
         first = extraction.omitted[0]
@@ -195,14 +194,14 @@ def check(store: Path, as_json: bool) -> None:
     # the report, and the faults one by one
     text = json.dumps(contents)
     if not as_json:
-        lines = [f"{name:<10} {_plain(value)}" for name, value in contents.items()]
+        lines = [f"{name:<10} {_format_value(value)}" for name, value in contents.items()]
         text = "\n".join(lines)
     print_data(text)
     print_message(*(f"{fault.id}: {fault.reason} {fault.value}".rstrip() for fault in faults))
     sys.exit(1 if faults else 0)
 
 
-def _plain(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, dict):
         counts = [f"{count} x {reason}" for reason, count in value.items()]
         return ", ".join(counts) or "none"
@@ -245,16 +244,155 @@ def excluded(datasets: tuple[str, ...], out: Path) -> None:
     print_message(f"wrote {out}")
 
 
+NO_LICENCE = "licence not stated"
+
+base_settings_options = combine_options(
+    preset_option("sieve-swap"),
+    settings_options("e.g. text_base.memory=1024.", "A TOML file of settings (docs/settings.md)."),
+)
+
+
+@click.group("text-base", cls=Group)
+def text_base() -> None:
+    """Build, index and query a base of how-to texts."""
+
+
+@text_base.command()
+@click.argument("sources", nargs=-1, required=True, type=PATH_TYPE)
+@click.option("--out", required=True, type=PATH_TYPE, help="The folder of the base.")
+@click.option("--licence", help="Licence of the texts whose source states none.")
+@click.option("--append", is_flag=True, help="Add to the base that is there.")
+@base_settings_options
+@device_option
+@lock_out_folder
+def build(
+    sources: tuple[Path, ...], out: Path, licence: str | None, append: bool, **options: Any
+) -> None:
+    """Build a text base.
+
+    \b
+    Example:
+      stepline text-base build recipes.json manuals --out base --licence "CC BY 4.0"
+
+    SOURCES are csv (RecipeNLG), JSON, Parquet, .txt and .md, or folders of them.
+
+    The same command continues a build that was stopped.
+    """
+    from stepline.sieve_swap.text_base import build_base
+
+    base = build_base(sources, out, _text_base_settings(options), licence=licence, append=append)
+    print_message(describe_base(base.manifest))
+
+
+@text_base.command()
+@click.argument("base", type=PATH_TYPE)
+@base_settings_options
+@device_option
+def index(base: Path, **options: Any) -> None:
+    """Add an approximate index to a text base.
+
+    \b
+    Example:
+      stepline text-base index base --set text_base.recall=0.99
+
+    Its recall is measured against exact search.
+    """
+    from stepline.files.locks import LOCK_NAME, lock_output
+    from stepline.sieve_swap.text_base import add_index
+
+    settings = _text_base_settings(options)
+    # An index is added under the lock that builds take.
+    with lock_output(base / LOCK_NAME, base):
+        entry = add_index(base, settings)
+    recall = f"recall@1 {entry.recall:.3f} at effort {entry.effort}"
+    print_message(f"{entry.engine}: {recall}, of {entry.probes} lines")
+
+
+@text_base.command()
+@click.argument("base", type=PATH_TYPE)
+@json_option
+def show(base: Path, as_json: bool) -> None:
+    """Print what a text base holds.
+
+    \b
+    Example:
+      stepline text-base show base
+
+    That is sources, licences, lines merged, what was left out and why.
+    """
+    from stepline.sieve_swap.text_base.index import require_manifest
+
+    manifest = require_manifest(base)
+    text = json.dumps(manifest.model_dump(mode="json"), ensure_ascii=False, indent=2)
+    print_data(text if as_json else describe_base(manifest))
+
+
+@text_base.command()
+@click.argument("base", type=PATH_TYPE)
+@click.argument("texts", nargs=-1, required=True)
+@click.option(
+    "-k", "count", type=click.IntRange(min=1), default=3, show_default=True, help="Steps per text."
+)
+@device_option
+def ask(base: Path, texts: tuple[str, ...], count: int) -> None:
+    """Print the steps nearest to each text.
+
+    \b
+    Example:
+      stepline text-base ask base "chop the onion"
+
+    Each row has the cosine, the step and its source.
+    """
+    from stepline.sieve_swap.text_base import open_base
+
+    opened = open_base(base)
+    rows, cosines = opened.nearest(opened.embed(texts), count)
+    for text, nearest, similarity in zip(texts, rows, cosines, strict=True):
+        print_data(f"{text}:")
+        # Where there are too few steps, the rest of a row is -1.
+        matches = nearest >= 0
+        steps = opened.steps(nearest[matches])
+        for step, cosine in zip(steps, similarity[matches], strict=True):
+            licence = step.licence or NO_LICENCE
+            print_data(f"  {cosine:.2f}  {step.text}  [{step.source}, {licence}]")
+
+
+def describe_base(manifest: "Manifest") -> str:
+    """Return the contents of a text base, in lines."""
+    amount = f"{manifest.documents} documents, {manifest.steps} different steps"
+    lines = [f"{amount}, embedded by {manifest.encoder}"]
+    for part in manifest.parts:
+        merged = f"{part.same} of the same words and {part.near} near-duplicates merged"
+        amount = f"{part.documents} documents, {part.read} steps read"
+        lines.append(f"part {part.name}: {amount}, {merged}")
+        for source in part.sources:
+            licence = source.licence or NO_LICENCE
+            amount = f"{source.documents} documents, {source.steps} steps"
+            lines.append(f"  {source.name}: {amount} ({licence})")
+            for drop in source.dropped:
+                example = drop.examples[0]
+                lines.append(f"    left out: {drop.count} ({drop.reason}), e.g. {example}")
+    for entry in manifest.indexes:
+        recall = f"recall@1 {entry.recall:.3f} at effort {entry.effort}"
+        lines.append(f"index {entry.engine}: {recall}")
+    return "\n".join(lines)
+
+
+def _text_base_settings(options: dict[str, Any]) -> "TextBaseSettings":
+    from stepline.sieve_swap.settings import SieveSwapSettings
+
+    return load_from_options(SieveSwapSettings, options).text_base
+
+
 VARIANT_NAMES = ("raw", "only-sieve", "swap", "mix")
-RECORDS_FOLDER = "heard"  # folder in --out for what is said in given video files
 
 
 @click.command("sieve-swap")
-@click.argument("videos", nargs=-1, required=True, type=VIDEO_TYPE)
+@click.argument("videos", type=PATH_TYPE)
 @click.option(
     "--text-base", "base", required=True, type=PATH_TYPE, help="A base, or texts for one."
 )
-@click.option("-o", "--out", required=True, type=PATH_TYPE, help="Folder for the results.")
+@out_option("Folder for the results.")
 @exclude_option
 @click.option(
     "--variant",
@@ -265,10 +403,10 @@ RECORDS_FOLDER = "heard"  # folder in --out for what is said in given video file
 @settings_options(
     "One setting, e.g. match.similarity=0.7.", "A TOML file of settings (docs/settings.md)."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
+@json_option
 @device_options
 @lock_out_folder
-def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **options: Any) -> None:
+def sieve_swap(videos: Path, base: Path, out: Path, **options: Any) -> None:
     """Swap narration for the nearest steps that people wrote.
 
     \b
@@ -278,17 +416,11 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     The narration of VIDEOS is sieved first. The steps come from a text base.
 
     VIDEOS are records (.parquet, .json, .jsonl or a folder of them), or HowTo100M's caption.json or
-    csv of each video. They may also be video files and links, which are transcribed first. The same
-    command continues a run that was stopped. Where something cannot be read, the rest is done and
-    the exit code is 1.
+    csv of each video. The same command continues a run that was stopped. Where something cannot be
+    read, the rest is done and the exit code is 1.
     """
-    check_address_space("sieve-swap", MIN_DATASET_ADDRESS_BYTES)
-
     from stepline.datasets.excluded import read_excluded
     from stepline.errors import DatasetError
-    from stepline.pipeline.request import StepsSettings
-    from stepline.pipeline.sources import fetch_sources
-    from stepline.settings import load_settings
     from stepline.sieve_swap.report import require_training_videos, write_report
     from stepline.sieve_swap.run import Job, check_encoder, run
     from stepline.sieve_swap.settings import SieveSwapSettings
@@ -296,20 +428,15 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
     from stepline.sieve_swap.videos import UNREADABLE_VIDEO
 
     # what is asked
-    overrides = list(options["overrides"])
+    overrides = []
     if options["variant"]:
         overrides.append(f"match.variant={json.dumps(options['variant'])}")
-    settings = load_settings(
-        SieveSwapSettings, options["settings_file"], overrides, preset=options["preset"]
-    )
-    with download_bar(None) as report:
-        given_files = fetch_sources(videos, out, load_settings(StepsSettings), report)
+    settings = load_from_options(SieveSwapSettings, options, overrides)
     opened = prepared_base(base, out / "text_base", settings.text_base)
     if options["preset"] is not None:
         check_encoder(opened, settings)
-    records, unheard = _records(given_files, out)
     job = Job(
-        videos=records,
+        videos=videos,
         base=opened,
         out=out,
         settings=settings,
@@ -324,62 +451,14 @@ def sieve_swap(videos: "tuple[VideoArgument, ...]", base: Path, out: Path, **opt
         print_data(_sieve_swap_table(job, outcome))
     print_message(*(f"wrote {file}" for file in files))
     # What could be done is done. The exit code still says that something is missing.
-    lost = outcome.statistics.videos.get(UNREADABLE_VIDEO, 0) + unheard
+    lost = outcome.statistics.videos.get(UNREADABLE_VIDEO, 0)
     if lost:
         raise DatasetError(f"{lost} of the videos could not be read, see above; the rest is done")
     require_training_videos(outcome.statistics)
 
 
-def _records(videos: list[Path], out: Path) -> tuple[Path, int]:
-    """Return where the records are, as given or what is heard in given video files, and how many
-    could not be heard.
-
-    Each is transcribed once.
-    """
-    from stepline.errors import MediaError, SettingsError, SteplineError
-    from stepline.files.atomic_files import files_below
-    from stepline.pipeline.batch import transcribe
-    from stepline.pipeline.sources import find_videos, name_videos
-    from stepline.sieve_swap.videos import DATA_SUFFIXES
-    from stepline.storage import write_record
-
-    # records as they are
-    if len(videos) == 1:
-        (source,) = videos
-        inside = files_below(source) if source.is_dir() else [source]
-        if any(file.suffix in DATA_SUFFIXES for file in inside) or not source.exists():
-            return source, 0
-    if any(path.suffix in DATA_SUFFIXES for path in videos):
-        rule = "give one file or folder of records, or video files, not both"
-        raise SettingsError(f"VIDEOS: {rule}; join records first")
-
-    # video files, which are heard here
-    records_folder = out / RECORDS_FOLDER
-    failed = 0
-    named = name_videos(find_videos(videos), records_folder)
-    # A record that is there was made by an earlier call.
-    for identity, path in named.items():
-        record_path = records_folder / f"{identity}.json"
-        if record_path.is_file():
-            continue
-        try:
-            with progress_bars() as progress:
-                record = transcribe(path, progress=progress)
-        except SteplineError as error:
-            print_message(f"error: {error}")
-            failed += 1
-            continue
-        title = path.stem.replace("_", " ")
-        video = record.video.model_copy(update={"id": identity, "title": title})
-        record = record.model_copy(update={"id": identity, "video": video})
-        write_record(record, record_path)
-    if failed == len(named):
-        raise MediaError(f"none of {len(named)} videos could be transcribed; see above")
-    return records_folder, failed
-
-
 def _sieve_swap_table(job: "Job", outcome: "RunResult") -> str:
-    """Return the counts as a table."""
+    """Return the counts of videos, sentences and swaps as a table."""
     # A heading, and below it how many there are of each.
     counted = outcome.statistics
     groups = {"videos": counted.videos, "sentences": counted.sentences, "swaps": counted.checks}

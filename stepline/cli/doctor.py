@@ -1,5 +1,4 @@
-"""What Stepline reports of itself: `doctor` (what is here, what is missing), `datasets` (what it
-reads)."""
+"""`stepline doctor`: what is installed and what is missing. `stepline datasets`: what can be read."""
 
 import importlib.util
 import json
@@ -20,8 +19,16 @@ from stepline.version import __version__
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked for. detail: its version or path. cure: how to get it when it is
-    missing."""
+    """A package, weights or program that Stepline can use.
+
+    Attributes:
+        name: of the package, weights or program.
+        purpose: what Stepline uses it for.
+        found: whether it is here.
+        needed: whether the main job needs it.
+        detail: its version, size or path.
+        cure: how to get it.
+    """
 
     name: str
     purpose: str
@@ -71,17 +78,21 @@ PACKAGE_ROWS = (
 )
 
 
-def examine() -> tuple[Finding, ...]:
-    """Return a finding for every package, model and program that Stepline can use."""
+def find_dependencies() -> tuple[Finding, ...]:
+    """Look for every package, weights and program that Stepline can use."""
     speaker = shutil.which("espeak-ng") or ""
     cure = "apt install espeak-ng"
     program = Finding(
         "espeak-ng", "re-makes the spoken demo video", bool(speaker), False, speaker, cure
     )
-    return (*map(_package, PACKAGE_ROWS), *map(_weights, known_weights().values()), program)
+    return (
+        *map(_find_package, PACKAGE_ROWS),
+        *map(_find_weights, known_weights().values()),
+        program,
+    )
 
 
-def _package(row: tuple[str, str, str, bool, str]) -> Finding:
+def _find_package(row: tuple[str, str, str, bool, str]) -> Finding:
     distribution, module, purpose, needed, cure = row
     # Only looked for: importing it would take seconds.
     is_here = importlib.util.find_spec(module) is not None
@@ -94,7 +105,7 @@ def _package(row: tuple[str, str, str, bool, str]) -> Finding:
     return Finding(distribution, purpose, is_here, needed, detail, cure)
 
 
-def _weights(weights: Weights) -> Finding:
+def _find_weights(weights: Weights) -> Finding:
     detail = ""
     if weights.fetched:
         detail = f"{weights.size / 1e6:.0f} MB, {weights.licence}"
@@ -104,8 +115,8 @@ def _weights(weights: Weights) -> Finding:
     )
 
 
-def as_text(findings: tuple[Finding, ...]) -> str:
-    """Return the findings as lines for a person, with the cure where something is missing."""
+def format_findings(findings: tuple[Finding, ...]) -> str:
+    """Return the findings as a table, with the cure where something is missing."""
     lines = [
         f"stepline {__version__}, Python {platform.python_version()}, {os.cpu_count()} cores",
         "",
@@ -134,13 +145,13 @@ def doctor(as_json: bool) -> None:
     Example:
       stepline doctor
     """
-    findings = examine()
+    findings = find_dependencies()
     if as_json:
         rows = [asdict(finding) for finding in findings]
         tree = {"version": __version__, "findings": rows}
         print_data(json.dumps(tree, indent=2))
     else:
-        print_data(as_text(findings))
+        print_data(format_findings(findings))
     # Only what the main job needs decides the exit code.
     missing = [finding for finding in findings if finding.needed and not finding.found]
     sys.exit(1 if missing else 0)

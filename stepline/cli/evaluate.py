@@ -1,6 +1,7 @@
-"""Benchmarks: `stepline evaluate` scores predictions, `predict` makes them with a trained network,
-`train calibrate` fits its P(shown) to a benchmark's truth. Nothing heavy is imported before a command
-runs.
+"""Benchmarks: `stepline evaluate` scores predictions, `predict` makes them with a trained network.
+
+`train calibrate` fits a network's P(shown) to a benchmark. Nothing heavy is imported before a
+command runs.
 """
 
 import json
@@ -16,10 +17,10 @@ from stepline.cli.options import (
     PATH_TYPE,
     combine_options,
     device_options,
+    json_option,
     preset_option,
     settings_from_options,
     settings_options,
-    table_json_option,
 )
 from stepline.cli.train import train
 from stepline.errors import SettingsError, StoreError
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     help="Bootstrap draws of videos.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draws.")
-@table_json_option
+@json_option
 def evaluate(benchmark: str | None, **options: Any) -> None:
     """Score predictions on a benchmark by its exact rules.
 
@@ -105,7 +106,7 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
 
 
 def _require_cut(scores: "Scores", other: "Scores | None") -> None:
-    """Raise DatasetError where neither system's predictions were cut, as --cut asks."""
+    """Raise DatasetError where --cut had no effect on any predictions."""
     from stepline.datasets.predictions import CUT_RULE
     from stepline.errors import DatasetError
 
@@ -118,7 +119,7 @@ def _require_cut(scores: "Scores", other: "Scores | None") -> None:
 
 
 def list_benchmarks() -> str:
-    """Return the benchmarks, a line each with its conventions."""
+    """Return a table of the benchmarks, with their conventions."""
     from stepline.evaluate.benchmarks import BENCHMARKS
 
     # Names are padded, so that what they measure is in one column.
@@ -126,31 +127,30 @@ def list_benchmarks() -> str:
     lines = []
     for row in BENCHMARKS.values():
         conventions = ", ".join(row.conventions)
-        lines.append(f"{row.name:<{width}}  {row.what} ({conventions})")
+        lines.append(f"{row.name:<{width}}  {row.description} ({conventions})")
     return "\n".join(lines) + "\n"
 
 
 def describe_benchmark(name: str) -> str:
-    """Return what a benchmark takes and each of its rules. Raises DatasetError for an unknown
-    name."""
+    """Return the files and the rules of a benchmark. Raises DatasetError for an unknown name."""
     from stepline.evaluate.benchmarks import find_benchmark
 
     row = find_benchmark(name)
     lines = [
-        f"{row.name}: {row.what}",
+        f"{row.name}: {row.description}",
         f"  source       {row.source}",
-        f"  reference    {row.reference}",
-        f"  predictions  {row.predictions}",
-        f"  default      {row.default}: {row.why}",
+        f"  reference    {row.reference_form}",
+        f"  predictions  {row.predictions_form}",
+        f"  default      {row.default_convention}: {row.default_reason}",
     ]
     for convention_name, convention in row.conventions.items():
         lines.append(f"  {convention_name:<11}  {convention.rule}")
     return "\n".join(lines) + "\n"
 
 
-PREDICTED_BENCHMARKS = ("htm-align", "ht-step", "crosstask")
-DESCRIBED_BENCHMARKS = ("youcook2", "tasty")  # what a network that describes answers
-DETECTED_BENCHMARKS = ("htm-align", "vnd")  # what a detector of visual narrations answers
+ALIGNER_BENCHMARKS = ("htm-align", "ht-step", "crosstask")
+DESCRIBER_BENCHMARKS = ("youcook2", "tasty")  # what a network that describes answers
+DETECTOR_BENCHMARKS = ("htm-align", "vnd")  # what a detector of visual narrations answers
 MAX_NAMED_VIDEOS = 5  # missing videos that the terminal names. All are in the file
 
 
@@ -167,9 +167,7 @@ benchmark_options = combine_options(
 
 
 @click.command()
-@click.argument(
-    "benchmark", type=click.Choice((*PREDICTED_BENCHMARKS, *DESCRIBED_BENCHMARKS, "vnd"))
-)
+@click.argument("benchmark", type=click.Choice((*ALIGNER_BENCHMARKS, *DESCRIBER_BENCHMARKS, "vnd")))
 @click.option("--aligner", type=PATH_TYPE, help="A trained network that places texts.")
 @click.option("--model", type=PATH_TYPE, help="youcook2, tasty: a network that describes.")
 @click.option(
@@ -205,9 +203,9 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
 
     # what kind of network answers
     answers = {
-        "aligner": (PREDICTED_BENCHMARKS, _placed),
-        "model": (DESCRIBED_BENCHMARKS, _described),
-        "detector": (DETECTED_BENCHMARKS, _judged),
+        "aligner": (ALIGNER_BENCHMARKS, _predict_by_aligner),
+        "model": (DESCRIBER_BENCHMARKS, _predict_by_describer),
+        "detector": (DETECTOR_BENCHMARKS, _predict_by_detector),
     }
     # The options of the networks that can answer this benchmark.
     able = [name for name, (benchmarks, _) in answers.items() if benchmark in benchmarks]
@@ -226,15 +224,16 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
         noun = "clips" if benchmark == "vnd" else "videos"
         total = f"{count + len(missing)} {noun}"
         print_message(f"wrote {out}: {count} of {total}")
-        _tell_missing(missing, out)
+        _report_missing(missing, out)
     if missing and not allow_missing:
         lacking = f"{len(missing)} of {total}"
         raise StoreError(f"{lacking} are not in {out}; add what is missing, or --allow-missing")
 
 
-def _placed(benchmark: Any, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
-    """Answer with a network that places texts. Return how many videos are in the file, and why
-    others are not."""
+def _predict_by_aligner(
+    benchmark: Any, out: Path, options: dict[str, Any]
+) -> tuple[int, dict[str, str]]:
+    """Write the spans of texts. Return the number of answered videos, and id -> reason of the others."""
     from stepline.models.nasva.benchmarks import write_answers as answer
 
     settings = settings_from_options({**options, "model": None}).nasva.aligner
@@ -243,9 +242,10 @@ def _placed(benchmark: Any, out: Path, options: dict[str, Any]) -> tuple[int, di
     return answers.count, answers.missing
 
 
-def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
-    """Answer with a network that describes. Return how many videos are in the file, and why others
-    are not."""
+def _predict_by_describer(
+    benchmark: str, out: Path, options: dict[str, Any]
+) -> tuple[int, dict[str, str]]:
+    """Write described steps. Return the number of answered videos, and id -> reason of the others."""
     from stepline.models.procx.benchmark import benchmark_videos
     from stepline.models.procx.benchmark import write_predictions as answer
     from stepline.models.procx.checkpoint import load_model
@@ -266,16 +266,17 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
 
     # the answers, of the videos that the reference has
     questions = benchmark_videos(benchmark, options["reference"], options["subset"])
-    _tell_unasked(questions.reasons())
+    _print_skipped_videos(questions.reasons())
     answers = answer(questions.questions, loaded, features, out, settings, speech=speech)
     steps = sum(len(record.steps) for record in answers.by_id.values())
     print_message(f"{steps} steps are described")
     return answers.count, answers.missing
 
 
-def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
-    """Answer with a detector of visual narrations. Return how many items are in the file, and why
-    others are not."""
+def _predict_by_detector(
+    benchmark: str, out: Path, options: dict[str, Any]
+) -> tuple[int, dict[str, str]]:
+    """Write P(shown) of clips or sentences. Return the number of answers, and id -> reason of the others."""
     from stepline.evaluate.htm_align import read_transcript, spoken_times
     from stepline.models.nasva.benchmarks import benchmark_questions
     from stepline.models.training.benchmark_answers import StoredFeatures
@@ -310,8 +311,7 @@ def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, di
 
 
 def _find_video(videos: Mapping[str, Path], video: str) -> Path:
-    """Return the file of a video, for a detector of frames. Raises StoreError where it is
-    missing."""
+    """Return the file of a video. Raises StoreError where it is missing."""
     if video not in videos:
         lack = "no such video in --features, which names videos for a detector of frames"
         raise StoreError(f"{video}: {lack}; add it")
@@ -319,10 +319,10 @@ def _find_video(videos: Mapping[str, Path], video: str) -> Path:
 
 
 @train.command()
-@click.argument("benchmark", type=click.Choice(PREDICTED_BENCHMARKS))
+@click.argument("benchmark", type=click.Choice(ALIGNER_BENCHMARKS))
 @click.option("--aligner", required=True, type=PATH_TYPE, help="The trained network.")
 @benchmark_options
-@table_json_option
+@json_option
 def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
     """Calibrate a network's confidence on a benchmark.
 
@@ -343,7 +343,7 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
     settings = settings_from_options(options).nasva.aligner
     questions, loaded, inputs = _inputs(benchmark, options)
     quality, missing = fit(benchmark, questions, loaded, inputs, settings)
-    _tell_missing(missing, None)
+    _report_missing(missing, None)
     if as_json:
         print_data(json.dumps(asdict(quality)))
         return
@@ -357,8 +357,10 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
 
 
 def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """Return what is asked, the network, and what serves as the encoders. A wrong path is reported
-    before any work."""
+    """Return the questions of a benchmark, the network, and its features and text vectors.
+
+    A wrong path is reported before any work.
+    """
     from stepline.models.nasva.benchmarks import BenchmarkInputs, TextVectors, benchmark_questions
     from stepline.models.nasva.checkpoint import load_aligner
     from stepline.models.training.benchmark_answers import StoredFeatures
@@ -369,18 +371,18 @@ def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
     vectors = TextVectors(options["texts"], loaded)
     inputs = BenchmarkInputs(features, vectors)
     questions = benchmark_questions(benchmark, options["reference"], options["subset"])
-    _tell_unasked(questions.reasons())
+    _print_skipped_videos(questions.reasons())
     return questions.questions, loaded, inputs
 
 
-def _tell_unasked(reasons: dict[str, int]) -> None:
+def _print_skipped_videos(reasons: dict[str, int]) -> None:
     lines = []
     for reason, count in reasons.items():
         lines.append(f"not asked: {count} videos of the reference: {reason}")
     print_message(*lines)
 
 
-def _tell_missing(missing: dict[str, str], out: Path | None) -> None:
+def _report_missing(missing: dict[str, str], out: Path | None) -> None:
     from stepline.files.atomic_files import remove_file, write_atomic
 
     lines = [f"missing: {id}: {reason}" for id, reason in missing.items()]

@@ -97,7 +97,7 @@ def live(source: str, **options: Any) -> None:
 
 @contextmanager
 def _stop_at_interrupt() -> "Iterator[threading.Event]":
-    """Yield what the first Ctrl-C sets. The second ends the process as ever."""
+    """Yield an event that the first Ctrl-C sets. The second Ctrl-C ends the process."""
     # The usual handler comes back with the first Ctrl-C, so that the second one ends the process.
     stop = threading.Event()
     usual = signal.getsignal(signal.SIGINT)

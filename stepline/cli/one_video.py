@@ -1,4 +1,4 @@
-"""What is done with one video: transcribe, ground, judge, summarize."""
+"""The commands on one video: transcribe, ground, judge, summarize."""
 
 import json
 import re
@@ -9,22 +9,20 @@ import click
 
 from stepline.cli.errors import print_data, print_message
 from stepline.cli.options import (
+    ADDRESS_TYPE,
     PATH_TYPE,
-    VIDEO_TYPE,
     PluginChoice,
     device_options,
     json_option,
     out_option,
+    parse_time,
     part_from_options,
-    read_seconds,
     settings_from_options,
     settings_options,
     speech_options,
-    table_json_option,
 )
 from stepline.cli.progress import progress_bars
-from stepline.cli.results import print_warnings
-from stepline.cli.sources import open_only_video
+from stepline.cli.results import open_single_video, print_warnings
 from stepline.cli.weights import offer_weights
 from stepline.errors import SettingsError
 
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("video", type=VIDEO_TYPE)
+@click.argument("video", type=ADDRESS_TYPE)
 @click.option(
     "--format",
     "form",
@@ -63,7 +61,7 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
     part = part_from_options(options)
     # what is said, as text on stdout and all else on stderr
     with (
-        open_only_video(video, settings, captions=options["captions"]) as request,
+        open_single_video(video, settings, captions=options["captions"]) as request,
         progress_bars() as progress,
     ):
         record = batch.transcribe(
@@ -77,7 +75,7 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
 
 
 @click.command()
-@click.argument("source", type=VIDEO_TYPE)
+@click.argument("source", type=ADDRESS_TYPE)
 @click.option(
     "--texts",
     required=True,
@@ -104,7 +102,7 @@ def transcribe(video: "VideoArgument", form: str, **options: Any) -> None:
     help="What sees the picture.",
 )
 @click.option("--weights", help="The backbone's checkpoint.")
-@table_json_option
+@json_option
 @settings_options("One setting.")
 @device_options
 def ground(source: "VideoArgument", **options: Any) -> None:
@@ -120,7 +118,7 @@ def ground(source: "VideoArgument", **options: Any) -> None:
 
     from stepline.compare.task_graph import read_lines
     from stepline.outputs import step_table
-    from stepline.pipeline.ground_texts import ground_texts, read_order
+    from stepline.pipeline.ground_texts import ground_texts, read_order_matrix
     from stepline.storage import to_json
 
     # the settings, and the order of the lines
@@ -135,10 +133,10 @@ def ground(source: "VideoArgument", **options: Any) -> None:
             raise SettingsError(f"--order compared: {options['texts']} is not a comparison; {cure}")
         before = np.array(graph.before)
     elif not is_setting:
-        before = read_order(Path(order), len(texts))
+        before = read_order_matrix(Path(order), len(texts))
 
     # the lines, placed
-    with open_only_video(source, settings) as request:
+    with open_single_video(source, settings) as request:
         record = ground_texts(
             request.path,
             texts,
@@ -152,7 +150,7 @@ def ground(source: "VideoArgument", **options: Any) -> None:
 
 
 @click.command()
-@click.argument("video", type=VIDEO_TYPE)
+@click.argument("video", type=ADDRESS_TYPE)
 @out_option("Folder for the results.", default="out")
 @click.option("--detector", help="A detector that `stepline train wys2` made: its file or folder.")
 @json_option
@@ -173,9 +171,9 @@ def judge(
     if detector is not None:
         overrides.append(f"judge.detector={json.dumps(detector)}")
     settings = settings_from_options({**options, "overrides": overrides})
-    _, record = _find_steps(video, out, settings, options)
+    _, record = _load_or_find_steps(video, out, settings, options)
     print_warnings(record)
-    print_message(f"judged by: {record.models.get('judge') or why_nobody_judged(record)}")
+    print_message(f"judged by: {record.models.get('judge') or reason_not_judged(record)}")
     if as_json:
         print_data(_judgement_json(record))
     else:
@@ -203,23 +201,24 @@ def _judgement_table(record: "Record") -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _find_steps(
+def _load_or_find_steps(
     video: "VideoArgument", out: Path, settings: "StepsSettings", options: dict[str, Any]
 ) -> "tuple[Request, Record]":
-    """Return what the main job is asked of one video, and its record, which OUT holds or is made
-    now."""
+    """Return the request of a video, and its record, which OUT holds or the main job makes now."""
     from stepline.pipeline.batch import run_video
     from stepline.pipeline.output_files import OutputOptions
 
     # A result that is there is taken, so that asking again costs nothing.
     offer_weights()
-    opened = open_only_video(video, settings, out, options["captions"], part_from_options(options))
+    opened = open_single_video(
+        video, settings, out, options["captions"], part_from_options(options)
+    )
     outputs = OutputOptions(out, ("json",))
     with opened as request, progress_bars() as progress:
         return request, run_video(request, settings, outputs, progress=progress).record
 
 
-def why_nobody_judged(record: "Record") -> str:
+def reason_not_judged(record: "Record") -> str:
     """Return why no sentence of a record has P(shown), in words."""
     if record.transcript is None or not record.transcript.sentences:
         return "no one, because nothing is said"
@@ -230,7 +229,7 @@ def why_nobody_judged(record: "Record") -> str:
 
 
 @click.command()
-@click.argument("video", type=VIDEO_TYPE)
+@click.argument("video", type=ADDRESS_TYPE)
 @out_option("Folder for the results.", default="out")
 @click.option(
     "--length",
@@ -263,12 +262,12 @@ def summarize(
     from stepline.pipeline.networks import load_summarizer
     from stepline.pipeline.output_files import score_seconds, write_summary
 
-    limits = read_length(length)
+    limits = parse_length(length)
     settings = settings_from_options(options)
     network = None
     if summarizer is not None:
         network = load_summarizer(summarizer, settings.vision)
-    request, record = _find_steps(video, out, settings, options)
+    request, record = _load_or_find_steps(video, out, settings, options)
     # Without a network, the steps alone say which seconds matter.
     importance = None
     if network is not None:
@@ -279,16 +278,15 @@ def summarize(
     print_message(f"wrote {summary.file}")
 
 
-def read_length(text: str | None) -> "SummarySettings":
-    """Return the settings of a summary from "45", "1:30" or "25%". Raises SettingsError for
-    anything else."""
+def parse_length(text: str | None) -> "SummarySettings":
+    """Return the settings of a summary from "45", "1:30" or "25%". Raises SettingsError for any other text."""
     from stepline.models.wys2.settings import SummarySettings
 
     if text is None:
         return SummarySettings()
     # A share, seconds, or minutes and seconds, but no hours.
     fraction = re.fullmatch(r"(\d+(?:\.\d+)?)%", text)
-    seconds = read_seconds(text) if text.count(":") < 2 else None
+    seconds = parse_time(text) if text.count(":") < 2 else None
     if fraction and 0 < float(fraction[1]) <= 100:
         return SummarySettings(share=float(fraction[1]) / 100)
     if seconds:

@@ -1,5 +1,4 @@
-"""What the commands share: options and the settings they make, one-line errors, and what shows
-while work goes on."""
+"""The options that several commands share, and the settings that they make."""
 
 import codecs
 import functools
@@ -8,20 +7,13 @@ import logging
 import os
 import re
 import webbrowser
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from stepline.cli.errors import (
-    ESCAPES_HANDLER,
-    QUIET_KEY,
-    LogForm,
-    print_message,
-    replace_unencodable,
-    set_log_form,
-)
+from stepline.cli.errors import ESCAPES_HANDLER, QUIET_KEY, escape_unencodable, print_message
 from stepline.errors import SettingsError
 from stepline.plugins import BUILT_IN_NAMES
 
@@ -30,45 +22,28 @@ if TYPE_CHECKING:
     from stepline.pipeline.request import StepsSettings
     from stepline.plugins import Kind
     from stepline.records import Span
+    from stepline.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
+S = TypeVar("S", bound="Settings")
 
 PATH_TYPE = click.Path(path_type=Path)
 
 
-class VideoPath(click.Path):
-    """A path, or an address of http(s), which stays text."""
+class AddressPath(click.Path):
+    """A path, or an address (scheme://...), which stays a str."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return a Path, or the address."""
-        from stepline.pipeline.sources import is_link
-
-        # An address stays text, since a Path would join its two slashes.
-        if is_link(str(value)):
-            return value
-        return super().convert(value, param, ctx)
+        """Return a Path, or the address as it is: a Path would join its two slashes."""
+        return value if "://" in str(value) else super().convert(value, param, ctx)
 
 
-class StorePath(click.Path):
-    """A path, or an address of any kind, which stays text."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return a Path, or the address."""
-        if "://" in str(value):
-            return value
-        return super().convert(value, param, ctx)
-
-
-VIDEO_TYPE = VideoPath(path_type=Path)
-STORE_TYPE = StorePath(path_type=Path)
+ADDRESS_TYPE = AddressPath(path_type=Path)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-table_json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON instead of a table."
-)
 store_option = click.option(
     "--features",
-    type=STORE_TYPE,
+    type=ADDRESS_TYPE,
     required=True,
     help="Store of the videos' features: a folder, or a URL.",
 )
@@ -79,10 +54,13 @@ exclude_option = click.option(
 
 
 class PluginChoice(click.Choice[str]):
-    """A choice among Stepline's own and the plugins of a kind, which are looked for when one is
-    named.
+    """A choice among the built-in names of a kind, and the installed plugins of that kind.
 
-    without: those of Stepline's own that a command does not take.
+    Args:
+        kind: such as "outputs" or "backbones".
+        without: built-in names that a command does not take.
+
+    Plugins are searched only when a name is not built in, since that takes time.
     """
 
     def __init__(self, kind: "Kind", without: Collection[str] = ()) -> None:
@@ -93,7 +71,7 @@ class PluginChoice(click.Choice[str]):
     def convert(
         self, value: Any, option: click.Parameter | None, context: click.Context | None
     ) -> Any:
-        """Return the name."""
+        """Return the name, if it is known."""
         from stepline.plugins import plugin_names, refuse_removed_output
 
         if self._kind == "outputs":
@@ -104,21 +82,23 @@ class PluginChoice(click.Choice[str]):
 
 
 def out_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
-    """Return the option that says where to write. Without a default it must be given."""
+    """Return the option --out.
+
+    Args:
+        meaning: its help.
+        default: a folder. Without one the option is required.
+    """
     presence: dict[str, Any] = {"required": True}
     if default is not None:
         presence = {"default": Path(default), "show_default": True}
     return click.option("-o", "--out", type=PATH_TYPE, help=meaning, **presence)
 
 
-run_option = out_option("Folder of the run.")  # of every training
-
-
 def lock_out_folder(command: F) -> F:
-    """Make a command hold its folder --out from begin to end. A second run there gets an error that
-    names the owner.
+    """Make a command lock its folder --out while it runs.
 
-    Of the processes that torchrun starts, the first holds it for all.
+    A second run on the folder gets an error that names the owner. Of the processes that torchrun
+    starts, the first one locks it for all.
     """
 
     @functools.wraps(command)
@@ -152,8 +132,10 @@ PRESETS_FOLDER = Path(__file__).parent / "presets"  # a folder per command
 
 
 def preset_files(command: str) -> dict[str, Path]:
-    """Return the presets of a command by name. They are settings files that hold a paper's values,
-    or what was measured to be best, each with its source."""
+    """Return the presets of a command: name -> TOML file of settings.
+
+    They hold the values of a paper, or the best that were measured, each with its source.
+    """
     return {
         path.stem: path
         for path in sorted((PRESETS_FOLDER / command.replace(" ", "-")).glob("*.toml"))
@@ -161,7 +143,7 @@ def preset_files(command: str) -> dict[str, Path]:
 
 
 def preset_option(command: str) -> Callable[[F], F]:
-    """Return the option --preset of a command, whose value is the preset's file."""
+    """Return the option --preset of a command. Its value is the preset's file."""
     files = preset_files(command)
     whose = "the paper"
     if "best" in files:
@@ -186,41 +168,17 @@ def combine_options(*options: Callable[[F], F]) -> Callable[[F], F]:
     return add
 
 
-# Of the commands that write the outputs of many videos into a folder.
-rewrite_options: Callable[[F], F] = combine_options(
-    click.option("--force", is_flag=True, help="Redo videos that are already done."),
-    click.option(
-        "--overwrite", is_flag=True, help="Also overwrite files that Stepline did not create."
-    ),
-)
-
-# Of the command that writes outputs which name addresses of the web.
-address_options: Callable[[F], F] = combine_options(
-    click.option(
-        "--base-url",
-        metavar="URL",
-        help="Address at which OUT will be published. It makes the links of HowTo and Recipe "
-        "absolute, as search engines ask.",
-    ),
-    click.option(
-        "--media-url",
-        metavar="PREFIX",
-        help="Start of a video's address, before its file name, for HowTo, Recipe and Label "
-        "Studio.",
-    ),
-)
-
-COMPUTE_KEY = "stepline.compute"  # in a context's notes
+COMPUTE_TYPE_KEY = "stepline.compute"  # in a context's notes
 
 
-def _note_compute(context: click.Context, _: click.Parameter, value: str) -> None:
-    context.meta[COMPUTE_KEY] = value
+def _remember_compute_type(context: click.Context, _: click.Parameter, value: str) -> None:
+    context.meta[COMPUTE_TYPE_KEY] = value
 
 
 def _set_device(context: click.Context, _: click.Parameter, value: str) -> None:
     from stepline.networks.device import set_device
 
-    set_device(value, context.meta.get(COMPUTE_KEY, "auto"))
+    set_device(value, context.meta.get(COMPUTE_TYPE_KEY, "auto"))
 
 
 # Of every command that trains a network, or runs one. It decides for the whole process, no command
@@ -242,14 +200,14 @@ device_options: Callable[[F], F] = combine_options(
         show_default=True,
         expose_value=False,
         is_eager=True,
-        callback=_note_compute,
+        callback=_remember_compute_type,
         help="Numeric precision. auto: float32, or float16 for recognition on a GPU.",
     ),
 )
 
 
-def read_seconds(text: str) -> float | None:
-    """Return the seconds of "80", "1:20" or "0:01:20.5". None for anything else."""
+def parse_time(text: str) -> float | None:
+    """Return the seconds of "80", "1:20" or "0:01:20.5". None for any other text."""
     if re.fullmatch(r"(\d+:){0,2}\d+(\.\d+)?", text) is None:
         return None
     return float(
@@ -257,41 +215,29 @@ def read_seconds(text: str) -> float | None:
     )
 
 
-part_options: Callable[[F], F] = combine_options(
-    click.option("--from", "begin", metavar="TIME", help="Start here (80 or 1:20)."),
-    click.option(
-        "--to",
-        "end",
-        metavar="TIME",
-        help="Stop here. Times still count from the start of the video.",
-    ),
-)
-
-
 def part_from_options(options: dict[str, Any]) -> "Span | None":
     """Return the part of the video that --from and --to name. None where neither is given."""
-    from stepline.errors import SettingsError
     from stepline.limits import MAX_SECOND
     from stepline.records import Span
 
     # Where only one is given, the other is the beginning or the end.
-    times = {"--from": options["begin"], "--to": options["end"]}
-    if not any(times.values()):
+    seconds = []
+    for option, name, default in (("--from", "begin", 0.0), ("--to", "end", MAX_SECOND)):
+        text = options[name]
+        second = default if text is None else parse_time(text)
+        if second is None or second > MAX_SECOND:
+            raise SettingsError(
+                f"{option} {text!r}: give seconds (80), minutes (1:20) or hours (1:01:20)"
+            )
+        seconds.append(second)
+    start, end = seconds
+    if (start, end) == (0.0, MAX_SECOND):
         return None
-    limits = [0.0, MAX_SECOND]
-    for index, (option, text) in enumerate(times.items()):
-        if text is not None:
-            seconds = read_seconds(text)
-            if seconds is None or seconds > MAX_SECOND:
-                raise SettingsError(
-                    f"{option} {text!r}: give seconds (80), minutes (1:20) or hours (1:01:20)"
-                )
-            limits[index] = seconds
-    if limits[0] >= limits[1]:
+    if start >= end:
         raise SettingsError(
             f"--from {options['begin'] or 0} --to {options['end']}: nothing is between; swap them"
         )
-    return Span(*limits)
+    return Span(start, end)
 
 
 # What every command takes that recognises speech.
@@ -322,15 +268,41 @@ speech_options: Callable[[F], F] = combine_options(
         is_flag=True,
         help="Write speech of other languages in English (Whisper base).",
     ),
-    part_options,
+    click.option("--from", "begin", metavar="TIME", help="Start here (80 or 1:20)."),
+    click.option(
+        "--to",
+        "end",
+        metavar="TIME",
+        help="Stop here. Times still count from the start of the video.",
+    ),
     device_options,
 )
 
 
-def settings_from_options(options: dict[str, Any]) -> "StepsSettings":
-    """Return the settings from file, --set and the shorthand options, which win."""
-    from stepline.pipeline.request import StepsSettings
+def load_from_options(kind: type[S], options: dict[str, Any], overrides: Sequence[str] = ()) -> S:
+    """Return the settings from --preset, --settings and --set.
+
+    Args:
+        kind: the class of the settings.
+        options: of the command.
+        overrides: KEY=VALUE of its other options, which win.
+    """
     from stepline.settings import load_settings
+
+    values = [*options["overrides"], *overrides]
+    return load_settings(kind, options["settings_file"], values, preset=options.get("preset"))
+
+
+def settings_from_options(
+    options: dict[str, Any], overrides: Sequence[str] = ()
+) -> "StepsSettings":
+    """Return the main job's settings from file, --set and the shorthand options, which win.
+
+    Args:
+        options: of the command.
+        overrides: more KEY=VALUE.
+    """
+    from stepline.pipeline.request import StepsSettings
 
     # options that are settings by another name
     shorthand = {
@@ -346,30 +318,31 @@ def settings_from_options(options: dict[str, Any]) -> "StepsSettings":
         "nasva.aligner.order": options.get("order"),
         "procx.path": options.get("describer"),
     }
-    overrides = [*options["overrides"]]
+    values = [*overrides]
     for key, value in shorthand.items():
         if value is not None:
-            overrides.append(f"{key}={json.dumps(str(value))}")
+            values.append(f"{key}={json.dumps(str(value))}")
 
     # options that are more than one value
     if options.get("audio_track") is not None:
-        overrides.append(f"media.audio_track={options['audio_track']}")
+        values.append(f"media.audio_track={options['audio_track']}")
     if options.get("translate"):
         if options.get("captions") is not None:
             raise SettingsError(
                 "--translate is for speech, and --captions replaces it; leave one of them out"
             )
-        overrides.append("asr.translate=true")
+        values.append("asr.translate=true")
     if options.get("dry_run"):
-        overrides += ["vision.vlm.dry_run=true", "writing.llm.dry_run=true"]
-    return load_settings(
-        StepsSettings, options["settings_file"], overrides, preset=options.get("preset")
-    )
+        values += ["vision.vlm.dry_run=true", "writing.llm.dry_run=true"]
+    return load_from_options(StepsSettings, options, values)
 
 
 def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
-    """Return the options --verbose, --quiet and --log-format. hidden: where the help of the command above has
-    them."""
+    """Return the options --verbose and --quiet.
+
+    Args:
+        hidden: whether the help leaves them out, since that of the command above has them.
+    """
 
     # The option may come before the command or after it, so it has no value of its own.
     def choose(context: click.Context, option: click.Parameter, value: bool) -> None:
@@ -378,10 +351,6 @@ def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
         elif value:
             logging.getLogger().setLevel(logging.INFO)
             logging.getLogger("faster_whisper").setLevel(logging.NOTSET)
-
-    def choose_log_form(_: click.Context, __: click.Parameter, form: LogForm | None) -> None:
-        if form is not None:
-            set_log_form(form)
 
     own: dict[str, Any] = {
         "is_flag": True,
@@ -395,28 +364,20 @@ def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
     quiet = click.option(
         "-q", "--quiet", help="Print only what is wrong (also accepted after the command).", **own
     )
-    log_format = click.option(
-        "--log-format",
-        type=click.Choice(["text", "json"]),
-        expose_value=False,
-        callback=choose_log_form,
-        hidden=hidden,
-        help="Format of the messages on stderr. json: one object per line.",
-    )
-    return combine_options(verbose, quiet, log_format)
+    return combine_options(verbose, quiet)
 
 
-def offer_verbosity(command: click.Command) -> None:
-    """Let a command, and all below it, take --verbose, --quiet and --log-format too."""
+def add_verbosity_options(command: click.Command) -> None:
+    """Add --verbose and --quiet to a command and to all its subcommands."""
     if isinstance(command, click.Group):
         # A group passes options on, and each command takes them.
         for below in command.commands.values():
-            offer_verbosity(below)
+            add_verbosity_options(below)
     else:
         verbosity_options(hidden=True)(command)
 
 
-codecs.register_error(ESCAPES_HANDLER, replace_unencodable)
+codecs.register_error(ESCAPES_HANDLER, escape_unencodable)
 
 
 def serve_until_stopped(
@@ -427,8 +388,15 @@ def serve_until_stopped(
     goodbye: str,
     browse: bool = False,
 ) -> None:
-    """Serve a page on this machine until Ctrl-C. notice: said at the beginning, with {address}.
-    goodbye: at the end."""
+    """Serve a page on this machine until Ctrl-C.
+
+    Args:
+        start: makes the server, which takes the port.
+        port: as the user gave it, for the error when it is taken.
+        notice: printed at the start. {address} stands for the address.
+        goodbye: printed at the end.
+        browse: whether the address is opened in a browser.
+    """
     try:
         # A port that is taken is reported by its option.
         try:

@@ -1,138 +1,105 @@
-"""Progress of long work on stderr: bars on a terminal, elsewhere a line now and then."""
+"""Progress of long work on stderr: one line that a terminal redraws, else a line now and then."""
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self
 
-from stepline.cli.errors import is_json_log, is_quiet, print_message, time_stamp
+from stepline.cli.errors import draw_status, is_quiet, print_message
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bars
-
     from stepline.curate.driver import PhaseProgress
     from stepline.models.training.loop import Progress as TrainingProgress
     from stepline.networks.weights import Report
     from stepline.progress import Progress
 
-
 LINE_SECONDS = 30.0  # between two lines where stderr is not a terminal
+REDRAW_SECONDS = 0.1  # between two texts of the line that a terminal redraws
 GIB_BYTES = 2**30  # bytes
+MEGABYTE_BYTES = 1e6
 
 
-class LinePace:
-    """Lets a line through every LINE_SECONDS. start: second from which the first counts."""
-
-    def __init__(self, start: float) -> None:
-        self._last = start
-
-    def is_due(self, now: float, *, always: bool = False) -> bool:
-        """Whether a line is printed at second `now`. `always` prints it in any case."""
-        due = always or now >= self._last + LINE_SECONDS
-        if due:
-            self._last = now
-        return due
+def _is_terminal() -> bool:
+    return sys.stderr.isatty() and not is_quiet()
 
 
-@contextmanager
-def _bars(columns: Callable[[Any], Sequence[Any]]) -> Iterator["Bars | None"]:
-    """Yield bars with some columns. None where stderr is not a terminal.
+class ProgressLine:
+    """The state of some work in one line.
 
-    columns: makes them of the module rich.progress, which is imported only for a terminal.
+    A terminal redraws the line. Elsewhere a line is printed every LINE_SECONDS.
     """
-    if not sys.stderr.isatty() or is_quiet() or is_json_log():
-        yield None
-        return
-    from rich import progress
-    from rich.console import Console
 
-    console = Console(stderr=True)
-    # what goes to a file or a pipe during this must not be drawn above the bar
-    bars = progress.Progress(
-        *columns(progress), console=console, transient=True, redirect_stdout=sys.stdout.isatty()
-    )
-    with bars:
-        yield bars
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self._last = self.began
+        self._is_terminal = _is_terminal()
 
+    def __enter__(self) -> Self:
+        """Return this line."""
+        return self
 
-def _stage_columns(rich: Any) -> Sequence[Any]:
-    second = rich.TextColumn("{task.completed:.0f} s")
-    stage = rich.TextColumn("{task.description:>10}")
-    return stage, rich.BarColumn(), second, rich.TimeElapsedColumn()
+    def __exit__(self, *_: object) -> None:
+        """Remove the line from the terminal."""
+        if self._is_terminal:
+            draw_status("")
 
+    def show(self, text: str, *, always: bool = False) -> None:
+        """Show a text if it is time for one.
 
-def _training_columns(rich: Any) -> Sequence[Any]:
-    numbers = "loss {task.fields[loss]:.3f}  {task.fields[score]}  {task.fields[memory]:.2f} GiB"
-    text = rich.TextColumn(numbers)
-    remaining = rich.TimeRemainingColumn(compact=True)
-    return rich.MofNCompleteColumn(), rich.BarColumn(), text, remaining
-
-
-def _curation_columns(rich: Any) -> Sequence[Any]:
-    name = rich.TextColumn("{task.description}")
-    state = rich.TextColumn("{task.fields[state]}")
-    return name, rich.BarColumn(), rich.MofNCompleteColumn(), state
-
-
-def _download_columns(rich: Any) -> Sequence[Any]:
-    name = rich.TextColumn("{task.description}")
-    return name, rich.BarColumn(), rich.DownloadColumn(), rich.TransferSpeedColumn()
+        Args:
+            text: the state of the work.
+            always: show it now.
+        """
+        now = time.monotonic()
+        pause = REDRAW_SECONDS if self._is_terminal else LINE_SECONDS
+        if always or now >= self._last + pause:
+            self._last = now
+            if self._is_terminal:
+                draw_status(text)
+            else:
+                print_message(text)
 
 
 @contextmanager
 def progress_bars() -> Iterator["Progress"]:
-    """Yield a callback that shows each stage of the main job."""
-    # On a terminal each stage has a bar, elsewhere a line comes now and then.
-    pace = LinePace(time.monotonic())
-    with _bars(_stage_columns) as bars:
-        tasks: dict[str, Any] = {}  # stage -> its bar
+    """Yield a callback that shows the stages of the main job."""
+    with ProgressLine() as line:
+        stages: dict[str, str] = {}  # sound and picture are read at the same time
 
         def report(stage: str, second: float, duration: float) -> None:
-            if bars is not None:
-                if stage not in tasks:
-                    tasks[stage] = bars.add_task(stage, total=duration or None)
-                bars.update(tasks[stage], completed=second)
-            elif pace.is_due(time.monotonic()):
-                seconds = f"{second:.0f}"
-                if duration:
-                    seconds += f" of {duration:.0f}"
-                print_message(f"{stage}: {seconds} s")
+            total = f" of {duration:.0f}" if duration else ""
+            stages[stage] = f"{stage}: {second:.0f}{total} s"
+            line.show(", ".join(stages.values()))
 
         yield report
 
 
-class FolderProgress:
-    """How far the main job is with several videos. earlier: those that an earlier run had done."""
+class FolderProgress(ProgressLine):
+    """Counts the videos of a folder that are done.
 
-    def __init__(self, total: int, bars: "Bars | None") -> None:
+    Attributes:
+        finished: all that have ended.
+        failed: those that ended with an error.
+        earlier: those that an earlier run had done.
+    """
+
+    def __init__(self, total: int) -> None:
+        super().__init__()
         self.finished = 0
         self.failed = 0
         self.earlier = 0
         self._total = total
-        self._began = time.monotonic()
-        self._pace = LinePace(self._began)
-        self._bars = bars
-        self._bar = None
-        if bars is not None:
-            self._bar = bars.add_task("", total=total, state="")
 
     def add(self, *, failed: bool, earlier: bool) -> None:
-        """Count a video that has come to its end."""
+        """Count a video that has ended."""
         self.finished += 1
         self.failed += failed
         self.earlier += earlier
 
-    def show(self, *_: object) -> None:
-        """Draw the bar, or print a line now and then. It also takes what a stage reports."""
-        now = time.monotonic()
-        seconds = now - self._began
-        if self._bars is not None and self._bar is not None:
-            state = self.text(seconds)
-            self._bars.update(self._bar, completed=self.finished, state=state)
-        elif self._pace.is_due(now):
-            print_message(f"{time_stamp()} {self.text(seconds)}")
+    def show_counts(self, *_: object) -> None:
+        """Show the counts and the time left. Progress of a stage may be given, and is ignored."""
+        self.show(self.text(time.monotonic() - self.began))
 
     def text(self, seconds: float) -> str:
         """Return the counts and the time left in words, after some seconds of work."""
@@ -142,8 +109,7 @@ class FolderProgress:
         fresh = self.finished - self.earlier
         # Videos of an earlier run took no time, so they say nothing of the time left.
         if fresh and self.finished < self._total:
-            seconds_left = seconds / fresh * (self._total - self.finished)
-            parts.append(f"{rough_time(seconds_left)} left")
+            parts.append(f"{rough_time(seconds / fresh * (self._total - self.finished))} left")
         return ", ".join(parts)
 
 
@@ -156,133 +122,67 @@ def rough_time(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def _folder_columns(rich: Any) -> Sequence[Any]:
-    return rich.BarColumn(), rich.TextColumn("{task.fields[state]}")
+class TrainingProgressLine(ProgressLine):
+    """Shows each step of a training.
+
+    Attributes:
+        last: the last step. None where the run was finished before.
+    """
+
+    last: "TrainingProgress | None" = None
+
+    def __call__(self, progress: "TrainingProgress") -> None:
+        """Show a step. Of several processes only the first shows it."""
+        from stepline.models.training.distributed import is_first, peak_memory
+
+        self.last = progress
+        if not is_first():
+            return
+        # A run that goes on began with some steps, which cost it nothing now.
+        seconds_per_step = progress.seconds / max(progress.steps_taken, 1)
+        parts = [f"loss {progress.loss:.3f}"]
+        if progress.score is not None:
+            parts.append(f"held out {progress.score:.3f}")
+        parts.append(f"{seconds_per_step * (progress.steps - progress.step):.0f} s left")
+        parts.append(f"at most {peak_memory() / GIB_BYTES:.2f} GiB")
+        self.show(
+            f"step {progress.step} of {progress.steps}: {', '.join(parts)}",
+            always=progress.score is not None or progress.step >= progress.steps,
+        )
 
 
 @contextmanager
-def folder_bar(total: int) -> Iterator[FolderProgress]:
-    """Yield what shows how far the main job is with that many videos."""
-    with _bars(_folder_columns) as bars:
-        yield FolderProgress(total, bars)
-
-
-@contextmanager
-def training_bar() -> Iterator[Callable[["TrainingProgress"], None]]:
-    """Yield a callback that shows each step of a training."""
-    pace = LinePace(-LINE_SECONDS)
-    with _bars(_training_columns) as bars:
-        # on a terminal a bar, elsewhere a line now and then
-        fields: dict[str, Any] = {"loss": float("nan"), "score": "", "memory": 0.0}
-        bar = None
-        if bars is not None:
-            bar = bars.add_task("", total=None, **fields)
-
-        def report(progress: "TrainingProgress") -> None:
-            from stepline.models.training.distributed import peak_memory
-
-            memory = peak_memory() / GIB_BYTES
-            score = ""
-            if progress.score is not None:
-                score = f"held out {progress.score:.3f}"
-            if bars is not None and bar is not None:
-                fields.update(loss=progress.loss, memory=memory)
-                if score:  # the last one stays until the next
-                    fields["score"] = score
-                bars.update(bar, total=progress.steps, completed=progress.step, **fields)
-                return
-            is_last = progress.step >= progress.steps
-            if not pace.is_due(progress.seconds, always=bool(score) or is_last):
-                return
-            # A run that goes on began with some steps, which cost it nothing now.
-            seconds_per_step = progress.seconds / max(progress.steps_taken, 1)
-            seconds_left = seconds_per_step * (progress.steps - progress.step)
-            parts = [f"loss {progress.loss:.3f}"]
-            if score:
-                parts.append(score)
-            parts.append(f"{seconds_left:.0f} s left")
-            parts.append(f"at most {memory:.2f} GiB")
-            step = f"step {progress.step} of {progress.steps}"
-            print_message(f"{step}: {', '.join(parts)}")
-
-        yield report
-
-
-@contextmanager
-def progress_report(
-    out: Path, *, tensorboard: bool
-) -> Iterator[Callable[["TrainingProgress"], None]]:
-    """Yield what shows each step and TensorBoard's curves. A step is shown by a bar on a terminal,
-    else by a line per epoch's end."""
-    from stepline.models.training.distributed import is_first
-    from stepline.models.training.loop import Curves
-
-    curves = None
-    if tensorboard:
-        curves = Curves(out / "events")
-    with training_bar() as bar:
-
-        def report(progress: "TrainingProgress") -> None:
-            if not is_first():
-                return
-            bar(progress)
-            if curves is not None:
-                curves.write(progress)
-
-        with closing(curves) if curves is not None else nullcontext():
-            yield report
-
-
-@contextmanager
-def curation_bar() -> Iterator[Callable[["PhaseProgress"], None]]:
-    """Yield a callback that shows a run over many videos."""
-    pace = LinePace(0.0)
-    with _bars(_curation_columns) as bars:
-        # on a terminal a bar, elsewhere a line now and then
-        bar = None
-        if bars is not None:
-            bar = bars.add_task("videos", total=None, state="")
+def curation_progress() -> Iterator[Callable[["PhaseProgress"], None]]:
+    """Yield a callback that shows the progress of a curation run."""
+    with ProgressLine() as line:
 
         def report(progress: "PhaseProgress") -> None:
-            state = _curation_state(progress)
-            if bars is not None and bar is not None:
-                bars.update(bar, total=progress.total, completed=progress.finished, state=state)
-            elif pace.is_due(progress.seconds, always=progress.finished >= progress.total):
-                print_message(f"{progress.finished} of {progress.total} videos: {state}")
+            parts = [f"{progress.earlier} of an earlier run"]
+            if progress.rate:
+                parts = [f"{progress.rate:,.0f} an hour"]
+            if progress.seconds_left:
+                parts.append(f"{progress.seconds_left / 60:.0f} min left")
+            if progress.kinds["left out"]:
+                parts.append(f"{progress.kinds['left out']} left out")
+            if progress.failed:
+                parts.append(f"{progress.failed} failed")
+            text = f"{progress.finished} of {progress.total} videos: {', '.join(parts)}"
+            line.show(text, always=progress.finished >= progress.total)
 
         yield report
 
 
-def _curation_state(progress: "PhaseProgress") -> str:
-    """Return rate, time left and failures in words."""
-    # What is worth knowing of a long run: how fast, how long still, and what went wrong.
-    left_out = progress.kinds["left out"]
-    parts = [f"{progress.earlier} of an earlier run"]
-    if progress.rate:
-        parts = [f"{progress.rate:,.0f} an hour"]
-    if progress.seconds_left:
-        parts.append(f"{progress.seconds_left / 60:.0f} min left")
-    if left_out:
-        parts.append(f"{left_out} left out")
-    if progress.failed:
-        parts.append(f"{progress.failed} failed")
-    return ", ".join(parts)
-
-
 @contextmanager
-def download_bar(total: int | None) -> "Iterator[Report | None]":
-    """Yield a callback that shows how far downloads of `total` bytes are, None: not known. None
-    where stderr is not a terminal."""
-    with _bars(_download_columns) as bars:
-        if bars is None:
-            yield None
-            return
-        bar = bars.add_task("", total=total)
-        # Packages come several at a time, and the bar is of all of them.
-        fetched_bytes: dict[str, int] = {}  # of each package
+def download_progress() -> "Iterator[Report | None]":
+    """Yield a callback that shows the downloaded bytes. None where stderr is not a terminal."""
+    if not _is_terminal():
+        yield None
+        return
+    with ProgressLine() as line:
+        downloaded: dict[str, int] = {}  # package -> bytes. Several are fetched at a time
 
         def report(package: str, reached: int) -> None:
-            fetched_bytes[package] = max(reached, fetched_bytes.get(package, 0))
-            bars.update(bar, description=package, completed=sum(fetched_bytes.values()))
+            downloaded[package] = max(reached, downloaded.get(package, 0))
+            line.show(f"{package}: {sum(downloaded.values()) / MEGABYTE_BYTES:.0f} MB")
 
         yield report

@@ -1,4 +1,4 @@
-"""What became of videos, printed: a table of one video, a line of each of several."""
+"""Opening the videos of a command, running the main job on them, and printing their results."""
 
 import contextlib
 import json
@@ -6,35 +6,111 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from stepline.cli.errors import is_quiet, print_data, print_error, print_message
-from stepline.cli.progress import folder_bar
+from stepline.cli.progress import FolderProgress, download_progress, progress_bars
 
 if TYPE_CHECKING:
     from stepline.pipeline.batch import VideoOutcome, VideoResult
+    from stepline.pipeline.networks import Networks
+    from stepline.pipeline.output_files import OutputOptions
+    from stepline.pipeline.request import Request, StepsSettings
+    from stepline.pipeline.sources import VideoArgument, VideoSource
     from stepline.progress import Progress
-    from stepline.records import Record
-
-    # what messages call a video, and what does the main job on it
-    VideoJob: TypeAlias = tuple[str, Callable[..., VideoResult]]
+    from stepline.records import Record, Span
 
 
-def run_in_turn(
-    jobs: "Sequence[VideoJob]", progress: "Progress | None"
+@contextlib.contextmanager
+def open_video(
+    source: "VideoSource", out: Path, settings: "StepsSettings", **options: Any
+) -> "Iterator[Request]":
+    """Yield the request for a video, as `source.open` does. The download of a link shows its progress.
+
+    Args:
+        source: the video.
+        out: the folder of the results.
+        settings: of the main job.
+        options: arguments of `source.open`.
+    """
+    # Only a link takes a while before its work begins.
+    if source.kind != "link":
+        with source.open(out, settings, **options) as request:
+            yield request
+        return
+    print_message(f"fetching {source.label}")
+    with contextlib.ExitStack() as stack:
+        with download_progress() as report:
+            opened = source.open(out, settings, report=report, **options)
+            request = stack.enter_context(opened)
+        yield request
+
+
+@contextlib.contextmanager
+def open_single_video(
+    video: "VideoArgument",
+    settings: "StepsSettings",
+    out: Path | None = None,
+    captions: Path | None = None,
+    part: "Span | None" = None,
+) -> "Iterator[Request]":
+    """Yield the request for the one video of a command. The download of a link shows its progress.
+
+    Args:
+        video: a path or an address.
+        settings: of the main job.
+        out: the folder for a download. None: a temporary folder.
+        captions: a file that replaces speech recognition.
+        part: the only seconds of the video that are used.
+    """
+    from stepline.pipeline.sources import open_single_source
+
+    with contextlib.ExitStack() as stack:
+        with download_progress() if isinstance(video, str) else contextlib.nullcontext() as report:
+            request = stack.enter_context(
+                open_single_source(
+                    video, settings, out, captions=captions, part=part, report=report
+                )
+            )
+        yield request
+
+
+def run_sequentially(
+    sources: "Sequence[VideoSource]",
+    settings: "StepsSettings",
+    output: "OutputOptions",
+    networks: "Networks | None",
+    request_parts: dict[str, Any],
+    progress: "Progress | None",
 ) -> "Iterator[VideoOutcome]":
-    """Yield what became of each video, done one after another in this process. progress: None: each
-    shows its own."""
-    from stepline.pipeline.batch import VideoOutcome
+    """Yield the result or the error of each video, done one after another in this process.
 
-    # An error ends its video alone, and the next one begins.
-    for label, run in jobs:
+    Args:
+        sources: the videos.
+        settings: of the main job.
+        output: which files are written.
+        networks: None loads them for each video.
+        request_parts: arguments of `VideoSource.open`.
+        progress: None shows each video's own progress.
+    """
+    from stepline.pipeline.batch import VideoOutcome, run_video
+
+    for source in sources:
         try:
-            result = run(progress=progress)
+            with contextlib.ExitStack() as stack:
+                show = progress
+                if show is None:
+                    opened = open_video(source, output.out, settings, **request_parts)
+                    request = stack.enter_context(opened)
+                    show = stack.enter_context(progress_bars())
+                else:
+                    opened = source.open(output.out, settings, **request_parts)
+                    request = stack.enter_context(opened)
+                result = run_video(request, settings, output, networks=networks, progress=show)
         except Exception as error:  # noqa: BLE001   printed in a line; one video stops no other
-            yield VideoOutcome(label, error=error)
+            yield VideoOutcome(source.label, error=error)
         else:
-            yield VideoOutcome(label, result)
+            yield VideoOutcome(source.label, result)
 
 
 class ResultPrinter:
@@ -66,24 +142,26 @@ class ResultPrinter:
         start: "Callable[[Progress | None], Iterable[VideoOutcome | None]]",
         labels: Sequence[str],
     ) -> None:
-        """Print the outcomes of some videos as they come, with a bar over several.
+        """Print the outcomes of videos as they come.
 
-        start: begins the work, which reports its progress to what it is given. Yields None where
-        there is no news. labels: of the videos, in order.
+        Args:
+            start: begins the work and yields outcomes, or None while there are none. It is given a callback
+                for progress, or None where each video shows its own.
+            labels: names of the videos, in their order.
         """
         total = len(labels)
         self._labels.extend(labels)
-        bar = folder_bar(total) if self._several else contextlib.nullcontext()
-        with bar as folder:
-            # None comes now and then, so that the bar goes on between two videos.
-            for outcome in start(folder.show if folder is not None else None):
+        folder = FolderProgress(total) if self._several else None
+        with folder or contextlib.nullcontext():
+            # None comes now and then, so that the time left is right between two videos.
+            for outcome in start(folder.show_counts if folder is not None else None):
                 if outcome is not None:
                     self._print(outcome)
                     is_earlier = outcome.result is not None and outcome.result.earlier
                     if folder is not None:
                         folder.add(failed=outcome.error is not None, earlier=is_earlier)
                 if folder is not None:
-                    folder.show()
+                    folder.show_counts()
         if folder is not None and total > 1:
             success_count = total - folder.failed
             counts = f"{success_count:,} of {total:,} {self._noun} done, {folder.failed:,} failed"
@@ -92,7 +170,6 @@ class ResultPrinter:
             print_message(counts)
 
     def _print(self, outcome: "VideoOutcome") -> None:
-        """Print a result or an error."""
         if outcome.error is not None:
             self.status = max(self.status, print_error(outcome.error, [outcome.label]))
             self._print_json(outcome.label, "")
@@ -100,7 +177,6 @@ class ResultPrinter:
             self._print_result(outcome.label, outcome.result)
 
     def _print_result(self, label: str, result: "VideoResult") -> None:
-        """Print a record as the options ask, and what else there is to know."""
         from stepline.outputs import plan_chapters, step_table
         from stepline.storage import to_json
 

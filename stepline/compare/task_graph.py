@@ -1,12 +1,8 @@
-"""The task graph of a comparison: its common steps as lines, with what the videos do of them.
+"""The common steps of a comparison as lines to find, with their kinds and their order in the videos.
 
-    graph = read_task_graph(Path("comparison/comparison.json"))
-
-The steps that only some videos do are not lines. A way that leads over them from one line to
-another counts as one move (an absorbing Markov chain, Kemeny and Snell, 1960).
+graph = read_task_graph(Path("comparison/comparison.json"))
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,16 +11,16 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 
-from stepline.compare.procedure import END_ID, START_ID, ProcedureStep, TaskComparison
+from stepline.compare.procedure import TaskComparison
 from stepline.errors import SettingsError
-from stepline.grounding.task_graph import PRIOR_VIDEOS, TaskGraph
+from stepline.grounding.speech import TaskGraph
 from stepline.limits import MAX_LINES_BYTES, LimitError, read_limited
 from stepline.outputs.text import one_line
 from stepline.pipeline.batch import read_texts
 
 Array = npt.NDArray[np.float64]
 
-MAX_WORDINGS = 8  # of a line, apart from its own
+PRIOR_VIDEOS = 1.0  # videos that are added for either order of two lines
 PROBABILITY_DECIMALS = 6
 COMPARISON_CURE = "give the comparison.json that `stepline compare` wrote"
 
@@ -66,7 +62,7 @@ def read_lines(path: Path) -> LinesToFind:
 def task_graph(comparison: TaskComparison) -> TaskGraph:
     """Return the common steps of a comparison as lines, with their order in the videos.
 
-    Raises SettingsError where no step is common or an edge leads to an unknown step.
+    Raises SettingsError where no step is common.
     """
     steps = comparison.common_steps
     if not steps:
@@ -74,65 +70,14 @@ def task_graph(comparison: TaskComparison) -> TaskGraph:
             "the comparison has no common step; compare again with --set compare.common_share=0.3"
         )
     ids = [step.id for step in steps]
-    videos = len(comparison.videos)
-    transitions, departures = _moves_between(comparison, ids)
+    lines = [one_line(step.text) for step in steps]
+    before = _order_probabilities(comparison, ids).round(PROBABILITY_DECIMALS)
     return TaskGraph(
-        lines=tuple(one_line(step.text) for step in steps),
-        wordings=tuple(map(_other_wordings, steps)),
+        lines=tuple(lines),
         kinds=tuple(step.kind for step in steps),
-        videos=videos,
-        # A step that a video does twice counts once.
-        counts=tuple(min(step.videos, videos) for step in steps),
-        transitions=_rounded_rows(transitions),
-        departures=departures,
-        before=_rounded_rows(_order_probabilities(comparison, ids)),
+        videos=len(comparison.videos),
+        before=tuple(map(tuple, before.tolist())),
     )
-
-
-def _other_wordings(step: ProcedureStep) -> tuple[str, ...]:
-    """Return the other texts of a step in the videos, those of the first videos."""
-    own = one_line(step.text)
-    texts = [one_line(occurrence.text) for occurrence in step.occurrences]
-    others = [text for text in dict.fromkeys(texts) if text != own]
-    return tuple(others[:MAX_WORDINGS])
-
-
-def _moves_between(comparison: TaskComparison, ids: Sequence[str]) -> tuple[Array, tuple[int, ...]]:
-    """Return P(line j is the next line after position i) (K + 1, K), and the number of moves from
-    each position (K + 1,). Position 0 is the start."""
-    # P(step j is the next one after step i)
-    nodes = [START_ID]
-    nodes += [step.id for step in comparison.steps]
-    number_of = {node: number for number, node in enumerate(nodes)}
-    count = len(nodes)
-    probabilities = np.zeros((count, count))
-    outgoing_counts: Counter[str] = Counter()
-    for arrow in comparison.transitions:
-        outgoing_counts[arrow.source] += arrow.count
-        if arrow.target == END_ID:
-            continue
-        if arrow.source not in number_of or arrow.target not in number_of:
-            arrow_ends = f"{arrow.source} to {arrow.target}"
-            raise SettingsError(f"{arrow_ends}: no such step; {COMPARISON_CURE}")
-        source = number_of[arrow.source]
-        target = number_of[arrow.target]
-        probabilities[source, target] = arrow.probability
-
-    # ways over the steps that are not lines. Each of them ends, so that the inverse exists.
-    lines = [number_of[id] for id in ids]
-    positions = [0, *lines]
-    others = sorted(set(range(1, count)) - set(lines))
-    moves_among_others = probabilities[np.ix_(others, others)]
-    # The fundamental matrix of an absorbing chain: how often each other step is visited.
-    expected_visits = np.linalg.pinv(np.eye(len(others)) - moves_among_others)
-    to_others = probabilities[np.ix_(positions, others)]
-    to_lines = probabilities[np.ix_(others, lines)]
-    direct_moves = probabilities[np.ix_(positions, lines)]
-    # One move: straight to a line, or over any number of other steps.
-    moves_over_others = to_others @ expected_visits @ to_lines
-    moves = np.clip(direct_moves + moves_over_others, 0.0, 1.0)
-    departures = [outgoing_counts[nodes[position]] for position in positions]
-    return moves, tuple(departures)
 
 
 def _order_probabilities(comparison: TaskComparison, ids: Sequence[str]) -> Array:
@@ -148,8 +93,3 @@ def _order_probabilities(comparison: TaskComparison, ids: Sequence[str]) -> Arra
             counts[first, then] += order.videos
             counts[then, first] += order.of - order.videos
     return np.asarray(counts / (counts + counts.T))
-
-
-def _rounded_rows(matrix: Array) -> tuple[tuple[float, ...], ...]:
-    rounded = matrix.round(PROBABILITY_DECIMALS)
-    return tuple(tuple(row) for row in rounded.tolist())

@@ -20,7 +20,7 @@ from stepline.curate.sampling import Proportion, ReservoirSample, estimate_propo
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, Floats, interval
 from stepline.files.append_log import EntryStore
-from stepline.pages.web.local_server import LocalServer, post, serve_page
+from stepline.pages.web.local_server import LocalServer, post_route, serve_page
 from stepline.records import FrozenModel, Record, Span, Video
 from stepline.review.answers import Answer, AnswerValue, cohen_kappa, fleiss_kappa
 
@@ -302,6 +302,6 @@ def serve(
     routes = [
         Route("/", show_page),
         Route("/verdicts", send_verdicts),
-        post("/verdict", Answer, add_verdict),
+        post_route("/verdict", Answer, add_verdict),
     ]
     return serve_page(routes, port, token="audit", policy=CONTENT_POLICY)

@@ -1,6 +1,6 @@
 """CrossTask: the steps of 18 primary tasks in instructional videos, from its release folder.
 
-    tasks_primary.txt, tasks_related.txt   blocks of id, title, url, number of steps, steps by commas, an empty line
+    tasks_primary.txt, tasks_related.txt   blocks of id, title, url, number of steps, steps with commas, an empty line
     videos.csv, videos_val.csv             task,video,url
     annotations/{task}_{video}.csv         step (from 1),start,end   seconds
 
@@ -33,7 +33,13 @@ NO_STEP = "names a step number that the task does not have"
 
 @dataclass(frozen=True)
 class TaskDescription:
-    """A task: its wikiHow id, title and steps in order."""
+    """A task of the release.
+
+    Attributes:
+        id: of its wikiHow article.
+        title: of the article.
+        steps: their texts, in order.
+    """
 
     id: str
     title: str
@@ -56,7 +62,7 @@ def read(path: Path) -> Iterator[DatasetEntry]:
 
 
 def release_file(folder: Path, name: str) -> Path:
-    """Return a file of the release. Raises DatasetError where it, or its folder, is not there."""
+    """Return the path of a file in the release's folder. Raises DatasetError where it is missing."""
     if not folder.is_dir():
         fault = f"{folder}: is not the folder of the CrossTask release"
         raise DatasetError(f"{fault}; unpack its zip and give it")
@@ -67,8 +73,10 @@ def release_file(folder: Path, name: str) -> Path:
 
 
 def read_validation(folder: Path) -> dict[VideoKey, None]:
-    """Return the (task, video) pairs that the benchmark keeps for validation, in the file's
-    order."""
+    """Return the (task, video) pairs that the benchmark keeps for validation, in file order.
+
+    The values are None: the dictionary is an ordered set.
+    """
     file = find_file(folder, VALIDATION_FILE)
     return {} if file is None else _read_pairs(file)
 
@@ -78,8 +86,7 @@ def _read_pairs(file: Path) -> dict[VideoKey, None]:
 
 
 def read_tasks(path: Path) -> Iterator[TaskDescription]:
-    """Yield the tasks of a tasks file. Raises DatasetError where a block does not fit its own count
-    of steps."""
+    """Yield the tasks of a tasks file. Raises DatasetError for a block with another count of steps."""
     lines = [line.strip() for line in read_text(path).split("\n")]
     # empty lines end blocks
     blocks = "\n".join(lines).split("\n\n")
@@ -125,7 +132,7 @@ def _read_video(
         builder.add_step(str(number), text)
     for number, start, end in read_annotation(file):
         if 1 <= number <= len(task.steps):
-            builder.add_span(str(number), task.steps[number - 1], start, end, keep=True)
+            builder.add_span(str(number), task.steps[number - 1], start, end, keeps_step=True)
         else:
             builder.reject("span", "", NO_STEP, f"{number} of {len(task.steps)}")
     return builder.entry(subset=subset, task=task.title, recipe=task.steps)

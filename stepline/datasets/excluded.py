@@ -1,13 +1,12 @@
-"""Ids of evaluation videos, kept out of every training set: a list in a file, made from the
-datasets' own files.
+"""Lists of evaluation videos that are excluded from training, made from the datasets' own files.
 
     # made by `stepline curate excluded`
     3oK7LxzSPto   youcook2
     GLd3aX16zBg   youcook2,crosstask
 
 The first word of a line is the video's id, the second names the datasets that hold it. # begins a
-comment. What is scored is a split: of each dataset the list holds its evaluation splits, and its
-test videos always.
+comment. Of each dataset the list holds the videos of its evaluation splits, and always its test
+videos.
 """
 
 from collections import Counter, defaultdict
@@ -25,7 +24,7 @@ from stepline.files.atomic_files import write_atomic
 UNNAMED_SET = "unnamed"  # dataset of a line that names none
 TEST_PREFIX = "test"  # of the names of test splits: test, testing, test_seen
 MARKUP_BRACKETS = '{["<'  # what JSON and markup begin with, and no id does
-NamesById: TypeAlias = defaultdict[str, set[str]]  # of the datasets that hold a video
+NamesById: TypeAlias = defaultdict[str, set[str]]  # video id -> names of its datasets
 LIST_HEADING = (
     "# Ids of evaluation videos and the datasets that hold them; "
     "made by `stepline curate excluded`\n"
@@ -34,7 +33,11 @@ LIST_HEADING = (
 
 @dataclass(frozen=True)
 class ExcludedVideos:
-    """Videos to keep out. datasets: id -> names of the evaluation sets that hold it, sorted."""
+    """Videos that are excluded from training.
+
+    Attributes:
+        datasets: video id -> sorted names of the evaluation sets that hold it.
+    """
 
     datasets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -44,12 +47,12 @@ class ExcludedVideos:
     def __contains__(self, video: str) -> bool:
         return plain_id(video) in self.datasets
 
-    def sets_with(self, video: str) -> tuple[str, ...]:
-        """Return the evaluation sets that hold a video, () for none."""
+    def datasets_with(self, video: str) -> tuple[str, ...]:
+        """Return the names of the evaluation sets that hold a video, () for none."""
         return self.datasets.get(plain_id(video), ())
 
     def counts(self) -> dict[str, int]:
-        """Return how many videos each evaluation set holds, by name."""
+        """Return evaluation set -> number of excluded videos in it, sorted by name."""
         counts: Counter[str] = Counter()
         for names in self.datasets.values():
             counts.update(names)
@@ -58,10 +61,12 @@ class ExcludedVideos:
 
 @dataclass(frozen=True)
 class ExcludedSource:
-    """A dataset whose evaluation videos are kept out: its name, and its file or folder.
+    """A dataset whose evaluation videos are excluded.
 
-    splits: those that are scored, besides the test splits. () for all but the splits that are for
-    training.
+    Attributes:
+        name: of the dataset.
+        path: its file or folder.
+        splits: evaluation splits, in addition to the test splits. (): all but the training splits.
     """
 
     name: str
@@ -69,23 +74,22 @@ class ExcludedSource:
     splits: tuple[str, ...] = ()
 
     def videos(self) -> Iterator[tuple[str, str | None]]:
-        """Yield the id and the split of every video that the files name, also where every
-        annotation was rejected."""
-        hidden = find_dataset(self.name).hidden
-        if hidden is not None:
-            for split, ids in hidden(self.path).items():
+        """Yield (id, split) of every video in the files, also where every annotation is rejected."""
+        read_hidden_ids = find_dataset(self.name).read_hidden_ids
+        if read_hidden_ids is not None:
+            for split, ids in read_hidden_ids(self.path).items():
                 for id in ids:
                     yield id, split
         for entry in stream(self.name, self.path):
             yield entry.record.video.id if entry.record else entry.id, entry.subset
 
     def is_scored(self, split: str | None) -> bool:
-        """Return whether the videos of a split are kept out. Those without a split are."""
+        """Return whether a split is for evaluation, so that it is excluded. None is."""
         if split is None or split.startswith(TEST_PREFIX):
             return True
         if self.splits:
             return split in self.splits
-        return split not in find_dataset(self.name).training
+        return split not in find_dataset(self.name).training_splits
 
 
 def collect_excluded(sources: Iterable[ExcludedSource]) -> ExcludedVideos:
@@ -96,32 +100,30 @@ def collect_excluded(sources: Iterable[ExcludedSource]) -> ExcludedVideos:
     """
     names: NamesById = defaultdict(set)
     for source in sources:
-        scored: dict[str | None, bool] = {}  # by split
+        is_scored: dict[str | None, bool] = {}  # by split
         for video, split in source.videos():
-            scored[split] = source.is_scored(split)
-            if scored[split]:
+            is_scored[split] = source.is_scored(split)
+            if is_scored[split]:
                 names[plain_id(video)].add(source.name)
-        _check_splits(source, scored)
-    return _sorted(names)
+        _check_splits(source, is_scored)
+    return _sorted_videos(names)
 
 
-def _check_splits(source: ExcludedSource, scored: Mapping[str | None, bool]) -> None:
-    """Raise DatasetError where a source lacks one of its splits, or has videos but none that is
-    scored. scored: by split."""
-    splits = sorted(filter(None, scored))
+def _check_splits(source: ExcludedSource, is_scored: Mapping[str | None, bool]) -> None:
+    """Raise DatasetError where a source lacks one of its splits, or has no split for evaluation."""
+    splits = sorted(filter(None, is_scored))
     for split in source.splits:
-        if split not in scored:
+        if split not in is_scored:
             fault = f"{source.path}: {source.name} holds no split {split!r}"
             raise DatasetError(f"{fault}; it has {', '.join(splits)}")
-    if scored and not any(scored.values()):
+    if is_scored and not any(is_scored.values()):
         fault = f"no one is scored on its videos, all of split {splits[0]!r}"
         cure = f"{source.name}:{splits[0]}={source.path} keeps them out"
         raise DatasetError(f"{source.path}: {fault}; {cure}")
 
 
 def read_excluded(paths: Iterable[Path]) -> ExcludedVideos:
-    """Return the ids of list files together. Raises DatasetError for a file that is missing or no
-    list."""
+    """Return the ids of all list files. Raises DatasetError for a file that is missing or no list."""
     names: NamesById = defaultdict(set)
     for path in paths:
         for number, line in enumerate(read_text(path).splitlines(), start=1):
@@ -130,7 +132,7 @@ def read_excluded(paths: Iterable[Path]) -> ExcludedVideos:
             if not words:
                 continue
             video, *sets = words
-            # JSON read as ids would exclude nothing
+            # JSON read as ids would exclude nothing.
             if not video.isprintable() or video[0] in MARKUP_BRACKETS:
                 cure = (
                     "give one id per line; "
@@ -138,7 +140,7 @@ def read_excluded(paths: Iterable[Path]) -> ExcludedVideos:
                 )
                 raise DatasetError(f"{path}: line {number} is not a video id; {cure}")
             names[plain_id(video)].update(sets or [UNNAMED_SET])
-    return _sorted(names)
+    return _sorted_videos(names)
 
 
 def write_excluded(excluded: ExcludedVideos, path: Path) -> None:
@@ -147,5 +149,5 @@ def write_excluded(excluded: ExcludedVideos, path: Path) -> None:
     write_atomic(path, LIST_HEADING + "".join(lines))
 
 
-def _sorted(names: NamesById) -> ExcludedVideos:
+def _sorted_videos(names: NamesById) -> ExcludedVideos:
     return ExcludedVideos({video: tuple(sorted(names[video])) for video in sorted(names)})

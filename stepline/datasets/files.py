@@ -1,7 +1,6 @@
-"""Files as they come: JSON, CSV and text, gzipped or not, archives or folders of one JSON file a
-video.
+"""Readers of annotation files: JSON, CSV and text, gzipped or not, archives and folders.
 
-`Node` is a value in a JSON tree that knows its place in the file, so that an error can name it.
+`Node` is a value in a JSON tree that knows its location in the file, so that an error can name it.
 """
 
 import csv
@@ -9,6 +8,7 @@ import gzip
 import io
 import json
 import math
+import re
 import tarfile
 import zlib
 from collections import Counter
@@ -39,6 +39,18 @@ JSON_ENDINGS = (".json", ".json.gz")
 MAX_QUOTED_CHARS = 60  # of a value in an error
 
 
+# word of a file's name -> split
+SPLIT_WORDS = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "test": "test",
+    "testing": "test",
+}
+
+
 class RepeatedKeyError(ValueError):
     """A key that is twice in one JSON object."""
 
@@ -46,7 +58,7 @@ class RepeatedKeyError(ValueError):
 def read_bytes(path: Path) -> bytes:
     """Return a file's bytes, unpacked when it is gzipped whatever its name. Raises DatasetError."""
     try:
-        return _unpacked(read_limited(path, MAX_ANNOTATIONS_BYTES))
+        return _unpack_gzip(read_limited(path, MAX_ANNOTATIONS_BYTES))
     except LimitError as error:
         raise DatasetError(f"{path}: {error}, {TOO_LARGE_CURE}") from error
     except IsADirectoryError as error:
@@ -58,18 +70,18 @@ def read_bytes(path: Path) -> bytes:
         raise DatasetError(f"{path}: cannot be read ({error.strerror}); {cure}") from error
 
 
-def _unpacked(data: bytes) -> bytes:
+def _unpack_gzip(data: bytes) -> bytes:
     if not data.startswith(GZIP_MAGIC):
         return data
     return unpack_limited(data, MAX_ANNOTATIONS_BYTES)
 
 
 def read_text(path: Path) -> str:
-    """Return a text file (UTF-8, a byte order mark is left out), unpacked when gzipped."""
-    return _decode(path, read_bytes(path))
+    """Return the text of a UTF-8 file without byte order mark, unpacked when gzipped."""
+    return _decode_utf8(path, read_bytes(path))
 
 
-def _decode(path: Path, data: bytes) -> str:
+def _decode_utf8(path: Path, data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -77,21 +89,20 @@ def _decode(path: Path, data: bytes) -> str:
 
 
 def read_json(path: Path) -> Tree:
-    """Return a JSON file's tree. Raises DatasetError for damage and for a key that is twice in one
-    object."""
-    return parse_json(str(path), _decode(path, read_bytes(path)))
+    """Return the values of a JSON file. Raises DatasetError for damage, or a key twice in one object."""
+    return parse_json(str(path), _decode_utf8(path, read_bytes(path)))
 
 
 def read_node(path: Path, *names: str) -> "Node":
-    """Return the root of a JSON file. In a folder it is the first of `names` that is there."""
+    """Return the root of a JSON file. In a folder it is the first existing one of `names`."""
     file = file_in(path, *names) if names else path
     return Node(read_json(file), str(file))
 
 
 def parse_json(name: str, text: str) -> Tree:
-    """Return the tree of JSON text. `name` is what an error calls it."""
+    """Return the values of JSON text. name: of its file, for errors."""
     try:
-        return json_tree(text, _without_repeats)
+        return json_tree(text, _require_unique_keys)
     except RepeatedKeyError as error:
         fault = f"{name}: key {error} is twice in one object"
         raise DatasetError(f"{fault}; keep one of them") from error
@@ -104,27 +115,21 @@ def parse_json(name: str, text: str) -> Tree:
         raise DatasetError(f"{fault}; correct it or get it again") from error
 
 
-def _without_repeats(pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
+def _require_unique_keys(pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
     entries = dict(pairs)
-    # Python itself would keep the last one and say nothing.
+    # Python itself would silently keep the last one.
     if len(entries) != len(pairs):
-        counts = Counter(key for key, _ in pairs)
-        most_repeated = max(counts, key=counts.__getitem__)
+        ((most_repeated, _),) = Counter(key for key, _ in pairs).most_common(1)
         raise RepeatedKeyError(repr(most_repeated))
     return entries
 
 
-def csv_rows(text: str) -> "csv.DictReader[str]":
-    """Return the rows of a CSV file, or of a TSV file where its first line holds a tab."""
+def read_csv(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield (line, row) of a CSV or TSV file. Raises DatasetError where its header lacks a column."""
+    text = read_text(path)
     first_line, _, _ = text.partition("\n")
     delimiter = "\t" if "\t" in first_line else ","
-    return csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
-
-
-def read_csv(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (line, row) of a CSV or TSV file with a header that holds `columns`. Raises
-    DatasetError otherwise."""
-    rows = csv_rows(read_text(path))
+    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         missing = [column for column in columns if column not in (rows.fieldnames or ())]
         if missing:
@@ -144,24 +149,25 @@ def read_csv(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[s
         ) from error
 
 
-def read_headless_csv(path: Path, cells: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line, cells) of a CSV file without a header. Every line must hold that many cells."""
+def read_headless_csv(path: Path, cell_count: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line, cells) of a CSV file without a header.
+
+    The last cell may hold commas. Raises DatasetError for a line with fewer cells.
+    """
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
-            # The last cell may hold commas.
-            row = [cell.strip() for cell in line.split(",", cells - 1)]
-            if len(row) != cells:
-                raise DatasetError(
-                    f"{path}: line {number} holds {len(row)} cells, not {cells}; download it again"
-                )
-            yield number, row
+            cells = [cell.strip() for cell in line.split(",", cell_count - 1)]
+            if len(cells) != cell_count:
+                fault = f"{path}: line {number} holds {len(cells)} cells, not {cell_count}"
+                raise DatasetError(f"{fault}; download it again")
+            yield number, cells
 
 
 def read_json_files(path: Path) -> Iterator[tuple[str, str, Tree]]:
-    """Yield (place, stem, tree) of every JSON file in a folder or tar archive in name order, or of
-    the one file.
+    """Yield (location, stem, values) of every JSON file in a folder or tar archive, or of one file.
 
-    The stem is the video's id where a file holds one video. For a single file it is "".
+    The files of a folder come in order of their names. The stem is the video's id where a file
+    holds one video. For a single file it is "".
     """
     if path.is_dir():
         files = [file for file in files_below(path) if file.name.endswith(JSON_ENDINGS)]
@@ -183,6 +189,12 @@ def stem(name: str) -> str:
     return name.rpartition(".")[0] or name
 
 
+def split_of_name(name: str) -> str | None:
+    """Return the split that a file's name states, as in yc2_train.json, or None."""
+    words = re.split("[._-]", name.lower())
+    return next((SPLIT_WORDS[word] for word in words if word in SPLIT_WORDS), None)
+
+
 def _is_tar(path: Path) -> bool:
     length = TAR_MAGIC_OFFSET + len(TAR_MAGIC)
     try:
@@ -193,7 +205,7 @@ def _is_tar(path: Path) -> bool:
             with gzip.open(path) as file:
                 start = file.read(length)
     except (OSError, EOFError, zlib.error):
-        return False  # read_json says what is wrong with it
+        return False  # read_json reports the fault
     return start.endswith(TAR_MAGIC) and len(start) == length
 
 
@@ -206,38 +218,37 @@ def _archive_members(path: Path) -> Iterator[tuple[str, str, Tree]]:
                     continue
                 name = f"{path}:{member.name}"
                 try:
-                    data = _unpacked(read_member(archive, member, MAX_ANNOTATIONS_BYTES))
+                    data = _unpack_gzip(read_member(archive, member, MAX_ANNOTATIONS_BYTES))
                 except LimitError as error:
                     raise DatasetError(f"{name}: {error}, {TOO_LARGE_CURE}") from error
-                tree = parse_json(name, _decode(Path(name), data))
+                tree = parse_json(name, _decode_utf8(Path(name), data))
                 yield name, stem(Path(member.name).name), tree
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         reason = " ".join(str(error).split())  # tarfile reports its attempts on several lines
         raise DatasetError(f"{path}: a damaged archive ({reason}); download it again") from error
 
 
-def split_files(
-    path: Path, names: Sequence[str], lack: str, folders: Sequence[str] = ("",)
-) -> list[Path]:
-    """Return `path` itself, or for a folder those of `names` that are in it or in its `folders`.
+def annotation_files(path: Path, patterns: Sequence[str], cure: str) -> list[Path]:
+    """Return `path` itself, or for a folder its files that match a pattern, sorted.
 
-    lack: what the DatasetError says where none is there.
+    Args:
+        path: file or folder.
+        patterns: of file names, as of glob.
+        cure: advice in the DatasetError where no file matches.
     """
     if not path.is_dir():
         return [path]
-    files = []
-    for name in names:
-        file = find_file(path, *(folder + name for folder in folders))
-        if file is not None:
-            files.append(file)
+    files = {file for pattern in patterns for file in path.glob(pattern)}
     if not files:
-        raise DatasetError(f"{path}: {lack}")
-    return files
+        raise DatasetError(f"{path}: holds no {' or '.join(patterns)}; {cure}")
+    return sorted(files)
 
 
 def file_in(path: Path, *names: str) -> Path:
-    """Return `path` itself, or for a folder the first of `names` (or its .gz) in it. Raises
-    DatasetError."""
+    """Return `path` itself, or for a folder the first of `names` (or its .gz) that `find_file` finds.
+
+    Raises DatasetError where there is none.
+    """
     if not path.is_dir():
         return path
     file = find_file(path, *names)
@@ -248,8 +259,7 @@ def file_in(path: Path, *names: str) -> Path:
 
 
 def find_file(folder: Path, *names: str) -> Path | None:
-    """Return the first of `names`, or its .gz, in the folder or in its `data` or
-    `annotations` folder."""
+    """Return the first of `names`, or its .gz, in the folder or its `data` or `annotations` folder."""
     for name in names:
         for parent in (folder, folder / "data", folder / "annotations"):
             for file in (parent / name, parent / (name + ".gz")):
@@ -259,8 +269,15 @@ def find_file(folder: Path, *names: str) -> Path | None:
 
 
 class Node:
-    """A JSON value and its place. Every accessor checks the type and raises DatasetError naming
-    file and place."""
+    """A JSON value with its location.
+
+    Every accessor checks the type, and raises DatasetError with the file and the location.
+
+    Attributes:
+        value: the JSON value.
+        key: name of the file for the root, else the key or index in the parent, as in errors.
+        parent: the object or list that holds it, None for the root.
+    """
 
     __slots__ = ("key", "parent", "value")
 
@@ -271,7 +288,7 @@ class Node:
 
     @property
     def location(self) -> str:
-        """Say where the value is: the file, then keys and indices."""
+        """The file, then the keys and indices that lead to the value."""
         # A key may hold line ends, and an error is one line.
         if self.parent is None:
             return self.key
@@ -283,11 +300,11 @@ class Node:
         return f"{self.parent.location}{key}"
 
     def error(self, need: str) -> DatasetError:
-        """Return the error for a value that is not what is needed."""
-        fault = f"{self.location}: {quoted(self.value)} is not {need}"
+        """Return the error for a value of another type. need: the needed type in words."""
+        fault = f"{self.location}: {quote_value(self.value)} is not {need}"
         return DatasetError(f"{fault}; correct it or download the file again")
 
-    def _checked(self, kind: type | UnionType, need: str) -> Tree:
+    def _checked_value(self, kind: type | UnionType, need: str) -> Tree:
         """Return the value, which must be of this type and no boolean."""
         if not isinstance(self.value, kind) or isinstance(self.value, bool):
             raise self.error(need)
@@ -299,18 +316,17 @@ class Node:
 
     def entries(self) -> Iterator[tuple[str, "Node"]]:
         """Yield the keys and values of an object."""
-        for key in self._checked(dict, "an object"):
+        for key in self._checked_value(dict, "an object"):
             yield key, self._child(key)
 
     def rows(self) -> Iterator["Node"]:
         """Yield the items of a list."""
-        for index, value in enumerate(self._checked(list, "a list")):
+        for index, value in enumerate(self._checked_value(list, "a list")):
             yield Node(value, f"[{index}]", self)
 
     def get(self, *keys: str) -> "Node | None":
-        """Return the value of the first of these keys that the object holds, None where it holds
-        none or null."""
-        tree = self._checked(dict, "an object")
+        """Return the value of the first of these keys whose value is not null, else None."""
+        tree = self._checked_value(dict, "an object")
         for key in keys:
             if tree.get(key) is not None:
                 return self._child(key)
@@ -324,25 +340,23 @@ class Node:
         return node
 
     def optional_text(self, *keys: str) -> str | None:
-        """Return the string under the first of these keys that the object holds, None where it
-        holds none or null."""
+        """Return the string of the first of these keys whose value is not null, else None."""
         node = self.get(*keys)
         return None if node is None else node.text()
 
     def optional_number(self, key: str) -> float | None:
-        """Return the number under a key, None where the object lacks it or holds null."""
+        """Return the number of a key, None where the object lacks it or holds null."""
         node = self.get(key)
         return None if node is None else node.number()
 
     def optional_rows(self, key: str) -> "list[Node]":
-        """Return the items of the list under a key, none where the object lacks it or holds
-        null."""
+        """Return the items of the list of a key, [] where the object lacks it or holds null."""
         node = self.get(key)
         return [] if node is None else list(node.rows())
 
     def text(self) -> str:
-        """Return a string."""
-        return str(self._checked(str, "text"))
+        """Return the value as a string."""
+        return str(self._checked_value(str, "text"))
 
     def texts(self) -> tuple[str, ...]:
         """Return the strings of a list."""
@@ -351,34 +365,33 @@ class Node:
     def name(self) -> str:
         """Return an id: a string, or a whole number written out."""
         try:
-            return str(self._checked(str | int, "an id (text or a whole number)"))
+            return str(self._checked_value(str | int, "an id (text or a whole number)"))
         except ValueError as error:  # more digits than Python writes out
             fault = f"{self.location}: a number with thousands of digits is not an id"
             raise DatasetError(f"{fault}; correct it") from error
 
     def number(self) -> float:
-        """Return a number, also one written as a string. NaN and infinity come through."""
+        """Return the value as a number, also one written as a string, NaN or infinity."""
         try:
-            return float(self._checked(int | float | str, "a number"))
+            return float(self._checked_value(int | float | str, "a number"))
         except ValueError as error:
             raise self.error("a number") from error
         except OverflowError:
             return math.inf
 
     def pair(self) -> tuple[float, float]:
-        """Return two numbers, as a segment is written."""
+        """Return the two numbers of a segment [start, end]."""
         if not isinstance(self.value, list) or len(self.value) != 2:
             raise self.error("a pair of two numbers")
         start, end = self.rows()
         return start.number(), end.number()
 
     def span(self, start: str = "start", end: str = "end") -> tuple[float, float]:
-        """Return two numbers of an object, by their keys."""
+        """Return the start and end of an object, by their keys."""
         return self[start].number(), self[end].number()
 
     def pairs(self) -> Iterator[tuple[tuple[float, float], "Node"]]:
-        """Yield ((start, end), sentence) of a video in the flat form: `timestamps` with
-        `sentences`."""
+        """Yield ((start, end), sentence) of a video in the flat form: `timestamps`, `sentences`."""
         times = list(self["timestamps"].rows())
         texts = list(self["sentences"].rows())
         if len(times) != len(texts):
@@ -388,8 +401,8 @@ class Node:
             yield time.pair(), text
 
 
-def quoted(value: Tree) -> str:
-    """Return a value as an error shows it: shortened, on one line."""
+def quote_value(value: Tree) -> str:
+    """Return a JSON value as an error shows it: shortened, on one line."""
     if isinstance(value, dict):
         return f"an object of {len(value)}"
     if isinstance(value, list):

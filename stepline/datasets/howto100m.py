@@ -1,10 +1,10 @@
 """HowTo100M: its narrations (captions, sentencified, WhisperX), and HowToStep, the steps that a
 language model wrote from them.
 
-    {id: {"start": [s], "end": [s], "text": [..]}}   in one file, or one such object a file named after its video
-    {"segments": [{start, end, text, words}]}        WhisperX, one file a video; words may lack their times
+    {id: {"start": [s], "end": [s], "text": [..]}}   one file of many videos, or one file per video with its name
+    {"segments": [{start, end, text, words}]}        WhisperX, one file per video; words may lack their times
 
-The folder or the .tar.gz archive of such files is read as well.
+A folder or a .tar.gz archive of such files is read as well.
 """
 
 import math
@@ -27,9 +27,9 @@ def read_steps(path: Path) -> Iterator[DatasetEntry]:
     estimated."""
     for id, video in _videos(path):
         builder = RecordBuilder(id)
-        for index, row in enumerate(_rows(video)):
+        for index, row in enumerate(_caption_rows(video)):
             builder.add_span(str(index), *row)
-        yield builder.entry(machine=True)
+        yield builder.entry(from_model=True)
 
 
 def read_narrations(path: Path) -> Iterator[DatasetEntry]:
@@ -37,7 +37,7 @@ def read_narrations(path: Path) -> Iterator[DatasetEntry]:
     they are."""
     for id, video in _videos(path):
         builder = RecordBuilder(id)
-        for row in _rows(video):
+        for row in _caption_rows(video):
             builder.add_sentence(*row)
         yield builder.entry(language=video.optional_text("language"))
 
@@ -52,17 +52,14 @@ def _videos(path: Path) -> Iterator[tuple[str, Node]]:
             yield name or Path(location).name.partition(".")[0], root
 
 
-def _or_nan(second: float | None) -> float:
-    return math.nan if second is None else second
-
-
-def _rows(video: Node) -> Iterator[CaptionRow]:
+def _caption_rows(video: Node) -> Iterator[CaptionRow]:
     segments = video.get("segments")
     if segments is not None:
         for row in segments.rows():
-            # WhisperX leaves the times out where its alignment failed
-            times = [_or_nan(row.optional_number(key)) for key in ("start", "end")]
-            yield row["text"].text(), times[0], times[1]
+            # WhisperX leaves the times out where its alignment failed.
+            times = (row.optional_number(key) for key in ("start", "end"))
+            seconds = [math.nan if time is None else time for time in times]
+            yield row["text"].text(), seconds[0], seconds[1]
         return
     starts = list(video["start"].rows())
     ends = list(video["end"].rows())

@@ -1,5 +1,5 @@
-"""HTM-Align: narrations of 80 HowTo100M videos, each marked as alignable with the picture or not,
-and where.
+"""HTM-Align: narrations of 80 HowTo100M videos, each labelled as visually alignable or not, and
+where.
 
     {id: [[alignable 0 or 1, start, end, text], ...]}   seconds
 
@@ -21,8 +21,14 @@ ALIGNMENT_LABELS = (0, 1)  # cannot be aligned, alignable
 
 @dataclass(frozen=True)
 class AlignRow:
-    """One sentence of the file. start and end, in seconds, may be equal, or outside of the
-    video."""
+    """One sentence of the file.
+
+    Attributes:
+        alignable: whether some part of the video shows it.
+        start: seconds. It may equal the end, or be outside of the video.
+        end: seconds.
+        text: the sentence.
+    """
 
     alignable: bool
     start: float
@@ -31,22 +37,20 @@ class AlignRow:
 
 
 def read_rows(path: Path) -> Iterator[tuple[str, list[AlignRow]]]:
-    """Yield (id, all its rows) of every video: what the official evaluators count, whatever the
-    times are."""
+    """Yield (video id, all its rows), as the official evaluators count them, whatever the times are."""
     for id, video in read_node(path, FILE_NAME).entries():
         yield id, [_row(row) for row in video.rows()]
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry per video. An alignable sentence without a span of some length is left out of
-    the reference."""
+    """Yield one entry per video. An alignable sentence with an empty span is rejected."""
     for id, rows in read_rows(path):
         builder = RecordBuilder(id)
         for index, row in enumerate(rows):
             if row.alignable:
                 builder.add_span(str(index), row.text, row.start, row.end)
             else:
-                speech = builder.checked_span(row.start, row.end, row.text)
+                speech = builder.validate_span(row.start, row.end, row.text)
                 builder.add_step(str(index), row.text, speech=speech)
         yield builder.entry()
 

@@ -25,8 +25,8 @@ ANNOTATIONS_FILE = "annotations.json"
 TAXONOMY_FILE = "taxonomy.csv"
 SPLITS_FILE = "video_splits.json"
 QUERIES_FILE = "htm_test_input_headline.json"
-HEADLINES_KEY = "step_headline"  # its key
-# of the names of the splits whose annotations only the server has: test_seen, test_unseen
+HEADLINES_KEY = "step_headline"  # in the file of queries
+# how the names of splits begin whose annotations only the server has: test_seen, test_unseen
 HIDDEN_PREFIX = "test"
 TAXONOMY_COLUMNS = ("global_step_index", "activity", "variation", "headline")
 OTHER_VARIATION = "belongs to another variation of the article than the video's first annotation"
@@ -35,7 +35,14 @@ UNKNOWN_STEP = "its step is not in the taxonomy"
 
 @dataclass(frozen=True)
 class ArticleStep:
-    """One step of an article: id is its global_step_index."""
+    """One step of a wikiHow article.
+
+    Attributes:
+        id: its global_step_index.
+        activity: title of the article.
+        variation: name of the article's method or part.
+        text: the headline.
+    """
 
     id: str
     activity: str
@@ -52,19 +59,18 @@ def read(path: Path) -> Iterator[DatasetEntry]:
     taxonomy.csv."""
     file = file_in(path, ANNOTATIONS_FILE)
     taxonomy = read_taxonomy(find_taxonomy(file.parent))
-    # The steps by article and variation.
     articles: Articles = defaultdict(lambda: defaultdict(dict))
     for step in taxonomy.values():
         articles[step.activity][step.variation][step.id] = step
-    split_of: dict[str, str] = {}
-    for name, ids in read_splits(file.parent).items():
-        split_of |= dict.fromkeys(ids, name)
+    split_of_video: dict[str, str] = {}
+    for split, ids in read_splits(file.parent).items():
+        split_of_video |= dict.fromkeys(ids, split)
     for id, video in read_node(file).entries():
-        yield _video(id, video, taxonomy, articles, split_of.get(id))
+        yield _video_entry(id, video, taxonomy, articles, split_of_video.get(id))
 
 
 def find_taxonomy(folder: Path) -> Path:
-    """Return the folder's taxonomy.csv. Raises DatasetError where it has none."""
+    """Return the path of the folder's taxonomy.csv. Raises DatasetError where it has none."""
     table = find_file(folder, TAXONOMY_FILE)
     if table is None:
         fault = f"{folder}: holds no {TAXONOMY_FILE}, the text of the steps"
@@ -73,7 +79,7 @@ def find_taxonomy(folder: Path) -> Path:
 
 
 def read_taxonomy(path: Path) -> dict[str, ArticleStep]:
-    """Return global_step_index -> headline, in the file's order."""
+    """Return global_step_index -> step of a taxonomy file, in the file's order."""
     steps: dict[str, ArticleStep] = {}
     for line, row in read_csv(path, TAXONOMY_COLUMNS):
         id = row["global_step_index"].strip()
@@ -86,7 +92,7 @@ def read_taxonomy(path: Path) -> dict[str, ArticleStep]:
 
 
 def read_splits(folder: Path) -> dict[str, tuple[str, ...]]:
-    """Return split -> ids from the folder's video_splits.json, nothing where it has none."""
+    """Return split -> video ids from the folder's video_splits.json, {} where it has none."""
     file = find_file(folder, SPLITS_FILE)
     if file is None:
         return {}
@@ -97,10 +103,10 @@ def read_splits(folder: Path) -> dict[str, tuple[str, ...]]:
 
 
 def hidden_videos(path: Path) -> dict[str, tuple[str, ...]]:
-    """Return split -> ids of the test splits, whose annotations are not public. path: as `read`
-    takes it.
+    """Return split -> video ids of the test splits, whose annotations are not public.
 
-    Raises DatasetError where no file names them.
+    path: the release's folder, or its annotations.json. Raises DatasetError where no file names
+    those videos.
     """
     folder = path if path.is_dir() else path.parent
     queries = find_file(folder, QUERIES_FILE)
@@ -115,11 +121,13 @@ def hidden_videos(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def find_queries(path: Path, subset: str | None) -> Path | None:
-    """Return the file of the server's queries that is read in place of a split's annotations, None
-    where there are annotations.
+    """Return the file of the server's queries, or None where a split has annotations.
 
-    path: that file itself, whatever its name, or the release's folder. Raises DatasetError where a
-    folder lacks the file of a test split.
+    Args:
+        path: the file of queries, whatever its name, or the release's folder.
+        subset: name of the split, None for all.
+
+    Raises DatasetError where a folder lacks the queries of a test split.
     """
     if not path.is_dir():
         videos = [video for _, video in read_node(path).entries()]
@@ -143,10 +151,13 @@ def _has_subset(annotations: Path, subset: str) -> bool:
 
 
 def read_queries(path: Path, subset: str | None = None) -> dict[str, tuple[str, ...]]:
-    """Return id -> headlines, in the order in which the evaluation server wants their seconds.
+    """Return video id -> headlines, in the order in which the evaluation server wants their seconds.
 
-    subset: only this split, and () for a video of it that the file lacks. Raises DatasetError where
-    no video_splits.json next to the file has it.
+    Args:
+        path: the file of queries.
+        subset: only this split. A video that the file lacks has no headlines.
+
+    Raises DatasetError where no video_splits.json next to the file has the split.
     """
     queries = {id: video[HEADLINES_KEY].texts() for id, video in read_node(path).entries()}
     if subset is None:
@@ -159,12 +170,12 @@ def read_queries(path: Path, subset: str | None = None) -> dict[str, tuple[str, 
     return {id: queries.get(id, ()) for id in splits[subset]}
 
 
-def _video(
+def _video_entry(
     id: str, video: Node, taxonomy: Mapping[str, ArticleStep], articles: Articles, split: str | None
 ) -> DatasetEntry:
     activity = video["activity"].text()
     rows = [(row["id"].name(), row["segment"].pair()) for row in video["annotations"].rows()]
-    # the variation of the first annotation, or the activity's only one
+    # The variation of the first annotation, or the activity's only one.
     steps: Mapping[str, ArticleStep] = {}
     known_ids = [step_id for step_id, _ in rows if step_id in taxonomy]
     if known_ids:
@@ -178,10 +189,9 @@ def _video(
         builder.add_step(step.id, step.text)
     for step_id, (start, end) in rows:
         if step_id in steps:
-            builder.add_span(step_id, steps[step_id].text, start, end, keep=True)
+            builder.add_span(step_id, steps[step_id].text, start, end, keeps_step=True)
         elif step_id in taxonomy:
-            text = taxonomy[step_id].text
-            builder.reject("span", text, OTHER_VARIATION, f"step {step_id}")
+            builder.reject("span", taxonomy[step_id].text, OTHER_VARIATION, f"step {step_id}")
         else:
             builder.reject("span", "", UNKNOWN_STEP, f"step {step_id}")
     subset = video.optional_text("subset")

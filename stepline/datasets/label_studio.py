@@ -1,4 +1,4 @@
-"""Label Studio: steps that people corrected or marked in it, from its JSON export (not JSON-MIN).
+"""Label Studio: steps that people corrected or annotated in it, from its JSON export (not JSON-MIN).
 
     [{"data": {"id", "video", "frame_rate", "duration"}, "annotations": [
         {"was_cancelled", "ground_truth", "result": [
@@ -6,11 +6,10 @@
              "value": {"ranges": [{"start", "end"}], "timelinelabels": ["shown"]}},
             {"id", "type": "textarea", "value": {"ranges", "text": ["Fold the strip"]}}]}]}]
 
-Ranges are of frames, from 1 on, both of them inside. Regions of an Audio tag have start and end in
-seconds, their labels as "labels", and the video's seconds as original_length. Rows of one id make a
-region: its time, its label, its text. Of several annotations of a task the
-one marked as ground truth counts, else the first that was not cancelled. `stepline steps --format
-labelstudio` writes such tasks.
+Ranges are first and last frame, counted from 1. Regions of an Audio tag have start and end in
+seconds, their labels as "labels", and the video's seconds as original_length. Rows with one id make
+a region: its time, its label, its text. Of several annotations of a task the ground truth counts,
+else the first that was not cancelled. `stepline steps --format labelstudio` writes such tasks.
 """
 
 from collections.abc import Iterator
@@ -33,16 +32,16 @@ def read(path: Path) -> Iterator[DatasetEntry]:
         data = task["data"]
         id = (data.get("id") or data["video"]).name()
         rows = task.optional_rows("annotations")
-        annotations = [row for row in rows if not _flag(row, "was_cancelled")]
+        annotations = [row for row in rows if not _is_true(row, "was_cancelled")]
         if annotations:
-            best = max(annotations, key=lambda row: _flag(row, "ground_truth"))
+            best = max(annotations, key=lambda row: _is_true(row, "ground_truth"))
             yield _entry(id, best, data)
         else:
             yield rejected_entry(id, NOT_ANNOTATED)
 
 
 def _entry(id: str, annotation: Node, data: Node) -> DatasetEntry:
-    # the rows of each region, and the length of the video where something states it
+    # The values of each region, and the length of the video where a row states it.
     regions: dict[str, list[Node]] = {}
     duration = data.optional_number("duration")
     for row in annotation["result"].rows():
@@ -59,19 +58,19 @@ def _entry(id: str, annotation: Node, data: Node) -> DatasetEntry:
         if labels and SHOWN_LABELS.isdisjoint(labels):
             builder.add_step(text, text)
         else:
-            # regions of one text are the spans of one step
-            for start, end in _spans(values[0], rate):
+            # Regions with one text are the spans of one step.
+            for start, end in _region_spans(values[0], rate):
                 builder.add_span(text, text, start, end)
     return builder.entry()
 
 
-def _spans(value: Node, rate: float) -> list[tuple[float, float]]:
-    """Return the seconds of a region. rate: frames/s of its ranges."""
+def _region_spans(value: Node, rate: float) -> list[tuple[float, float]]:
+    """Return (start, end) in seconds of the parts of a region. rate: frames/s of its ranges."""
     if value.get("start") is not None:
         return [value.span()]
     spans = []
     for row in value["ranges"].rows():
-        # both frames belong to the range, and the first of a video is number 1
+        # Both frames belong to the range, and the first frame of a video is number 1.
         first_frame, last_frame = row.span()
         spans.append(((first_frame - 1) / rate, last_frame / rate))
     return spans
@@ -81,6 +80,6 @@ def _texts(values: list[Node], key: str) -> list[str]:
     return [row.text() for value in values for row in value.optional_rows(key)]
 
 
-def _flag(row: Node, key: str) -> bool:
+def _is_true(row: Node, key: str) -> bool:
     flag = row.get(key)
     return flag is not None and flag.value is True

@@ -1,8 +1,6 @@
-"""Build one record from annotation rows: spans are checked, never corrected, and what does not fit
-is noted.
+"""Builds records from annotation rows. Spans are checked, never corrected, and faults are listed.
 
-Also ids of YouTube videos, with and without the "v_" that ActivityNet's and PDVC's files put before
-them.
+Also ids of YouTube videos, with and without the prefix "v_" of ActivityNet's and PDVC's files.
 """
 
 import math
@@ -16,10 +14,13 @@ from stepline.records import Record, Rejected, RejectedKind, Sentence, Span, Ste
 
 @dataclass(frozen=True)
 class DatasetEntry:
-    """One item of a dataset as its reader yields it. `record` is None where nothing of it could be
-    kept.
+    """One item of a dataset as its reader yields it.
 
-    subset: the split's name as the dataset writes it.
+    Attributes:
+        id: of the item.
+        record: None where the whole item is rejected.
+        subset: name of the split, as the dataset writes it.
+        rejected: what was left out of the record, and why.
     """
 
     id: str
@@ -30,10 +31,13 @@ class DatasetEntry:
 
 @dataclass(frozen=True)
 class DatasetRecords:
-    """A whole dataset in memory: its records in the file's order, and everything that was left out
-    of them.
+    """A whole dataset in memory.
 
-    subsets: record id -> split, for the records that have one.
+    Attributes:
+        name: of the dataset.
+        records: in the file's order.
+        rejected: everything that was left out, and why.
+        subsets: record id -> split, for the records that have one.
     """
 
     name: str
@@ -42,12 +46,11 @@ class DatasetRecords:
     subsets: Mapping[str, str] = field(default_factory=dict)
 
     def reasons(self) -> dict[str, int]:
-        """Return how many rows each "what: reason" rejected, the most frequent first."""
+        """Return "what: reason" -> number of rejected rows, the most frequent first."""
         return dict(Counter(f"{row.what}: {row.reason}" for row in self.rejected).most_common())
 
 
 NOT_FINITE = "the times are not finite numbers"
-LEFT_OUT = "marked as left out (-1)"
 NEGATIVE_START = "starts before the video does"
 TOO_LATE = f"lies past {MAX_SECOND:.0f} s"
 REVERSED_SPAN = "ends before it starts"
@@ -61,15 +64,17 @@ BAD_DURATION = f"is not a finite number above 0, or more than {MAX_SECOND:.0f} s
 REPEATED_ID = "its id was read before"
 NO_ID = "has no id"
 
-LEFT_OUT_TIME = -1.0  # CaptainCook4D writes it for both times of a step that was left out
-
 
 def span_flaw(start: float, end: float, duration: float | None) -> str | None:
-    """Say why [start, end) does not fit into a video of that many seconds, None when it does."""
+    """Return why [start, end) does not fit into a video, None when it fits.
+
+    Args:
+        start: seconds.
+        end: seconds.
+        duration: of the video in seconds, None where it is not known.
+    """
     if not (math.isfinite(start) and math.isfinite(end)):
         return NOT_FINITE
-    if start == end == LEFT_OUT_TIME:
-        return LEFT_OUT
     if start < 0:
         return NEGATIVE_START
     if end == start:
@@ -86,7 +91,7 @@ def span_flaw(start: float, end: float, duration: float | None) -> str | None:
 
 
 def text_flaw(*texts: str) -> str | None:
-    """Say why the first of these texts that cannot be stored cannot be, None when all can."""
+    """Return why the first faulty text cannot be stored, None when all texts can."""
     for text in texts:
         if not is_storable(text):
             return BAD_TEXT
@@ -96,12 +101,16 @@ def text_flaw(*texts: str) -> str | None:
 
 
 class RecordBuilder:
-    """What is known of one item while its rows are read. `entry` returns the finished record.
-
-    id: of the record. video: of its media. A bad duration is rejected and then not known.
-    """
+    """Collects the annotation of one item while its rows are read. `entry` returns the result."""
 
     def __init__(self, id: str, *, video: str | None = None, duration: float | None = None) -> None:
+        """Begin a record.
+
+        Args:
+            id: of the record.
+            video: id of its video. None: the same.
+            duration: of the video in seconds, None where it is not known. A bad one is rejected.
+        """
         self.id = id
         self.video = id if video is None else video
         self.duration = duration
@@ -113,15 +122,25 @@ class RecordBuilder:
             self.reject("duration", "", BAD_DURATION, repr(duration))
 
     def reject(self, what: RejectedKind, text: str, reason: str, value: str = "") -> None:
-        """Note something that is left out. Text that cannot be stored is not quoted."""
+        """Add a row to `rejected`. Text that cannot be stored is not quoted.
+
+        Args:
+            what: kind of the thing.
+            text: of the step or sentence.
+            reason: one of the constants above.
+            value: what was found instead of what is allowed.
+        """
         text = text if is_storable(text) else ""
         value = value if is_storable(value) else ""
         self.rejected.append(Rejected(what, reason, text=text, id=self.id, value=value))
 
-    def checked_span(
+    def validate_span(
         self, start: float, end: float, text: str, what: RejectedKind = "span"
     ) -> Span | None:
-        """Return the span, or note why it does not fit."""
+        """Return a span in seconds, or None where it does not fit and is rejected.
+
+        text and what: of the rejected row.
+        """
         reason = span_flaw(start, end, self.duration)
         if reason is None:
             return Span(start, end)
@@ -138,27 +157,35 @@ class RecordBuilder:
         start: float,
         end: float,
         *,
-        keep: bool = False,
+        keeps_step: bool = False,
         alternatives: Iterable[str] = (),
     ) -> None:
-        """Add one span of a step. A step that exists already gets it after its others.
+        """Add one span of a step, after the other spans of a step that exists already.
 
-        keep: the step stays, without this span, where the span does not fit (it was looked for).
+        Args:
+            id: of the step.
+            text: of the step.
+            start: seconds.
+            end: seconds.
+            keeps_step: where the span does not fit, the step stays without a span, since people
+                looked for it.
+            alternatives: other wordings of the step.
         """
         text = text.strip()
-        # Where the step stays, a bad span is all that is rejected.
-        span = self.checked_span(start, end, text, "span" if keep or id in self.steps else "step")
-        if span is None and not keep:
+        # Where the step stays, only the span is rejected.
+        what: RejectedKind = "span" if keeps_step or id in self.steps else "step"
+        span = self.validate_span(start, end, text, what)
+        if span is None and not keeps_step:
             return
         spans = () if span is None else (span,)
         others = [other.strip() for other in alternatives if other.strip()]
-        self._add(id, text, spans, alternatives=tuple(others))
+        self._add_to_step(id, text, spans, alternatives=tuple(others))
 
     def add_step(self, id: str, text: str, *, speech: Span | None = None) -> None:
-        """Add a step that was looked for and has no span so far. speech: when it is spoken of."""
-        self._add(id, text.strip(), (), speech=speech)
+        """Add a step that was looked for and has no span so far. speech: when it is spoken."""
+        self._add_to_step(id, text.strip(), (), speech=speech)
 
-    def _add(
+    def _add_to_step(
         self,
         id: str,
         text: str,
@@ -167,7 +194,6 @@ class RecordBuilder:
         speech: Span | None = None,
         alternatives: tuple[str, ...] = (),
     ) -> None:
-        # The first span brings the step, and each later one joins it.
         step = self.steps.get(id)
         if step is None:
             flaw = text_flaw(text, id, *alternatives)
@@ -186,16 +212,20 @@ class RecordBuilder:
     def add_sentence(
         self, text: str, start: float, end: float, *, visibility: float | None = None
     ) -> Span | None:
-        """Add one spoken sentence and return its span, None where it does not fit.
+        """Add one spoken sentence and return its span, None where it is rejected.
 
-        visibility: 1 or 0 where people judged whether the picture shows it.
+        Args:
+            text: of the sentence.
+            start: seconds.
+            end: seconds.
+            visibility: 1 or 0 where people judged whether the video shows it, else None.
         """
         text = text.strip()
         flaw = text_flaw(text)
         if flaw is not None:
             self.reject("sentence", text, flaw)
             return None
-        span = self.checked_span(start, end, text, "sentence")
+        span = self.validate_span(start, end, text, "sentence")
         if span is not None:
             self.sentences.append(Sentence(text=text, span=span, shown=visibility))
         return span
@@ -206,18 +236,25 @@ class RecordBuilder:
         subset: str | None = None,
         task: str | None = None,
         recipe: Iterable[str] = (),
-        machine: bool = False,
+        from_model: bool = False,
         language: str | None = None,
     ) -> DatasetEntry:
-        """Return the finished entry. machine: the steps were written by a model, so they are not a
-        human reference."""
+        """Return the finished entry.
+
+        Args:
+            subset: name of the split.
+            task: what the dataset says the video shows.
+            recipe: lines of the written recipe or article.
+            from_model: the steps were written by a model, so they are no human reference.
+            language: of the transcript.
+        """
         # Without an id that can be stored there is no record.
         flaw = text_flaw(self.id, self.video)
         if flaw is not None:
             self.reject("video", "", NO_ID if flaw == NO_TEXT else flaw)
             return DatasetEntry(self.id, None, subset, tuple(self.rejected))
-        # what was rejected is also in the record
         steps = tuple(self.steps.values())
+        # The record lists what was rejected, too.
         dropped = []
         for row in self.rejected:
             reason = f"{row.what} {row.reason}"
@@ -233,22 +270,22 @@ class RecordBuilder:
             video=Video(id=self.video, duration=self.duration, task=text_or_none(task)),
             transcript=transcript,
             recipe=tuple(filter(is_storable, recipe)),
-            steps=steps if machine else (),
-            reference=() if machine else steps,
+            steps=steps if from_model else (),
+            reference=() if from_model else steps,
             dropped=tuple(dropped),
         )
         return DatasetEntry(self.id, record, subset, tuple(self.rejected))
 
 
 def text_or_none(text: str | None) -> str | None:
-    """Return a task or language, None where it is empty or cannot be stored."""
+    """Return a text, None where it is empty or cannot be stored."""
     return None if not text or not is_storable(text) else text
 
 
 def rejected_entry(
     id: str, reason: str, *, subset: str | None = None, value: str = ""
 ) -> DatasetEntry:
-    """Return the entry of an item that is left out as a whole."""
+    """Return the entry of an item without a record. value: what was found instead."""
     rejection = Rejected("video", reason, id=id, value=value)
     return DatasetEntry(id, None, subset, (rejection,))
 
@@ -262,15 +299,14 @@ PREFIXED_ID_CHARS = ID_CHARS + len(ID_PREFIX)
 
 
 def plain_id(video: str) -> str:
-    """Return an id as YouTube has it, without the prefix that some files put before its eleven
-    letters."""
+    """Return a YouTube id without the prefix "v_", which some files put before its eleven letters."""
     return video.removeprefix(ID_PREFIX) if len(video) == PREFIXED_ID_CHARS else video
 
 
 def shared_prefix(ids: Collection[str]) -> str:
-    """Return the prefix where all ids carry it, else "".
+    """Return the prefix "v_" where all ids have it, else "".
 
-    They do where some are a YouTube id with it, and none is a bare YouTube id.
+    At least one id must be as long as a YouTube id with the prefix, and none as long as one without.
     """
     lengths = set(map(len, ids))
     if PREFIXED_ID_CHARS not in lengths or ID_CHARS in lengths:

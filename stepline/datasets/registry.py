@@ -1,5 +1,4 @@
-"""Every public dataset that can be read: one row each, and the three functions that use the
-table."""
+"""Table of the public datasets that can be read, and the functions that read by it."""
 
 import difflib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -12,7 +11,6 @@ from stepline.datasets import (
     howto100m,
     htm_align,
     htstep,
-    interactive_cooking,
     label_studio,
     step_spans,
     whenact,
@@ -31,26 +29,34 @@ Reader: TypeAlias = Callable[[Path], Iterator[DatasetEntry]]
 
 @dataclass(frozen=True)
 class Dataset:
-    """A row: what it holds, where to get it, its licence, the files the reader takes, and what it
-    reads.
+    """A dataset that can be read.
 
-    gives: "reference" where people annotated it, "steps" where models did, "transcript" where it is
-    what is said.
-    training: its splits that are not scored. hidden: reads split -> ids of videos that its
-    files name alone.
+    Attributes:
+        name: by which commands name it.
+        description: what it holds.
+        source: where to get it.
+        licence: of its annotations.
+        files: names of the files that the reader takes.
+        conversion: how its rows become records.
+        rejected: which rows are left out.
+        record_field: field of the record: "reference" where people annotated it, "steps" where models did,
+            "transcript" where it holds speech.
+        reader: path -> entries.
+        training_splits: names of the splits that no benchmark scores.
+        read_hidden_ids: path -> ids by split, of videos whose annotations are hidden.
     """
 
     name: str
-    what: str
-    where: str
+    description: str
+    source: str
     licence: str
     files: tuple[str, ...]
-    reads: str
-    rejects: str
-    gives: Literal["reference", "steps", "transcript"]
+    conversion: str
+    rejected: str
+    record_field: Literal["reference", "steps", "transcript"]
     reader: Reader
-    training: tuple[str, ...] = ("train", "training")
-    hidden: Callable[[Path], Mapping[str, Sequence[str]]] | None = None
+    training_splits: tuple[str, ...] = ("train", "training")
+    read_hidden_ids: Callable[[Path], Mapping[str, Sequence[str]]] | None = None
 
 
 BAD_SPANS = (
@@ -85,7 +91,7 @@ DATASETS = {
             BAD_SPANS + "; steps of another variation or outside the taxonomy",
             "reference",
             htstep.read,
-            hidden=htstep.hidden_videos,
+            read_hidden_ids=htstep.hidden_videos,
         ),
         Dataset(
             "crosstask",
@@ -103,7 +109,7 @@ DATASETS = {
             BAD_SPANS + "; step numbers the task lacks; videos without annotations",
             "reference",
             crosstask.read,
-            training=(),  # its test sets are drawn from all videos but "val"
+            training_splits=(),  # its test sets are drawn from all videos but "val"
         ),
         Dataset(
             "coin",
@@ -204,19 +210,6 @@ DATASETS = {
             "reference",
             step_spans.read_hirest,
         ),
-        # Egocentric videos.
-        Dataset(
-            "captaincook4d",
-            "24 recipes cooked with and without mistakes, egocentric",
-            "GitHub repository CaptainCook4D/annotations, folder annotation_json",
-            "MIT (repository)",
-            (step_spans.COOK4D_FILE,),
-            "one reference step a step id, with all its spans, or none where it was left out "
-            "(-1); task",
-            BAD_SPANS,
-            "reference",
-            step_spans.read_captaincook4d,
-        ),
         Dataset(
             "interactive-cooking",
             "instructions to people who cook recipes of CaptainCook4D, with the seconds they took",
@@ -228,30 +221,7 @@ DATASETS = {
             "file's name; .parquet as well",
             BAD_SPANS,
             "reference",
-            interactive_cooking.read,
-        ),
-        Dataset(
-            "goal-step",
-            "goals, steps and substeps in Ego4D videos",
-            "GitHub repository facebookresearch/ego4d-goalstep, folder data",
-            "MIT (repository)",
-            step_spans.GOALSTEP_FILES,
-            "one reference step a segment, id 3.1 = substep 1 of step 3; task = goal; split by "
-            "the file's name",
-            BAD_SPANS,
-            "reference",
-            step_spans.read_goalstep,
-        ),
-        Dataset(
-            "epic-kitchens",
-            "narrated actions in EPIC-KITCHENS-100 videos",
-            "GitHub repository epic-kitchens/epic-kitchens-100-annotations",
-            "CC BY-NC 4.0",
-            step_spans.EPIC_FILES,
-            "one reference step an action; split by the file's name",
-            BAD_SPANS,
-            "reference",
-            step_spans.read_epic,
+            step_spans.read_interactive_cooking,
         ),
         # The user's own.
         Dataset(
@@ -265,18 +235,21 @@ DATASETS = {
             BAD_SPANS + "; tasks that no one annotated",
             "reference",
             label_studio.read,
-            training=(),
+            training_splits=(),
         ),
     )
 }
 
 
 def stream(name: str, path: Path | str, *, subset: str | None = None) -> Iterator[DatasetEntry]:
-    """Yield a dataset's entries one at a time, without holding them. An id that comes again is
-    rejected.
+    """Yield the entries of a dataset one at a time. An id that was read before is rejected.
 
-    subset: yield only this split. Raises DatasetError for an unknown name and for files that are
-    missing or malformed.
+    Args:
+        name: of the dataset.
+        path: its file or folder.
+        subset: only this split.
+
+    Raises DatasetError for an unknown name, and for files that are missing or malformed.
     """
     ids: set[str] = set()
     for entry in find_dataset(name).reader(Path(path)):
@@ -290,9 +263,14 @@ def stream(name: str, path: Path | str, *, subset: str | None = None) -> Iterato
 
 
 def read(name: str, path: Path | str, *, subset: str | None = None) -> DatasetRecords:
-    """Return a whole dataset: its records, what was rejected and why, and the split of each record.
+    """Return a whole dataset: its records, the rejected rows, and the split of each record.
 
-    subset: only this split. Raises DatasetError when the files hold no video of it.
+    Args:
+        name: of the dataset.
+        path: its file or folder.
+        subset: only this split.
+
+    Raises DatasetError as `stream` does, and when the files hold no video of the split.
     """
     entries = list(stream(name, path, subset=subset))
     if subset is not None and not entries:
@@ -300,18 +278,16 @@ def read(name: str, path: Path | str, *, subset: str | None = None) -> DatasetRe
         names = ", ".join(sorted(filter(None, subsets)))
         cure = f"it has {names}" if names else "it states no subsets"
         raise DatasetError(f"{path}: {name} holds no subset {subset!r}; {cure}")
-    # What could not be kept as a record is among the rejected.
-    readable = [(entry, entry.record) for entry in entries if entry.record is not None]
     return DatasetRecords(
         name,
-        tuple(record for _, record in readable),
+        tuple(entry.record for entry in entries if entry.record is not None),
         tuple(row for entry in entries for row in entry.rejected),
-        {entry.id: entry.subset for entry, _ in readable if entry.subset is not None},
+        {entry.id: entry.subset for entry in entries if entry.record and entry.subset is not None},
     )
 
 
 def find_dataset(name: str) -> Dataset:
-    """Return a row of the table. Raises DatasetError with the nearest name."""
+    """Return a dataset by name. Raises DatasetError with the nearest name."""
     if name in DATASETS:
         return DATASETS[name]
     cure = suggest_name(name, DATASETS)
@@ -319,24 +295,25 @@ def find_dataset(name: str) -> Dataset:
 
 
 def suggest_name(name: str, names: Collection[str]) -> str:
-    """Return the cure for a name that is not one of these: the nearest one, or all."""
+    """Return advice for an unknown name: the nearest of the known names, or all of them."""
     near = difflib.get_close_matches(name.lower().replace("_", "-"), names, n=1, cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
 
 
 def describe(name: str | None = None) -> str:
-    """Return the table's names with what they hold, or all that is known of one: where to get it,
-    files, licence."""
+    """Return a list of all datasets, or the details of one: where to get it, files, licence."""
     if name is None:
         width = max(map(len, DATASETS))
-        return "\n".join(f"{row.name:<{width}}  {row.what}" for row in DATASETS.values()) + "\n"
+        return (
+            "\n".join(f"{row.name:<{width}}  {row.description}" for row in DATASETS.values()) + "\n"
+        )
     row = find_dataset(name)
     lines = [
-        f"{row.name}: {row.what}",
-        f"  get it from  {row.where}",
+        f"{row.name}: {row.description}",
+        f"  get it from  {row.source}",
         f"  licence      {row.licence}",
         f"  files        {', '.join(row.files)} (also gzipped)",
-        f"  read         {row.reads} (into Record.{row.gives})",
-        f"  rejected     {row.rejects}",
+        f"  read         {row.conversion} (into Record.{row.record_field})",
+        f"  rejected     {row.rejected}",
     ]
     return "\n".join(lines) + "\n"

@@ -19,26 +19,32 @@ GROUNDING_COLUMNS = ("video-id", "t-start", "t-end", "label", "score")
 
 
 def segments(records: Iterable[Record]) -> dict[str, list[PredictedSegment]]:
-    """Return each record's placed steps, best span first only, sorted by start. Unplaced steps have
-    no segment."""
-    by_video = {}
-    for record in records:
-        placed = []
-        for step in record.steps:
-            if step.spans:
-                best = step.spans[0]
-                placed.append(PredictedSegment(best.start, best.end, step.text, step.score))
-        by_video[record.id] = sorted(placed, key=itemgetter(0, 1))
-    return by_video
+    """Return record id -> the best span of each step as a segment, sorted by start.
+
+    A step without a span has no segment.
+    """
+    return {
+        record.id: sorted(
+            (
+                PredictedSegment(step.spans[0].start, step.spans[0].end, step.text, step.score)
+                for step in record.steps
+                if step.spans
+            ),
+            key=itemgetter(0, 1),
+        )
+        for record in records
+    }
 
 
 def write_densevid(
     predictions: Mapping[str, Sequence[PredictedSegment]], path: Path, *, prefix: str = ""
 ) -> int:
-    """Write YouCook2's (PDVC's, densevid_eval's) results file and return how many videos it holds.
+    """Write YouCook2's (PDVC's, densevid_eval's) results file and return its number of videos.
 
-    prefix: what PDVC's annotations put before every id ("v_"). The scorers compare ids as they
-    are.
+    Args:
+        predictions: video id -> segments.
+        path: the file.
+        prefix: "v_" where the reference has PDVC's ids, which the scorers compare as they are.
     """
     results = {
         prefix + video: [
@@ -58,12 +64,17 @@ def write_densevid(
 def write_htstep_result(
     records: Iterable[Record], path: Path, *, queries: Mapping[str, Sequence[str]] | None = None
 ) -> int:
-    """Write HT-Step's result.json, {id: [second of each step]}, and return how many videos it
-    holds.
+    """Write HT-Step's result.json, {id: [second of each step]}, and return its number of videos.
 
-    The seconds are whole, counted from 0, in the order of record.steps. queries: the server's
-    headlines by id (htstep.read_queries). Every id must be there with as many steps, worded alike.
-    Raises DatasetError where a step has no `at` (the server takes no abstention) or the queries
+    The seconds are whole, counted from 0, in the order of record.steps.
+
+    Args:
+        records: one per video.
+        path: the file.
+        queries: video id -> the server's headlines (htstep.read_queries). Every one of these videos
+            must have a record with exactly these steps.
+
+    Raises DatasetError where a step has no `at` (the server takes no abstention), or the queries
     differ.
     """
     result = {record.id: [_second(record, step) for step in record.steps] for record in records}
@@ -103,11 +114,10 @@ def _require_same_steps(records: Iterable[Record], queries: Mapping[str, Sequenc
 
 
 def write_htstep_grounding(records: Iterable[Record], path: Path) -> int:
-    """Write HT-Step's article-grounding CSV, one row a span of a step, and return how many rows it
-    holds.
+    """Write HT-Step's article-grounding CSV, one row per span of a step, and return its row count.
 
-    A step's id must be its global_step_index (the label), and a placed step needs a score. Raises
-    DatasetError.
+    A step's id must be its global_step_index (the label), and a step with a span needs a score.
+    Raises DatasetError otherwise.
     """
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from stepline.datasets.files import JSON_ENDINGS, Node, read_node, stem
+from stepline.datasets.files import Node, annotation_files, read_node, split_of_name
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder, shared_prefix
-from stepline.errors import DatasetError
 
 HIDDEN_SENTENCE = "None"  # the sentence of the test split, whose captions are kept secret
 FILE_NAMES = {
@@ -26,55 +25,32 @@ FILE_NAMES = {
         "htmrkb_dis_valid_3k_6july_yc2format_clean.json",
     ),
 }
-SPLIT_WORDS = {  # of a file's name
-    "train": "train",
-    "training": "train",
-    "val": "val",
-    "valid": "val",
-    "validation": "val",
-    "test": "test",
-    "testing": "test",
-}
+FOLDER_CURE = "give the annotation file, or its folder (captiondata)"
 
 
-def read(path: Path, *, machine: bool = False) -> Iterator[DatasetEntry]:
-    """Yield the entries of an annotation file, or of every .json file in a folder, in either form.
+def read(path: Path, *, from_model: bool = False) -> Iterator[DatasetEntry]:
+    """Yield one entry per video of an annotation file, or of every .json file in a folder.
 
-    machine: the steps were written by a model or taken from other texts (Sieve & Swap).
+    Args:
+        path: file or folder, in either form.
+        from_model: the steps were written by a model or taken from other texts (Sieve & Swap).
     """
-    for file in _files(path):
+    for file in annotation_files(path, ("*.json", "*.json.gz"), FOLDER_CURE):
         root = read_node(file)
         if root.get("database") is None:
-            yield from _flat_entries(root, _split(file), machine)
+            yield from _flat_entries(root, split_of_name(file.name), from_model)
         else:
             for id, video in root["database"].entries():
                 yield _author_entry(id, video)
 
 
-read_swapped = partial(read, machine=True)
-
-
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    files = [file for file in path.iterdir() if file.name.endswith(JSON_ENDINGS)]
-    if not files:
-        cure = "give the annotation file, or its folder (captiondata)"
-        raise DatasetError(f"{path}: holds no .json file; {cure}")
-    return sorted(files)
-
-
-def _split(file: Path) -> str | None:
-    """Return the split that a flat file's name states, as in yc2_train.json and
-    htmrkb_dis_valid_3k_...json."""
-    words = stem(file.name).lower().replace("-", "_").split("_")
-    return next((SPLIT_WORDS[word] for word in words if word in SPLIT_WORDS), None)
+read_swapped = partial(read, from_model=True)
 
 
 def _author_entry(id: str, video: Node) -> DatasetEntry:
     builder = RecordBuilder(id, duration=video.optional_number("duration"))
     for index, row in enumerate(video.optional_rows("annotations")):
-        # the test split has no sentences
+        # The test split has no sentences.
         text = row.optional_text("sentence") or ""
         start, end = row["segment"].pair()
         builder.add_span(str(index), text, start, end)
@@ -83,7 +59,7 @@ def _author_entry(id: str, video: Node) -> DatasetEntry:
     return builder.entry(subset=video.optional_text("subset"), task=task)
 
 
-def _flat_entries(root: Node, subset: str | None, machine: bool) -> Iterator[DatasetEntry]:
+def _flat_entries(root: Node, subset: str | None, from_model: bool) -> Iterator[DatasetEntry]:
     entries = dict(root.entries())
     prefix = shared_prefix(entries)
     for key, video in entries.items():
@@ -93,4 +69,4 @@ def _flat_entries(root: Node, subset: str | None, machine: bool) -> Iterator[Dat
             text, *alternatives = texts or ("",)
             text = "" if text == HIDDEN_SENTENCE else text
             builder.add_span(str(index), text, start, end, alternatives=alternatives)
-        yield builder.entry(subset=subset, machine=machine)
+        yield builder.entry(subset=subset, from_model=from_model)

@@ -118,7 +118,12 @@ DENSE_VIDCHAPTERS_RULE = "as stepline, only videos in both files, as VidChapters
 
 @dataclass(frozen=True)
 class Convention:
-    """A scoring convention: its exact rule and its function."""
+    """A scoring convention.
+
+    Attributes:
+        rule: its exact rule, which is printed with the scores.
+        score: the function that scores by it.
+    """
 
     rule: str
     score: Callable[[ScoringTask], Scores]
@@ -126,25 +131,33 @@ class Convention:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark: description, source of its rules, inputs, and conventions with the default
-    first.
+    """A benchmark with its scoring conventions.
 
-    splits: whether its annotations name subsets. cuts: whether proposals may be cut before scoring.
+    Attributes:
+        name: by which commands name it.
+        description: what it measures.
+        source: papers or programs from which the rules are.
+        reference_form: form of the annotations.
+        predictions_form: form of the predictions.
+        default_reason: why the default convention is the default.
+        conventions: name -> convention, the default first.
+        has_subsets: whether its annotations state splits.
+        takes_cut: whether proposals may be cut before they are scored.
     """
 
     name: str
-    what: str
+    description: str
     source: str
-    reference: str
-    predictions: str
-    why: str
+    reference_form: str
+    predictions_form: str
+    default_reason: str
     conventions: dict[str, Convention]
-    splits: bool = False
-    cuts: bool = False
+    has_subsets: bool = False
+    takes_cut: bool = False
 
     @property
-    def default(self) -> str:
-        """Return the name of the default convention."""
+    def default_convention(self) -> str:
+        """Name of the default convention."""
         return next(iter(self.conventions))
 
 
@@ -157,20 +170,22 @@ SECONDS_BY_STEP_ID = "JSON {id: {step id: second}}; or segments with texts (docs
 
 
 def _grounding_benchmark(
-    name: str, what: str, source: str, reference: str, predictions: str = SECONDS_BY_ROW
+    name: str, description: str, source: str, reference: str, predictions: str = SECONDS_BY_ROW
 ) -> Benchmark:
     conventions = {
         "grounding": Convention(GROUNDING_RULE, temporal_grounding.grounding),
         "segmentation": Convention(SEGMENTATION_RULE, temporal_grounding.segmentation),
     }
-    why = (
+    reason = (
         "no official scorer asks for both texts and times, so the usual measures of grounding "
         "are given"
     )
-    return Benchmark(name, what, source, reference, predictions, why, conventions, splits=True)
+    return Benchmark(
+        name, description, source, reference, predictions, reason, conventions, has_subsets=True
+    )
 
 
-def _captioning_benchmark(name: str, what: str, reference: str) -> Benchmark:
+def _captioning_benchmark(name: str, description: str, reference: str) -> Benchmark:
     conventions = {
         "stepline": Convention(DENSE_RULE, dense_captioning.score),
         "2018": Convention(DENSE_2018_RULE, partial(dense_captioning.score, version="2018")),
@@ -178,13 +193,21 @@ def _captioning_benchmark(name: str, what: str, reference: str) -> Benchmark:
         "vidchapters": Convention(
             DENSE_VIDCHAPTERS_RULE, partial(dense_captioning.score, version="vidchapters")
         ),
-        **_grounding_benchmark(name, what, "", reference).conventions,
+        **_grounding_benchmark(name, description, "", reference).conventions,
     }
     source = "SODA (ECCV 2020), fujiso/SODA 1.1; densevid_eval as in PDVC and VidChapters"
-    why = "every video counts, whether it was predicted or not, and nothing is drawn at random"
+    reason = "every video counts, whether it was predicted or not, and nothing is drawn at random"
     predictions = "segments with texts (docs/evaluation.md); PDVC's results with --cut pdvc"
     return Benchmark(
-        name, what, source, reference, predictions, why, conventions, splits=True, cuts=True
+        name,
+        description,
+        source,
+        reference,
+        predictions,
+        reason,
+        conventions,
+        has_subsets=True,
+        takes_cut=True,
     )
 
 
@@ -215,7 +238,7 @@ BENCHMARKS = {
             "JSON {id: [second per step]} or {id: {step: second}}",
             "there is one official rule",
             {"official": Convention(HT_STEP_RULE, htstep.score)},
-            splits=True,
+            has_subsets=True,
         ),
         Benchmark(
             "crosstask",
@@ -260,10 +283,7 @@ BENCHMARKS = {
             "main_{split}.json, .parquet or folder",
         ),
         _grounding_benchmark(
-            "whenact",
-            "actions named in vlogs",
-            "WhenAct (arXiv 2202.08138)",
-            "its data folder or joined JSON",
+            "whenact", "actions named in vlogs", "WhenAct (arXiv 2202.08138)", "its data folder"
         ),
         # Clips and frames, without spans.
         Benchmark(
@@ -303,29 +323,28 @@ def evaluate(
     subset: str | None = None,
     cut: Cut | None = None,
 ) -> Scores:
-    """Return the scores of predictions under a benchmark's convention.
+    """Return the scores of predictions by a convention of a benchmark.
 
     Args:
         name: of the benchmark.
-        predictions: file or folder.
+        predictions: file or folder of the predictions.
         reference: file or folder of the annotations.
-        convention: of the benchmark. None: its default.
+        convention: name of the convention. None: the default of the benchmark.
         subset: split of the reference. None: all.
-        cut: "pdvc" ranks and cuts PDVC's proposals as PDVC does. Other predictions stay as they are.
+        cut: "pdvc" ranks and cuts PDVC's proposals as PDVC does. Other predictions are unchanged.
 
     Raises DatasetError for unknown names and for files that are missing, malformed or empty.
     """
-    # What is asked must fit the benchmark: its convention, its subset, a cut.
     benchmark = find_benchmark(name)
-    protocol = convention or benchmark.default
+    protocol = convention or benchmark.default_convention
     if protocol not in benchmark.conventions:
         cure = suggest_name(protocol, benchmark.conventions)
         raise DatasetError(f"{name} has no convention {protocol!r}; {cure}")
-    if subset is not None and not benchmark.splits:
+    if subset is not None and not benchmark.has_subsets:
         raise DatasetError(
             f"{name}: its reference states no subsets, so {subset!r} cannot be chosen; leave it out"
         )
-    if cut is not None and not benchmark.cuts:
+    if cut is not None and not benchmark.takes_cut:
         raise DatasetError(f"{name}: its predictions are not proposals; leave --cut out")
     scorer = benchmark.conventions[protocol]
     return scorer.score(

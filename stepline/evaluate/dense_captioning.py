@@ -37,8 +37,8 @@ from stepline.evaluate.events import (
     EventsByVideo,
     EventTokenizer,
     check_events,
+    event_times,
     segment_iou,
-    times,
 )
 from stepline.evaluate.meteor import Meteor
 from stepline.evaluate.report import Scores
@@ -137,14 +137,14 @@ class _DensevidScorer:
             return dict.fromkeys(
                 (*CAPTION_METRICS, "precision", "recall"), (0.0,) * len(self._tious)
             )
-        iou = segment_iou(times(events), times(reference))  # (predictions, reference)
+        iou = segment_iou(event_times(events), event_times(reference))  # (predictions, reference)
         captions = self._tokenizer.tokens(reference)
         texts = self._tokenizer.tokens(events)
         # Neighbouring tIoUs often hold the same pairs.
         scores: dict[tuple[CaptionPair, ...], Row] = {}
         columns = []
         for tiou in self._tious:
-            pairs = tuple(self._pairs(iou >= tiou, captions, texts))
+            pairs = tuple(self._pair_captions(iou >= tiou, captions, texts))
             if pairs not in scores:
                 scores[pairs] = self._caption_scores(pairs)
             # Captions pair at IoU >= tIoU. Detection asks for more than tIoU.
@@ -158,7 +158,7 @@ class _DensevidScorer:
         """Return the scores of caption pairs, in the order of CAPTION_METRICS."""
         return (self._meteor.compare(pairs).aggregate, cider(pairs), *bleu(pairs), rouge_l(pairs))
 
-    def _pairs(
+    def _pair_captions(
         self, is_overlapping: npt.NDArray[np.bool_], captions: list[str], texts: list[str]
     ) -> Iterable[CaptionPair]:
         """Pair each prediction with every reference caption that it overlaps, or else with garbage."""

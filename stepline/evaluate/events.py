@@ -37,7 +37,7 @@ def check_events(video: str, reference: Sequence[Event], predictions: Sequence[E
                 raise DatasetError(f"{name}: time {start}-{end} is not finite; leave it out")
 
 
-def times(events: Sequence[Event]) -> Matrix:
+def event_times(events: Sequence[Event]) -> Matrix:
     """Return (N, 2): start and end of each event, in seconds."""
     return np.array([event[:2] for event in events], dtype=np.float64).reshape(len(events), 2)
 

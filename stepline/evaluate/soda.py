@@ -40,8 +40,8 @@ from stepline.evaluate.events import (
     EventTokenizer,
     Matrix,
     check_events,
+    event_times,
     segment_iou,
-    times,
 )
 from stepline.evaluate.meteor import Meteor
 
@@ -196,7 +196,7 @@ def _worths(
     truth: list[Event], events: list[Event], kind: SodaKind, similarity: _CaptionSimilarity | None
 ) -> list[float]:
     """Return the worth of the best pairing, one for each threshold of kind a."""
-    iou = segment_iou(times(truth), times(events))  # (reference, predictions)
+    iou = segment_iou(event_times(truth), event_times(events))  # (reference, predictions)
     if similarity is None:
         return [best_ordered_sum(iou)]
     if kind == "c":

@@ -1,7 +1,7 @@
 """An append-only JSON lines file, safe against kills and concurrent processes.
 
 A line is on disk when `add` returns. Each append holds an inter-process lock (`FILE.lock`), and
-first reads the lines that others appended.
+first reads the lines that other processes appended.
 """
 
 import json
@@ -24,36 +24,37 @@ LOCK_WAIT_SECONDS = 10.0
 
 
 class EntryStore(Protocol[Entry]):
-    """Protocol of a store of entries, durable before `add` returns. A later entry replaces its
-    key's.
-    """
+    """A store of entries. A later entry replaces the earlier one with its key."""
 
     def __iter__(self) -> Iterator[Entry]:
-        """Yield the entries in the order of their first keys."""
+        """Return an iterator over the entries, in the order in which their keys first came."""
         ...
 
     def add(self, entry: Entry) -> None:
-        """Add an entry durably."""
+        """Add an entry, which is on disk when this returns."""
         ...
 
 
 class AppendLog(Generic[Entry]):
-    """The entries of a file in the order of their first keys. A later entry replaces its key's.
+    """The entries of an append-only file, in the order in which their keys first came.
 
-    The next append removes a last line that a kill truncated.
-
-    Args:
-        path: the file.
-        kind: the class of the entries.
-        key: returns the key of an entry.
-        noun: names an entry in errors, such as "an answer".
-
-    Raises StoreError for any other line that is not a `kind`.
+    A later entry replaces the earlier one with its key. The next append removes a last line that a
+    kill truncated.
     """
 
     def __init__(
         self, path: Path, kind: type[Entry], key: Callable[[Entry], Hashable], noun: str
     ) -> None:
+        """Read a file, or begin a new one.
+
+        Args:
+            path: the file.
+            kind: class of the entries.
+            key: entry -> its key.
+            noun: what an entry is called in errors, such as "an answer".
+
+        Raises StoreError for a whole line that is not a `kind`.
+        """
         self._path, self._kind, self._key, self._noun = path, kind, key, noun
         self._thread_lock = Lock()
         self._file_lock = FileLock(
@@ -90,19 +91,17 @@ class AppendLog(Generic[Entry]):
         if self._path.is_symlink():
             raise StoreError(f"{self._path}: a link, and Stepline would write there; remove it")
         self._read_new_lines()
-        # Without a buffer, which would be written once more on closing, after an error that the
-        # caller got.
+        # Without a buffer, which would be written again on closing, after the caller got an error.
         with self._path.open("ab", buffering=0) as file:
-            # Under the lock no one else writes: what is behind the last whole line is what a kill
-            # cut short.
+            # No other process writes under the lock: bytes after the last whole line are of a kill.
             file.truncate(self._size)
             try:
-                rest = memoryview(line)
-                while rest:
-                    rest = rest[file.write(rest) :]
+                remaining = memoryview(line)
+                while remaining:
+                    remaining = remaining[file.write(remaining) :]
                 os.fsync(file.fileno())
             except OSError:
-                # What the caller hears is lost must not come back as kept.
+                # An entry that was reported as lost must not come back.
                 file.truncate(self._size)
                 raise
         self._read_new_lines()
@@ -119,7 +118,7 @@ class AppendLog(Generic[Entry]):
         with self._path.open("rb") as file:
             file.seek(self._size)
             for line in file:
-                # A line without an end is still being written, or was cut short.
+                # A line without an end is still being written, or was truncated.
                 if not line.endswith(b"\n"):
                     return
                 try:

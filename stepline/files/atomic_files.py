@@ -1,6 +1,6 @@
-"""Atomic file writes, never through a link.
+"""Atomic file writes, which never follow a link.
 
-A file is written to a temporary one in the same folder, which is then renamed. A foreign folder,
+A file is written to a temporary file in the same folder, which is then renamed. A foreign folder,
 such as a shared library, may hold a link, a pipe or a hard link in place of Stepline's own files.
 `open_own_file` and `check_own_file` refuse these.
 """
@@ -20,19 +20,17 @@ from typing import BinaryIO
 
 from stepline.errors import StoreError
 
-# marks a file that is being written. Its name holds the writer's process id and machine
+# of a file that is being written. Its name holds the writer's process id and machine
 PARTIAL_SUFFIX = ".partial"
-MAX_STEM_BYTES = (
-    80  # bytes of a file's stem that its temporary name begins with; a name may have 255
-)
+MAX_STEM_BYTES = 80  # of a file's stem in its temporary name; a name may have 255
 OWNER_ONLY_MODE = 0o600  # rights of a file that no one else can read
 OWNER_MASK = 0o077  # the umask that gives them
 _serial = itertools.count()
-_umask_lock = threading.Lock()  # it can only be asked for by a change
+_umask_lock = threading.Lock()  # the umask can only be read by a change
 
 
 def write_atomic(path: Path, data: str | bytes) -> None:
-    """Write a file atomically: to a temporary file next to it, flushed to disk, then renamed."""
+    """Write a file atomically: a temporary file next to it is flushed to disk, then renamed."""
     with atomic_path(path) as partial:
         partial.write_bytes(data.encode() if isinstance(data, str) else data)
 
@@ -41,22 +39,26 @@ def write_atomic(path: Path, data: str | bytes) -> None:
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path next to `path`, renamed to it on success and removed on failure.
 
-    Raises StoreError, with the cure, when the disk is full or the folder cannot be written.
+    Raises StoreError when the disk is full or the folder cannot be written.
     """
     with atomic_files() as files:
         yield files.partial(path)
 
 
 class FileSet:
-    """Files that are replaced together: all are written to temporary files before any is renamed."""
+    """Files that are replaced together: all are written to temporary files before any is renamed.
+
+    Attributes:
+        current: the file that an error is about.
+    """
 
     def __init__(self) -> None:
-        self.current = Path()  # what an error is about
+        self.current = Path()
         self._partials: dict[Path, Path] = {}
         self._stale: list[Path] = []
 
     def partial(self, path: Path) -> Path:
-        """Return the temporary path to write for `path`."""
+        """Return the temporary path at which the content of `path` is to be written."""
         self.current = path
         path.parent.mkdir(parents=True, exist_ok=True)
         writer = f"{os.getpid()}-{next(_serial)}-{_machine_id()}"
@@ -66,7 +68,7 @@ class FileSet:
 
     @property
     def partials(self) -> Mapping[Path, Path]:
-        """Return the temporary path of each file in the set."""
+        """Return path -> temporary path, of each file in the set."""
         return self._partials
 
     def remove(self, path: Path) -> None:
@@ -78,11 +80,11 @@ class FileSet:
         for path, partial in self._partials.items():
             self.current = path
             with partial.open("rb") as file:
-                # Libraries that write by a temporary file of their own make it their owner's alone.
+                # Libraries with a temporary file of their own make it readable by its owner only.
                 if stat.S_IMODE(os.fstat(file.fileno()).st_mode) == OWNER_ONLY_MODE:
                     partial.chmod(_new_file_mode())
                 os.fsync(file.fileno())
-        # What is stale goes once all that is new is on disk.
+        # Stale files go once all new ones are on disk.
         for path in self._stale:
             if path not in self._partials:
                 remove_file(path)
@@ -100,7 +102,7 @@ class FileSet:
 def atomic_files() -> Iterator[FileSet]:
     """Yield a FileSet that is committed on success and discarded on failure.
 
-    Raises StoreError, with the cure, when the disk is full or a folder cannot be written.
+    Raises StoreError when the disk is full or a folder cannot be written.
     """
     from safetensors import SafetensorError  # what its writers raise, also when the disk is full
 
@@ -123,7 +125,7 @@ def atomic_files() -> Iterator[FileSet]:
 
 @functools.cache
 def _new_file_mode() -> int:
-    """Return the permissions of a new file of this process, by its umask."""
+    """Return the permission bits of a new file of this process, by its umask."""
     with _umask_lock:
         mask = os.umask(OWNER_MASK)
         os.umask(mask)
@@ -131,19 +133,19 @@ def _new_file_mode() -> int:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """Return the files below a folder, sorted by path. Unreadable or vanishing folders are skipped.
+    """Return all files below a folder, sorted by path. Unreadable folders are skipped.
 
-    pathlib's own rglob fails where another process removes a folder meanwhile.
+    pathlib's rglob fails where another process removes a folder meanwhile.
     """
-    inside = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
-    return sorted(path for path in inside if path.is_file())
+    paths = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    return sorted(path for path in paths if path.is_file())
 
 
 def check_writable(folder: Path) -> None:
     """Raise StoreError where a folder cannot be created or written. Creates nothing."""
     try:
         str(folder).encode()
-    except UnicodeEncodeError as error:  # the writers of Parquet and safetensors take no other
+    except UnicodeEncodeError as error:  # the writers of Parquet and safetensors refuse it
         raise StoreError(f"{str(folder)!a}: its name is not UTF-8; give another --out") from error
     existing = next(
         path for path in (folder.absolute(), *folder.absolute().parents) if path.exists()
@@ -155,7 +157,7 @@ def check_writable(folder: Path) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file of Stepline if it exists. Raises StoreError without permission."""
+    """Remove a file if it exists. Raises StoreError without permission."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -173,15 +175,13 @@ def remove_partial_files(folder: Path, of: Path | None = None) -> None:
     import psutil
 
     for partial in folder.glob(f".*{PARTIAL_SUFFIX}*") if of is None else partial_files(of):
-        # The name ends with its writer's process and machine.
-        owner, _, rest = (
-            partial.name.rpartition(PARTIAL_SUFFIX)[0].rpartition(".")[2].partition("-")
-        )
-        ours = rest.partition("-")[2] in (
-            _machine_id(),
-            "",
-        )  # "": of a version that did not name it
-        if owner.isdigit() and ours and not psutil.pid_exists(int(owner)):
+        # The name ends with its writer's process, a serial number and the machine.
+        writer = partial.name.rpartition(PARTIAL_SUFFIX)[0].rpartition(".")[2]
+        process, _, serial_and_machine = writer.partition("-")
+        machine = serial_and_machine.partition("-")[2]
+        # An earlier version did not name the machine.
+        is_of_this_machine = machine in (_machine_id(), "")
+        if process.isdigit() and is_of_this_machine and not psutil.pid_exists(int(process)):
             partial.unlink(missing_ok=True)
 
 
@@ -199,14 +199,13 @@ def partial_files(path: Path) -> list[Path]:
     """Return the temporary files of `path` that are in use or left by killed processes."""
     stem = re.escape(_partial_stem(path))
     suffix = re.escape(PARTIAL_SUFFIX + path.suffix)
-    own = re.compile(rf"\.{stem}\.\d+-\d+(-[0-9a-f]{{8}})?{suffix}")
-    return sorted(
-        file for file in path.parent.glob(f".*{PARTIAL_SUFFIX}*") if own.fullmatch(file.name)
-    )
+    pattern = re.compile(rf"\.{stem}\.\d+-\d+(-[0-9a-f]{{8}})?{suffix}")
+    files = path.parent.glob(f".*{PARTIAL_SUFFIX}*")
+    return sorted(file for file in files if pattern.fullmatch(file.name))
 
 
 def cache_folder() -> Path:
-    """Return the cache folder: STEPLINE_CACHE, else the user's."""
+    """Return Stepline's cache folder: STEPLINE_CACHE, else in the user's cache folder."""
     import platformdirs
 
     variable = os.environ.get("STEPLINE_CACHE")
@@ -221,7 +220,7 @@ def open_own_file(path: Path, *, append: bool = False) -> BinaryIO:
     append: each write goes to its end. Raises StoreError as `check_own_file` does, OSError where it
     cannot be opened.
     """
-    # A link is refused, and a pipe keeps no one waiting.
+    # A link is refused, and a pipe does not block.
     flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     if append:
         flags |= os.O_APPEND
@@ -232,7 +231,7 @@ def open_own_file(path: Path, *, append: bool = False) -> BinaryIO:
         descriptor = os.open(path, flags)
     file = os.fdopen(descriptor, "r+b", buffering=0)
     try:
-        _check_state(path, os.fstat(descriptor))
+        _require_plain_file(path, os.fstat(descriptor))
     except StoreError:
         file.close()
         raise
@@ -240,22 +239,22 @@ def open_own_file(path: Path, *, append: bool = False) -> BinaryIO:
 
 
 def check_own_file(path: Path) -> None:
-    """Raise StoreError where the path is a link, a folder, a device or a file with a second name."""
+    """Raise StoreError where a path is a link, a folder, a device or has a second hard link."""
     try:
         state = path.lstat()
     except FileNotFoundError:
         return
-    _check_state(path, state)
+    _require_plain_file(path, state)
 
 
 def check_own_folder(folder: Path) -> None:
-    """Raise StoreError where a folder that Stepline writes into is a link, or contains one."""
+    """Raise StoreError where a folder is a link, or contains one."""
     for path in (folder, *folder.glob("*"), *folder.glob(".*")):
         if path.is_symlink():
             raise StoreError(f"{path}: is a link, and Stepline would write there; remove it")
 
 
-def _check_state(path: Path, state: os.stat_result) -> None:
+def _require_plain_file(path: Path, state: os.stat_result) -> None:
     reason = None
     cure = "remove it"
     if stat.S_ISLNK(state.st_mode):

@@ -7,13 +7,13 @@ from stepline.errors import SettingsError
 
 
 def sha256(path: Path) -> str:
-    """Return the hex sha256 of a file, read in blocks."""
+    """Return the sha256 of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def file_digest(path: Path | None) -> str | None:
-    """Return the sha256 of a file, or of all files in a folder. None for None.
+    """Return the sha256 of a file, or of all names and files in a folder. None for None.
 
     Raises SettingsError for a missing path.
     """

@@ -18,12 +18,12 @@ from stepline.limits import parse_json
 log = logging.getLogger(__name__)
 
 LOCK_NAME = ".stepline.lock"  # in the folder that a run writes to
-# times in a row that a folder is not there after it was made, from which no one else is the reason
+# times in a row that a new folder is missing, from which another process cannot be the reason
 MAX_LOST_FOLDERS = 100
-# s between two looks at a lock that another holds. One who only asks who holds it is done sooner
+# s between two tries to take a lock. A process that only reads the owner's name is done sooner
 POLL_SECONDS = 0.2
-NOTE_START = b'{"host": '  # of every owner's note, by which a lock is known from another's file
-MAX_NOTE_BYTES = 4096  # that are read of a lock
+NOTE_START = b'{"host": '  # of every owner's note: other files are no locks
+MAX_NOTE_BYTES = 4096  # read from a lock
 
 
 @contextlib.contextmanager
@@ -37,55 +37,55 @@ def lock_output(
     nothing is locked. filelock would empty the file, and so could not name the owner.
 
     Args:
-        lock: the file.
+        lock: the lock file.
         place: name of the output in messages.
-        wait: until another owner ends, after a warning that names it. Otherwise that is a
+        wait: wait for the end of another owner, after a warning with its name. False: raise
             SettingsError.
-        keep: leave the file, empty, at the end.
+        keep: leave an empty lock file at the end.
 
-    Raises StoreError where the file is not one of Stepline's locks. It stays as it is.
+    Raises StoreError where the file is not one of Stepline's locks, and leaves it unchanged.
     """
     new_folders = [folder for folder in lock.parents if not folder.exists()]
-    file, killed = _locked_file(lock, place, wait=wait)
+    file, was_killed = _open_locked(lock, place, wait=wait)
     try:
-        yield killed
+        yield was_killed
     finally:
         with contextlib.suppress(OSError):
             if keep:
                 file.truncate(0)
             elif _is_same_file(lock, file):
-                # before it is free: whoever locks it next finds that it is gone, and makes another
+                # Before it is free: the next owner finds that it is gone, and creates another one.
                 lock.unlink()
         file.close()
         for folder in new_folders:
-            with contextlib.suppress(OSError):  # something was written there
+            with contextlib.suppress(OSError):  # it holds files
                 folder.rmdir()
 
 
-def _locked_file(lock: Path, place: Path | str, *, wait: bool) -> tuple[BinaryIO, bool]:
+def _open_locked(lock: Path, place: Path | str, *, wait: bool) -> tuple[BinaryIO, bool]:
     """Return the locked lock file, and whether its last owner was killed."""
-    looks = 0
+    tries = 0
     lost_folders = 0  # in a row
     while True:
-        looks += 1
+        tries += 1
         try:
             lock.parent.mkdir(parents=True, exist_ok=True)
             file = open_own_file(lock)
             lost_folders = 0
-            locked = lock_file_now(file)
+            is_locked = lock_file_now(file)
             note = file.read(MAX_NOTE_BYTES)
             if note and not note.startswith(NOTE_START):
                 file.close()
                 raise StoreError(f"{lock}: is not a lock file; remove it")
-            if locked and _is_same_file(lock, file):
+            if is_locked and _is_same_file(lock, file):
                 file.seek(0)
                 file.truncate(0)
                 file.write(owner_note())
-                return file, bool(note)  # one that ends by itself leaves no file
+                return file, bool(note)  # an owner that is not killed leaves no note
             file.close()
         except (FileNotFoundError, FileExistsError) as error:
-            # Whoever had the lock ended in between, and took the folder away. Then mkdir too raises
-            # where it is gone between its "exists" and its look whether that is a folder.
+            # The owner ended in between and removed the folder. mkdir raises too where the folder
+            # is gone between its two checks.
             lost_folders += 1
             if lost_folders < MAX_LOST_FOLDERS:
                 continue
@@ -94,12 +94,12 @@ def _locked_file(lock: Path, place: Path | str, *, wait: bool) -> tuple[BinaryIO
         except OSError as error:
             reason = f"cannot be written ({error.strerror})"
             raise StoreError(f"{lock}: {reason}; give another --out") from error
-        # Locked, but the last owner removed the file: the next look makes another.
-        if locked:
+        # Locked, but the last owner removed the file: the next try creates another.
+        if is_locked:
             continue
-        if looks > 1 and not wait:
+        if tries > 1 and not wait:
             raise locked_error(place, note)
-        if looks == 2:
+        if tries == 2:
             log.warning("%s: %s works on it; waiting for its end", place, owner_name(note))
         time.sleep(POLL_SECONDS)
 
@@ -112,9 +112,9 @@ def _is_same_file(path: Path, file: BinaryIO) -> bool:
 
 
 def lock_file_now(file: BinaryIO, *, shared: bool = False) -> bool:
-    """Lock an open file without waiting. Return False where another process has locked it.
+    """Lock an open file without waiting. Return whether no other process has locked it.
 
-    Nothing is locked where the system or disk has no locks.
+    Nothing is locked where the system or disk has no locks. shared: several readers may hold it.
     """
     if sys.platform == "win32":
         return True
@@ -132,7 +132,7 @@ def lock_file_now(file: BinaryIO, *, shared: bool = False) -> bool:
 
 
 def owner_note(name: str = "") -> bytes:
-    """Return the content of a lock file: this process, and the time of locking."""
+    """Return the content of a lock file: host, process and time. name: of the worker."""
     return json.dumps(
         {"host": socket.gethostname(), "process": os.getpid(), "at": time.time(), "name": name}
     ).encode()
@@ -148,7 +148,7 @@ def owner_fields(note: bytes) -> dict[str, Any]:
 
 
 def owner_name(note: bytes) -> str:
-    """Return the owner in a lock file's content, in words."""
+    """Return the process and host in a lock file's content, for messages."""
     fields = owner_fields(note)
     is_known = {"process", "host"} <= fields.keys()
     return f"process {fields['process']} on {fields['host']}" if is_known else "another process"

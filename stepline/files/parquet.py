@@ -1,4 +1,4 @@
-"""Reads untrusted Parquet files as plain values, with errors that name column and row."""
+"""Reader of untrusted Parquet files as Python values, with errors that name column and row."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     import pyarrow as arrow
 
 
-BATCH_ROWS = 2000  # records of a Parquet file held together. Each is some 10 KiB
+BATCH_ROWS = 2000  # rows in memory at a time. A record is some 10 KiB
 
 
 def read_text_column(path: Path, column: str) -> Iterator[str]:
-    """Yield the cells of a Parquet column, "" for empty ones. Raises StoreError."""
+    """Yield the texts of a Parquet column, "" for null. Raises StoreError for another file."""
     from pyarrow import types
 
     try:
@@ -37,19 +37,21 @@ def read_text_column(path: Path, column: str) -> Iterator[str]:
 
 
 class ParquetError(ValueError):
-    """A damaged Parquet file. The message names the column and row if known."""
+    """A damaged Parquet file. The message names column and row where they are known."""
 
 
 class ParquetReader:
-    """Reader of an untrusted Parquet file.
+    """Reader of an untrusted Parquet file. Every method raises ParquetError for damage.
 
-    columns: the names of its columns. schema: Arrow's. Every method raises ParquetError for damage.
+    Attributes:
+        columns: names of its columns.
+        schema: Arrow schema.
     """
 
     def __init__(self, file: Path | BinaryIO) -> None:
         import pyarrow.parquet as parquet
 
-        with _parquet_damage():
+        with _converted_errors():
             self._file = parquet.ParquetFile(file)
             self.schema = self._file.schema_arrow
             self.columns: list[str] = list(self.schema.names)
@@ -57,39 +59,39 @@ class ParquetReader:
     def rows(
         self, columns: Sequence[str] | None = None, size: int = BATCH_ROWS
     ) -> Iterator[dict[str, Any]]:
-        """Yield the rows as plain values. size: rows in memory. columns: None for all."""
-        with _parquet_damage():
+        """Yield each row as column -> Python value. columns: None for all. size: rows in memory."""
+        with _converted_errors():
             row = 0
             for batch in self._file.iter_batches(batch_size=size, columns=columns):
                 yield from _plain_rows(batch, row)
                 row += len(batch)
 
     def group(self, number: int) -> list[dict[str, Any]]:
-        """Return the rows of one row group."""
-        with _parquet_damage():
+        """Return the rows of one row group, each as column -> Python value."""
+        with _converted_errors():
             batches = self._file.read_row_group(number).to_batches()
             return [row for batch in batches for row in _plain_rows(batch, 0)]
 
     def table(self) -> "arrow.Table":
         """Return the whole file as an Arrow table with valid texts."""
-        with _parquet_damage():
+        with _converted_errors():
             table = self._file.read()
             table.validate(full=True)
             return table
 
 
-def _plain_rows(batch: "arrow.RecordBatch", begin: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a batch as Python values, until the first invalid cell.
+def _plain_rows(batch: "arrow.RecordBatch", first_row: int) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a batch, until the first invalid cell.
 
-    begin: row number of the batch's first row.
+    first_row: index of the batch's first row in the file.
     """
     try:
         yield from batch.to_pylist()
         return
     except PARQUET_DAMAGE:
         names = batch.schema.names
-    # Cell by cell, to name the one that is damaged.
-    for row, cells in enumerate(zip(*batch.columns, strict=True), start=begin):
+    # Cell by cell, to name the damaged cell.
+    for row, cells in enumerate(zip(*batch.columns, strict=True), start=first_row):
         values = {}
         for name, cell in zip(names, cells, strict=True):
             try:
@@ -104,13 +106,13 @@ def _plain_rows(batch: "arrow.RecordBatch", begin: int) -> Iterator[dict[str, An
         yield values
 
 
-# Next to Arrow's own: ValueError for text that is not UTF-8, and what dates, times and zones raise
-# that Python lacks.
+# Next to Arrow's own: ValueError for text that is not UTF-8, and errors of dates, times and time
+# zones that Python lacks.
 PARQUET_DAMAGE = (OSError, ValueError, OverflowError, KeyError, TypeError, NotImplementedError)
 
 
 @contextlib.contextmanager
-def _parquet_damage() -> Iterator[None]:
+def _converted_errors() -> Iterator[None]:
     """Convert Arrow's errors to ParquetError."""
     import pyarrow as arrow
 

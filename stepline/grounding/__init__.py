@@ -3,13 +3,12 @@ shown."""
 
 from stepline.grounding.ground import Grounding, GroundReport, ground
 from stepline.grounding.said_to_shown import ShownPrior, load_prior
-from stepline.grounding.speech import coarse_scores, coarse_spans, steps_from_texts
+from stepline.grounding.speech import coarse_spans, steps_from_texts
 
 __all__ = [
     "GroundReport",
     "Grounding",
     "ShownPrior",
-    "coarse_scores",
     "coarse_spans",
     "ground",
     "load_prior",

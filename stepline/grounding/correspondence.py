@@ -1,26 +1,24 @@
-"""Do the pictures belong to the speech, and does the speech instruct? Of the whole video, not of
-one step.
+"""Whether the pictures of a whole video belong to its speech, and whether the speech instructs.
 
-No network here knows actions, so one step alone can hardly be matched to a picture. A video as a
-whole can:
+No network here recognises actions, so a single step can hardly be matched to a picture. A whole
+video can:
 
     cuts    editors cut where a sentence begins
-    topic   the objects seen are near what is spoken of
-    text    what stands in the picture is being said (burned-in captions, titles, cards)
+    topic   the objects in the pictures are related to the words
+    text    text in the picture is being said (burned-in captions, titles, cards)
 
-    log odds = w_cuts cuts + w_topic (topic - usual) + w_text text     own pictures against those of another film
+    log odds = w_cuts cuts + w_topic (topic - usual) + w_text text     pictures of this video against those of another
 
-cuts and text are log Bayes factors of coincidences. Of n chances h fall together, by chance with
-probability c, in pictures of your own with odds raised by a fixed gain. The four weights are a
-logistic regression over pairs of real clips, own pictures against all others. They come from
-`lab/correspondence.py`. docs/real_clips.md reports what holds on makers it was not fitted
-on. The question is that of Arandjelovic and Zisserman 2017, "Look, Listen and Learn". No network
-answers it here. Letters: S sentences, T seconds, D width.
+`cuts` and `text` are log Bayes factors of coincidences: h of n trials, against a chance probability
+whose odds are raised by a fixed ratio in matching pictures. The four weights are a logistic
+regression on real clips, with their own pictures against those of all others
+(`lab/correspondence.py`). docs/real_clips.md has results on video makers that were not in the fit.
+The task is that of Arandjelovic and Zisserman 2017, "Look, Listen and Learn", without a network.
+Letters: S sentences, T seconds, D width.
 
-A talk, an advert or the news, in which a sentence here and there reads like a step, shows none,
-however well its pictures fit. The writer's scorer of sentences decides
-(stepline/writing/extractive/step_score.py). Where it cannot read the language,
-`instruction_log_bayes` weighs how many sentences describe a step.
+A talk, an advert or the news shows no step, even if some sentence reads like one. The writer's
+scorer of sentences decides this (stepline/writing/extractive/step_score.py). For a language that it
+does not know, `instruction_log_bayes` counts the sentences that describe a step.
 """
 
 import functools
@@ -42,39 +40,45 @@ from stepline.records import FeatureSequence, Matrix, Sentence
 # seconds that a cut may come before or after the first word of a sentence
 BEFORE_SECONDS = 0.8
 AFTER_SECONDS = 0.5
-CUT_ODDS_RATIO = 2.0  # of such a cut in pictures of your own, against chance
-SAMPLE_SECONDS = 0.1  # between the seconds at which chance is measured
-CHANCE_LINE_PROBABILITY = 0.03  # P(a line of text is being said) over another film's words
-LINE_ODDS_RATIO = 12.0  # of that in pictures of your own, against chance
-MIN_SAID_FRACTION = 0.6  # of a line's words, from which it counts as said
-TEXT_MARGIN_SECONDS = 4.0  # around the time in which a line is shown
-MAX_TEXT_SECONDS = 20.0  # what is shown longer is a watermark
-MIN_WORD_LETTERS = 3  # of a word that counts
-MIN_LINE_WORDS = 2  # of a line that counts
-LONG_WORD_LETTERS = 5  # of a word that is a line by itself: "REPEAT"
-MAX_COINCIDENCE_TRIALS = 20  # what one editor does alike is not independent
-# Beta of the fraction of sentences that describe a step. 53 how-to transcripts of TutorialVQA, mean
-# .51
+CUT_ODDS_RATIO = 2.0  # of such a cut in matching pictures, against chance
+SAMPLE_SECONDS = 0.1  # between the times at which chance is sampled
+CHANCE_LINE_PROBABILITY = 0.03  # P(a line of text is being said) in a video with other pictures
+LINE_ODDS_RATIO = 12.0  # of a line that is being said in matching pictures, against chance
+MIN_SAID_FRACTION = 0.6  # of a line's words that must be said, for the line to count as said
+TEXT_MARGIN_SECONDS = 4.0  # before and after a line is visible, in which it may be said
+MAX_TEXT_SECONDS = 20.0  # text that is visible longer is a watermark
+MIN_WORD_LETTERS = 3  # shorter words do not count
+MIN_LINE_WORDS = 2  # shorter lines do not count, except
+LONG_WORD_LETTERS = 5  # letters of a single word that counts as a line: "REPEAT"
+MAX_COINCIDENCE_TRIALS = (
+    20  # more trials count as 20, since one editor's choices are not independent
+)
+# Beta distribution of the fraction of sentences that describe a step, in 53 how-to transcripts of
+# TutorialVQA. Mean .51
 HOW_TO_BETA = (7.1, 6.9)
-# the same of a film script (50 parts of 40 sentences) and a lecture, as the extractive writer reads
-# them
+# the same fraction in a film script (50 parts of 40 sentences) and a lecture
 TALK_FRACTION = 0.091
 PICTURES_DO_NOT_FIT = (
     "the pictures of the whole video hardly fit its words"  # why a step is "unclear"
 )
-MAX_CUT_NATS = 2.0  # that the cuts may say: another film can be cut alike
+MAX_CUT_NATS = 2.0  # limit of the evidence of cuts, since another film can have similar cuts
 
 
 @dataclass(frozen=True)
 class CorrespondenceWeights:
-    """The fitted weights.
+    """The fitted weights of the evidence.
 
-    mean_pictures: the mean unit row (D,) of how-to pictures by the name of the backbone.
+    Attributes:
+        cuts: weight of the cuts.
+        topic: weight of the topic.
+        usual_topic: cosine of the topic that is no evidence either way.
+        text: weight of the text in the picture.
+        mean_pictures: mean unit feature (D,) of how-to pictures, by the name of the backbone.
     """
 
     cuts: float
     topic: float
-    usual_topic: float  # the topic's cosine that says nothing
+    usual_topic: float
     text: float
     mean_pictures: dict[str, list[float]]
 
@@ -83,8 +87,10 @@ class CorrespondenceWeights:
 class Correspondence:
     """Evidence that the pictures belong to the speech.
 
-    cuts, text: nats, 0 where nothing is known.
-    topic: a cosine, or unknown.
+    Attributes:
+        cuts: nats of cuts at the starts of sentences, 0 where unknown.
+        topic: cosine of mean sentence and mean picture, None where unknown.
+        text: nats of text in the picture that is being said, 0 where unknown.
     """
 
     cuts: float
@@ -92,13 +98,12 @@ class Correspondence:
     text: float
 
     @property
-    def known(self) -> bool:
-        """Whether there is any evidence for or against correspondence."""
+    def is_known(self) -> bool:
+        """Whether there is any evidence."""
         return bool(self.cuts or self.text or self.topic is not None)
 
     def log_odds(self, weights: CorrespondenceWeights | None = None) -> float:
-        """Return the log odds that the pictures belong to the speech, against those of another
-        film."""
+        """Return the log odds that the pictures belong to the speech, not to another video."""
         w = weights or load_weights()
         topic = self.topic - w.usual_topic if self.topic is not None else 0.0
         return w.cuts * self.cuts + w.topic * topic + w.text * self.text
@@ -114,43 +119,58 @@ def correspondence(
     on_screen: Sequence[TimedText] = (),
     weights: CorrespondenceWeights | None = None,
 ) -> Correspondence:
-    """Return what ties the pictures of a video of `duration` seconds to its speech.
+    """Return the evidence that the pictures of a video belong to its speech.
 
-    cuts: seconds. sentence_vectors: (S, D) in the space of the features. on_screen: what is written
-    in the picture.
+    Args:
+        sentences: S sentences with their times.
+        duration: of the video, in seconds.
+        cuts: times of cuts, in seconds.
+        features: of the pictures, width D.
+        sentence_vectors: (S, D) text vectors in the space of the features.
+        on_screen: lines of text in the picture.
+        weights: None: those of the package.
     """
-    # The topic, where the usual picture of the backbone is known.
+    # The topic, where the mean picture of the backbone is known.
     topic = None
     if features is not None and sentence_vectors is not None:
         centre = (weights or load_weights()).mean_pictures.get(features.backbone)
         if centre is not None:
-            topic = _topic(features.values, sentence_vectors, np.array(centre))
+            topic = _topic_cosine(features.values, sentence_vectors, np.array(centre))
     # The cuts, against the beginnings of sentences in the video.
     starts = sorted(s.span.start for s in sentences if s.span.start < duration)
     cut_times = np.array(cuts, dtype=np.float64)
-    cut_nats = _cuts_at_sentences(cut_times, np.array(starts), duration)
-    return Correspondence(cut_nats, topic, _said_lines(on_screen, sentences))
+    cut_nats = _cut_evidence(cut_times, np.array(starts), duration)
+    return Correspondence(cut_nats, topic, _said_line_evidence(on_screen, sentences))
 
 
 def coincidence_log_bayes(
     hits: int, trials: int, chance_probability: float, odds_ratio: float
 ) -> float:
-    """Return the log Bayes factor of `hits` in that many chances: odds of a hit raised by `gain`
-    against chance alone."""
+    """Return the log Bayes factor of coincidences, with raised odds against chance.
+
+    Args:
+        hits: number of coincidences.
+        trials: number of trials.
+        chance_probability: P(hit) by chance.
+        odds_ratio: factor of the odds of a hit in matching pictures.
+    """
     if not trials or not 0 < chance_probability < 1:
         return 0.0
-    # In pictures of your own the odds of a hit are raised.
     raised_odds = chance_probability * odds_ratio
-    own_probability = raised_odds / (1 - chance_probability + raised_odds)
+    matching_probability = raised_odds / (1 - chance_probability + raised_odds)
     misses = trials - hits
-    hit_nats = hits * math.log(own_probability / chance_probability)
-    miss_nats = misses * math.log((1 - own_probability) / (1 - chance_probability))
+    hit_nats = hits * math.log(matching_probability / chance_probability)
+    miss_nats = misses * math.log((1 - matching_probability) / (1 - chance_probability))
     return (hit_nats + miss_nats) * min(1.0, MAX_COINCIDENCE_TRIALS / trials)
 
 
 def instruction_log_bayes(with_step: int, sentences: int) -> float:
-    """Return the log Bayes factor of instructions against other talk, where `with_step` of the
-    sentences describe a step."""
+    """Return the log Bayes factor of instructions against other speech.
+
+    Args:
+        with_step: number of sentences that describe a step.
+        sentences: number of all sentences.
+    """
     other_speech = sentences - with_step
     # A beta-binomial against a binomial, whose common factor cancels out.
     a, b = HOW_TO_BETA
@@ -163,11 +183,11 @@ def _log_beta(a: float, b: float) -> float:
     return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
 
 
-def _cuts_at_sentences(cuts: Array, starts: Array, duration: float) -> float:
-    """Return the log Bayes factor that sentences begin at cuts more often than at other seconds."""
+def _cut_evidence(cuts: Array, starts: Array, duration: float) -> float:
+    """Return the log Bayes factor that sentences begin at cuts more often than at other times."""
     if not len(cuts) or not len(starts):
         return 0.0
-    # Chance is the share of the video that is near the beginning of a sentence.
+    # Chance is the fraction of the video that is near the beginning of a sentence.
     sampled_seconds = np.arange(SAMPLE_SECONDS / 2, duration, SAMPLE_SECONDS)
     chance_probability = float(_begins_near(sampled_seconds, starts).mean())
     hits = int(_begins_near(cuts, starts).sum())
@@ -176,15 +196,14 @@ def _cuts_at_sentences(cuts: Array, starts: Array, duration: float) -> float:
 
 
 def _begins_near(times: Array, starts: Array) -> Array:
-    """Return (N,): whether a sentence begins near each of the times (N,). starts: ascending."""
+    """Return (N,): whether a sentence begins near each of N times. starts: sorted."""
     first = np.searchsorted(starts, times - AFTER_SECONDS)
     next_starts = np.append(starts, np.inf)[first]
     return np.asarray(next_starts <= times + BEFORE_SECONDS)
 
 
-def _topic(pictures: Matrix, speech: Matrix, centre: Array) -> float | None:
-    """Return the cosine of the mean sentence and the mean picture, the latter less that of all
-    how-to pictures."""
+def _topic_cosine(pictures: Matrix, speech: Matrix, centre: Array) -> float | None:
+    """Return the cosine of the mean sentence and the mean picture less `centre`."""
     is_known = np.isfinite(pictures).all(axis=1)
     if not is_known.any() or not len(speech):
         return None
@@ -192,8 +211,8 @@ def _topic(pictures: Matrix, speech: Matrix, centre: Array) -> float | None:
     return cosine(mean_picture - centre, speech.mean(axis=0))
 
 
-def _said_lines(lines: Sequence[TimedText], sentences: Sequence[Sentence]) -> float:
-    """Return the log Bayes factor that the text in the picture is spoken then."""
+def _said_line_evidence(lines: Sequence[TimedText], sentences: Sequence[Sentence]) -> float:
+    """Return the log Bayes factor that text in the picture is said while it is visible."""
     spoken: dict[int, set[str]] = defaultdict(set)  # second -> words that are said around it
     for sentence in sentences:
         words = _words(sentence.text)
@@ -202,11 +221,11 @@ def _said_lines(lines: Sequence[TimedText], sentences: Sequence[Sentence]) -> fl
         for t in range(first, end):
             spoken[t] |= words
 
-    # second at which lines come, together one chance -> whether one of them is said
+    # second at which lines appear, one trial for all of them -> whether one of them is said
     screens: dict[int, bool] = {}
     counted: set[frozenset[str]] = set()
     for line in sorted(lines, key=lambda line: line.span.start):
-        # A line counts once, if it has words enough and is not a watermark.
+        # A line counts once, if it is long enough and no watermark.
         words_on_screen = frozenset(_words(line.text))
         long_word = any(len(word) >= LONG_WORD_LETTERS for word in words_on_screen)
         if len(words_on_screen) < MIN_LINE_WORDS and not long_word:
@@ -215,7 +234,7 @@ def _said_lines(lines: Sequence[TimedText], sentences: Sequence[Sentence]) -> fl
             continue
         counted.add(words_on_screen)
         start = int(line.span.start)
-        # What is said while it can be read.
+        # Words that are said while it is visible.
         near: set[str] = set()
         for t in range(start, math.ceil(line.span.end)):
             near |= spoken[t]
@@ -228,12 +247,12 @@ def _said_lines(lines: Sequence[TimedText], sentences: Sequence[Sentence]) -> fl
 
 
 def is_phrase(line: str) -> bool:
-    """Whether a line of text in the picture holds two words or more."""
+    """Whether a line of text in the picture has MIN_LINE_WORDS words or more."""
     return len(_words(line)) >= MIN_LINE_WORDS
 
 
 def is_said(line: str, speech: str) -> bool:
-    """Whether most of the words of a line of text in the picture are among those spoken."""
+    """Whether at least MIN_SAID_FRACTION of the words of a line are among the words of `speech`."""
     words = _words(line)
     common = words & _words(speech)
     return bool(words) and len(common) >= MIN_SAID_FRACTION * len(words)
@@ -246,7 +265,7 @@ def _words(text: str) -> set[str]:
 
 @functools.cache
 def load_weights() -> CorrespondenceWeights:
-    """Return the weights that come with the package."""
+    """Return the weights that are part of the package."""
     file = resources.files("stepline.grounding") / "correspondence.json"
     tree = json.loads(file.read_text(encoding="utf-8"))
     return CorrespondenceWeights(**tree["weights"])

@@ -1,10 +1,9 @@
-"""What a second looks like next to each step's words, (K, T), and what that is worth in this video.
+"""Visual evidence: how well each second matches each step's words, (K, T), and how much that counts.
 
-`contrast`     how like the step a second looks. Similarity of a weak backbone is mostly about the video, not about the
-               second: it is centred over time and over steps.
-`informative_seconds`  the seconds whose picture is not plain, noise, a still or a slide.
-`fit_weight`   its weight, learned from the video itself: evidence that does not agree with the speech anywhere weighs
-               nothing.
+`contrast`             similarity of step and second, centred over time and over steps, because the similarity of a
+                       weak backbone depends mostly on the video
+`informative_seconds`  the seconds whose picture is not plain, noise, a still or a slide
+`fit_weight`           the weight of the similarity, fitted to the speech of the video itself
 
 Letters: K steps, T seconds, D width, N rows of features or motion.
 """
@@ -25,30 +24,29 @@ from stepline.records import FeatureSequence, Matrix, Span
 if TYPE_CHECKING:
     from stepline.vision import Activity
 
-# spread of the parts of a thumbnail: black, a colour, noise have less than .006, real pictures more
-# than .026
+# standard deviation over the parts of a thumbnail. Black, one colour and noise have less than .006,
+# real pictures more than .026
 MIN_PICTURE_SPREAD = 0.015
-# change of the most changed spot. A film that nowhere changes more is one picture
+# largest change of a spot between frames, below which a picture counts as unchanged
 MAX_STILL_CHANGE = 0.01
-# that a picture counts as shown on after its last frame. Files whose frames come more rarely hold a
-# picture still
+# after a frame, in which its picture still counts. Files with rarer frames show stills
 MAX_PICTURE_AGE_SECONDS = 3
-# after its last frame of all. In most files the sound is longer by parts of a second
+# after the last frame, in which its picture still counts. The sound of most files is a bit longer
 MAX_TAIL_SECONDS = 1
-# of a picture that does not change, from which it is a still. Of 34 real clips the longest such
-# stretch is a card of 20 s, and 14 s of cards that show a step
+# without a change, from which a picture is a still. The longest such stretch of 34 real clips is a
+# card of 20 s, and 14 s of cards that show a step
 MIN_STILL_SECONDS = 25
-MAX_REPORTED_STRETCHES = 3  # of a warning; the first
-MAX_DEVIATIONS = 3.0  # evidence beyond is clipped, one odd frame must not decide
-WEIGHT_STEP = 0.1  # of the search for a weight
-# what never changes for this number of seconds at a stretch, and bears text then, is slides
+MAX_REPORTED_STRETCHES = 3  # first still stretches that a warning names
+MAX_DEVIATIONS = 3.0  # evidence beyond is clipped, so that no single frame decides
+WEIGHT_STEP = 0.1  # of the grid of weights
+# a video whose picture never changes for this many seconds in a row, and mostly shows text, is slides
 SLIDE_SECONDS = 3
-SLIDE_TEXT_FRACTION = 0.75  # of its seconds in which text is on slides
-MIN_SPREAD = 1e-6  # of similarity; what is below is rounding
+SLIDE_TEXT_FRACTION = 0.75  # of the seconds of slides that show text
+MIN_SPREAD = 1e-6  # standard deviation of similarity; less is rounding error
 
 
 class TimedText(Protocol):
-    """A line of text in the picture and the seconds in which it is there."""
+    """A line of text in the picture, and when it is visible."""
 
     @property
     def text(self) -> str:
@@ -60,7 +58,12 @@ class TimedText(Protocol):
 
 
 def similarity(features: FeatureSequence, step_vectors: Matrix, seconds: int) -> Array:
-    """Return the cosine (K, T) of each step and each second, NaN where the features do not reach.
+    """Return the cosine (K, T) of each step and each second, NaN in seconds without features.
+
+    Args:
+        features: rows of width D.
+        step_vectors: (K, D).
+        seconds: T.
 
     Raises ShapeError when the vectors are not (K, D) with the D of the features.
     """
@@ -74,7 +77,7 @@ def similarity(features: FeatureSequence, step_vectors: Matrix, seconds: int) ->
 
 
 def mean_by_second(features: FeatureSequence, seconds: int) -> Array:
-    """Return (T, D): the mean of the rows of each second, NaN in seconds without a row."""
+    """Return (T, D): the mean feature row of each second, NaN in seconds without a row."""
     width = features.values.shape[1]
     values = np.full((seconds, width), np.nan)
     for t in range(seconds):
@@ -86,19 +89,19 @@ def mean_by_second(features: FeatureSequence, seconds: int) -> Array:
 
 
 def contrast(scores: Array) -> Array:
-    """Return (K, T) evidence in standard deviations, 0 = nothing known, clipped to MAX_DEVIATIONS.
+    """Return similarity scores (K, T) in standard deviations, 0 where unknown.
 
-    Each step is measured against its own average over the video, each second against the average of
-    all steps. All steps share one scale, so that a step that looks alike everywhere stays flat.
+    The mean of each step and then the mean of each second are subtracted. All steps share one
+    standard deviation, so that a step which looks the same everywhere stays near 0. Values are
+    clipped to MAX_DEVIATIONS.
     """
     is_known = np.isfinite(scores).all(axis=0)
     if not is_known.any() or not len(scores):
         return np.zeros(scores.shape)
     z = np.where(is_known, scores, 0.0)
-    # Each step less its own average: what it is like everywhere says nothing of when.
-    averages = z[:, is_known].mean(axis=1, keepdims=True)
-    z = np.where(is_known, z - averages, 0.0)
-    # Each second less its average over steps. Of a single step nothing would be left.
+    means = z[:, is_known].mean(axis=1, keepdims=True)
+    z = np.where(is_known, z - means, 0.0)
+    # A single step would have nothing left.
     if len(z) > 1:
         z = z - z.mean(axis=0, keepdims=True)
     spread = z[:, is_known].std()
@@ -113,13 +116,16 @@ def informative_seconds(
 ) -> Array:
     """Return a mask (T,): 0 in seconds whose picture is plain, noise, a still or a slide, else 1.
 
-    on_screen: what is written in the picture. A second in which no frame fell counts as the frame
-    before it, for MAX_PICTURE_AGE_SECONDS. After that nothing is seen. Where the picture ends before the
-    sound, nothing is seen from its end on.
+    The picture of a frame counts for MAX_PICTURE_AGE_SECONDS. Seconds after the last frame have 0.
+
+    Args:
+        activity: thumbnails, changes and cuts of the video.
+        seconds: T.
+        on_screen: lines of text in the picture.
     """
     thumbnails = known_mean_by_second(activity.looks, activity.rate, seconds)
     has_frame = np.asarray(np.isfinite(thumbnails).all(axis=1), np.bool_)
-    if has_frame.sum() == 1 and seconds > MAX_PICTURE_AGE_SECONDS:  # a cover
+    if has_frame.sum() == 1 and seconds > MAX_PICTURE_AGE_SECONDS:  # a cover picture
         return np.zeros(seconds)
     if _is_still_or_slides(activity, seconds, on_screen):
         return np.zeros(seconds)
@@ -140,7 +146,7 @@ def informative_seconds(
 
 
 def _is_still_or_slides(activity: "Activity", seconds: int, on_screen: Sequence[TimedText]) -> bool:
-    """Return whether a film is one picture, or mostly long still pictures with text."""
+    """Return whether a video is one picture, or mostly long still pictures with text."""
     is_known = np.isfinite(activity.peaks)
     if is_known.sum() <= 1:
         return False
@@ -148,23 +154,22 @@ def _is_still_or_slides(activity: "Activity", seconds: int, on_screen: Sequence[
     # One picture from the first frame to the last.
     if not len(changes) and not activity.cuts:
         return True
-    # A stretch that keeps changing is a film.
+    # A run of seconds that all change is a film.
     gaps = np.flatnonzero(np.diff(changes) > 1)
     runs = np.split(changes, gaps + 1)
     if max(map(len, runs)) >= SLIDE_SECONDS * activity.rate:
         return False
-    # Slides keep still and bear text for most of their time.
-    with_text: set[int] = set()
+    # Slides show text most of the time.
+    text_seconds: set[int] = set()
     for line in on_screen:
         first = int(line.span.start)
         end = math.ceil(line.span.end)
-        with_text.update(range(first, end))
-    return len(with_text.intersection(range(seconds))) >= SLIDE_TEXT_FRACTION * seconds
+        text_seconds.update(range(first, end))
+    return len(text_seconds.intersection(range(seconds))) >= SLIDE_TEXT_FRACTION * seconds
 
 
 def still_stretches(activity: "Activity", seconds: int) -> list[tuple[int, int]]:
-    """Return the stretches (first second, the one after the last) of MIN_STILL_SECONDS or longer in
-    which the picture does not change and no shot begins."""
+    """Return the stretches [start, end) of MIN_STILL_SECONDS or longer without a change or a cut."""
     # An unknown change counts as none.
     rows = np.flatnonzero(np.nan_to_num(activity.peaks) >= MAX_STILL_CHANGE)
     changes = {int(row / activity.rate) for row in rows}
@@ -182,12 +187,20 @@ def still_stretches(activity: "Activity", seconds: int) -> list[tuple[int, int]]
 def picture_warning(
     activity: "Activity", seconds: int, on_screen: Sequence[TimedText] = ()
 ) -> str | None:
-    """Return a warning about a still picture, long still stretches, slides or an early end, else None."""
+    """Return a warning about pictures that can show no step, None without such pictures.
+
+    These are a single picture, slides, long still stretches, or a picture that ends early.
+
+    Args:
+        activity: thumbnails, changes and cuts of the video.
+        seconds: duration of the video, rounded up.
+        on_screen: lines of text in the picture.
+    """
     has_look = np.isfinite(activity.looks).all(axis=1)
     rows = np.flatnonzero(has_look)
     if not len(rows):
         return None
-    # Nothing of it can count as shown.
+    # Nothing can count as shown.
     if len(rows) == 1 and seconds > MAX_PICTURE_AGE_SECONDS:
         return "the video has one picture for all of its sound, so no step counts as shown"
     if (
@@ -195,7 +208,7 @@ def picture_warning(
         and not informative_seconds(activity, seconds, on_screen).any()
     ):
         return "the pictures are a still, slides or plain, so no step counts as shown"
-    # Parts of it cannot.
+    # Parts cannot count as shown.
     last_row = int(rows[-1])
     end = math.ceil((last_row + 1) / activity.rate)
     when = "later"
@@ -203,7 +216,7 @@ def picture_warning(
     stretches = still_stretches(activity, min(end, seconds))
     if stretches:
         when = "there"
-        times = [f"{_clock(start)} to {_clock(stop)}" for start, stop in stretches]
+        times = [f"{_format_clock(start)} to {_format_clock(stop)}" for start, stop in stretches]
         first_times = ", ".join(times[:MAX_REPORTED_STRETCHES])
         reasons.append(f"does not move from {first_times}")
     if seconds - end > MAX_PICTURE_AGE_SECONDS:
@@ -213,20 +226,25 @@ def picture_warning(
     return f"the picture {' and '.join(reasons)}; what is said {when} is not shown"
 
 
-def _clock(second: int) -> str:
+def _format_clock(second: int) -> str:
     return f"{second // 60}:{second % 60:02d}"
 
 
 def _seconds_since(has_frame: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """Return (T,): seconds since the last True, 0 before the first."""
     seconds = np.arange(len(has_frame))
-    marks = np.where(has_frame, seconds, -1)
-    last = np.maximum.accumulate(marks)
+    last = np.maximum.accumulate(np.where(has_frame, seconds, -1))
     return np.where(last < 0, 0, seconds - last)
 
 
 def known_mean_by_second(rows: Matrix | Array, rate: float, seconds: int) -> Array:
-    """Return (T, P): the mean of the known rows (N, P) of each second, NaN without a known row."""
+    """Return (T, P): the mean of the rows of each second that hold no NaN, NaN without such a row.
+
+    Args:
+        rows: (N, P), at `rate` rows per second.
+        rate: rows per second.
+        seconds: T.
+    """
     means = np.full((seconds, rows.shape[1]), np.nan)
     for t in range(seconds):
         # Below one row per second, a second still has the row nearest to its start.
@@ -240,8 +258,7 @@ def known_mean_by_second(rows: Matrix | Array, rate: float, seconds: int) -> Arr
 
 
 def shot_slices(cuts: Sequence[float], seconds: int) -> list[slice]:
-    """Return the shots as slices of whole seconds that cover [0, seconds) without a gap. Cuts are
-    rounded to the nearest."""
+    """Return the shots as slices of whole seconds that cover [0, seconds). cuts: in seconds."""
     boundaries = {0, seconds}
     for cut in cuts:
         second = round(cut)
@@ -251,19 +268,23 @@ def shot_slices(cuts: Sequence[float], seconds: int) -> list[slice]:
 
 
 def fit_weight(prior: Array, evidence: Array, penalty: float, limit: float) -> float:
-    """Return the weight w in [0, limit] that makes the evidence most likely, given where the steps
-    are said.
+    """Return the weight w in [0, limit] of the visual evidence that fits the speech best.
 
-    evidence: z, (K, T). Each step is explained as shown at a second drawn from `prior` (K, T),
-    there favoured by exp(w z):
+    It maximises, over a grid,
 
         sum_k log( sum_t prior_k(t) exp(w z_k(t)) / mean_t exp(w z_k(t)) ) - penalty w
 
-    Evidence that is not higher where the steps are probably shown than elsewhere gets 0.
+    Evidence that is not higher where the steps are probably shown gets weight 0.
+
+    Args:
+        prior: (K, T) P(step k is shown at t), by the speech.
+        evidence: z, (K, T), in standard deviations.
+        penalty: nats per unit of weight.
+        limit: largest weight.
     """
     if not evidence.any():
         return 0.0
-    # The half step keeps `limit` itself among the weights.
+    # The half step includes `limit` itself.
     weights = np.arange(0.0, limit + WEIGHT_STEP / 2, WEIGHT_STEP)
     gains = []
     for w in weights:
@@ -273,14 +294,23 @@ def fit_weight(prior: Array, evidence: Array, penalty: float, limit: float) -> f
 
 
 def log_bayes_factor(prior: Array, evidence: Array) -> float:
-    """Return the summed log Bayes factor of all steps. evidence: (K, T), logarithms."""
+    """Return the log Bayes factor of visual evidence, summed over the steps.
+
+    Args:
+        prior: (K, T) P(step k is shown at t).
+        evidence: (K, T) log likelihood ratios.
+    """
     factors = bayes_factors(prior, evidence)
     return float(np.log(factors).sum())
 
 
 def bayes_factors(prior: Array, evidence: Array) -> Array:
-    """Return (K,): how much more likely the evidence is if the step is shown than if it is anywhere
-    in the video."""
+    """Return (K,) the Bayes factor of the evidence: shown where the prior says, against anywhere.
+
+    Args:
+        prior: (K, T) P(step k is shown at t).
+        evidence: (K, T) log likelihood ratios.
+    """
     likelihood = np.exp(evidence)
     if_shown = (prior * likelihood).sum(axis=1)
     return np.asarray(if_shown / likelihood.mean(axis=1))

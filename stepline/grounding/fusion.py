@@ -1,16 +1,15 @@
-"""Speech and pictures into one posterior of each step: P(shown at t), P(shown), then seconds, spans
-and a verdict.
+"""The posterior of each step by speech and pictures: P(shown at t) and P(shown), spans and a verdict.
 
-"drain the pasta" is said. P(shown at t) is 0.2 and 0.6 in seconds 8 and 9, then the picture cuts.
-Seconds 10 to 14 have 0.9, 1.0, 0.9, 0.6 and 0.2:
+Example: "drain the pasta" is said. P(shown at t) is 0.2 and 0.6 in seconds 8 and 9, then there is a
+cut. Seconds 10 to 14 have 0.9, 1.0, 0.9, 0.6 and 0.2:
 
     P(shown) 0.8  ->  "shown" (10, 14), at 11.5. It begins at the cut and ends below half the peak
     P(shown) 0.1  ->  "said", no span
     neighbours (8, 20) at 12.5 and (15, 24) at 19.5  ->  (8, 16) and (16, 24)
 
-`fuse`          the prior of speech times the evidence of the picture, while steps compete for the same seconds
-`with_verdict`  from the posterior to spans, the likeliest second, and "shown", "unclear", "said" or "not found"
-`separate_overlapping_spans`  spans cut where they run into those of other steps
+`fuse`          the prior of speech times the likelihood of the picture, while steps compete for seconds
+`with_verdict`  spans, the most likely second, and "shown", "unclear", "said" or "not found"
+`separate_overlapping_spans`  no two best spans overlap
 
 Letters: K steps, T seconds.
 """
@@ -32,31 +31,32 @@ from stepline.grounding.speech import grow_window
 from stepline.numeric import sum_to_one
 from stepline.records import Basis, FeatureSequence, Span, Status, Step
 
-# Nats that a unit of the weight of similarity must earn. That of ConSE carries fewer steps away on
-# real clips.
+# nats per unit of the weight of similarity. With the value of ConSE, fewer right steps move on real
+# clips
 SIMILARITY_PENALTY = 2.0
 CONSE_SIMILARITY_PENALTY = 4.0
-MAX_VISION_WEIGHT = 2.0  # per standard deviation; it keeps the weight finite
-UNSAID_VISION_WEIGHT = 2.0  # where nothing is said, so that no weight can be earned
-FUSION_ROUNDS = 20  # of the competition for seconds, each half the way; it settles in fewer
-MIN_UNCLAIMED_PROBABILITY = 1e-3  # probability; a second is never wholly taken
-# below which the product of what is free is taken in logarithms, far from a float's own end
+MAX_VISION_WEIGHT = 2.0  # per standard deviation of similarity
+UNSAID_VISION_WEIGHT = 2.0  # where no step is said, so that no weight can be fitted
+FUSION_ROUNDS = 20  # damped iterations of the competition for seconds; fewer suffice to converge
+MIN_UNCLAIMED_PROBABILITY = 1e-3  # of a second, even if a step is certainly shown then
+# below it, the product of probabilities is computed in logarithms, against underflow
 MIN_PRODUCT = 1e-200
-# of the logarithm of a shown span's length within one video. WhenAct's over all videos is 1.0
+# standard deviation of the logarithm of a shown duration, within one video. WhenAct, over all: 1.0
 LOG_LENGTH_SPREAD = 0.5
-MIN_MASS = 1e-12  # of a row, against a division by zero
+MIN_MASS = 1e-12  # against a division by zero
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class SpeechPrior:
-    """Where and whether each step is shown, by where it is said.
+    """When and whether each step is shown, by where it is said.
 
-    prior: (K, T) P(shown at t | said).
-    shown_prior: (K,) P(shown) before any evidence.
-    is_said: (K,) whether the step is spoken of.
-    past_seconds: how many of the T seconds have come yet, None: all.
+    Attributes:
+        prior: (K, T) P(shown at t | said).
+        shown_prior: (K,) P(shown) before any visual evidence.
+        is_said: (K,) whether the step is said.
+        past_seconds: number of the T seconds that are in the past, None: all.
     """
 
     prior: Array
@@ -67,11 +67,12 @@ class SpeechPrior:
 
 @dataclass(frozen=True)
 class ShownPosterior:
-    """Where each step is shown, and whether.
+    """When and whether each step is shown, by speech and pictures.
 
-    occupancy: (K, T) P(being shown at t, if shown at all).
-    score: (K,) P(shown).
-    weight: weight of the similarity evidence.
+    Attributes:
+        occupancy: (K, T) P(the step is being shown at t | it is shown).
+        score: (K,) P(shown).
+        weight: weight of the visual similarity.
     """
 
     occupancy: Array
@@ -79,23 +80,22 @@ class ShownPosterior:
     weight: float
 
     @property
-    def expected(self) -> Array:
-        """(K, T) P(being shown at t)."""
+    def shown_at(self) -> Array:
+        """(K, T) P(the step is being shown at t)."""
         return np.asarray(self.occupancy * self.score[:, None])
 
-    def within(self, informative: Array) -> "ShownPosterior":
-        """Return the posterior where a second can show something only as far as `possible`, (T,), 0
-        to 1, says so."""
+    def masked(self, informative: Array) -> "ShownPosterior":
+        """Return the posterior where uninformative seconds show nothing. informative: (T,), 0 or 1."""
         if informative.all():
             return self
         rows = self.occupancy * informative
         mass = self.occupancy.sum(axis=1)
-        # P(shown) falls by the share that the row loses.
+        # P(shown) falls by the fraction that the row loses.
         fraction = rows.sum(axis=1) / np.maximum(mass, MIN_MASS)
         return ShownPosterior(rows, self.score * fraction, self.weight)
 
     @property
-    def best(self) -> npt.NDArray[np.int64]:
+    def best_seconds(self) -> npt.NDArray[np.int64]:
         """(K,) the most likely second of each step."""
         if not self.occupancy.size:
             return np.zeros(len(self.occupancy), dtype=np.int64)
@@ -103,16 +103,21 @@ class ShownPosterior:
 
 
 def similarity_penalty(features: FeatureSequence | None) -> float:
-    """Return the penalty in nats per unit of the similarity weight."""
+    """Return the penalty of the similarity weight for a backbone, in nats per unit."""
     if features is not None and features.backbone == "conse":
         return CONSE_SIMILARITY_PENALTY
     return SIMILARITY_PENALTY
 
 
 def similarity_weight(prior: Array, evidence: Array, is_said: Flags, penalty: float) -> float:
-    """Return the weight of the similarity evidence (K, T), fitted to the steps that are said.
+    """Return the weight of the visual similarity, `UNSAID_VISION_WEIGHT` where no step is said.
 
-    Where no step is said it is `UNSAID_VISION_WEIGHT`."""
+    Args:
+        prior: (K, T) P(shown at t | said).
+        evidence: (K, T) contrasted similarity.
+        is_said: (K,) whether each step is said. The weight is fitted to these steps.
+        penalty: nats per unit of weight.
+    """
     if is_said.any():
         return fit_weight(prior[is_said], evidence[is_said], penalty, MAX_VISION_WEIGHT)
     if evidence.any():
@@ -123,10 +128,10 @@ def similarity_weight(prior: Array, evidence: Array, is_said: Flags, penalty: fl
 def fuse(
     speech: SpeechPrior, evidence: Array, penalty: float, settings: GroundSettings
 ) -> ShownPosterior:
-    """Return the posterior of each step from the speech prior and the visual similarity.
+    """Return the posterior of each step by speech and visual similarity.
 
     Args:
-        speech: prior of each step by where it is said.
+        speech: prior of each step, by where it is said.
         evidence: (K, T) contrasted similarity of steps and seconds.
         penalty: nats per unit of the similarity weight.
         settings: of grounding.
@@ -135,32 +140,31 @@ def fuse(
     shown_prior = speech.shown_prior
     weight = similarity_weight(prior, evidence, speech.is_said, penalty)
     likelihood = np.exp(weight * evidence)
-    # How much higher likeness peaks than noise of unit variance would. A step that no one says has
-    # a flat prior, so that it cannot be compared with its own average.
+    # How much higher the similarity peaks than noise of unit variance would. A step that is not said
+    # has a flat prior, so that it cannot be compared with its own average.
     noise_correction = np.ones(len(prior))
     if evidence.any():
         noise = math.exp(weight**2 / 2)
         past_only = likelihood[:, : speech.past_seconds]
         noise_correction = past_only.mean(axis=1) / noise
 
-    # steps compete for the seconds, each round half the way
-    within_video = [slice(0, prior.shape[1])]  # words do not end at cuts
+    # steps compete for the seconds, in damped iterations
+    within_video = [slice(0, prior.shape[1])]  # cuts do not limit steps here
     score = shown_prior
     centers = sum_to_one(prior * likelihood)
     shown_at = occupancy(centers, within_video, settings.typical)
     for _ in range(FUSION_ROUNDS):
-        # What the other steps leave of each second.
+        # the prior, less the seconds of other steps
         unclaimed = prior * probability_unclaimed(shown_at, score)
-        # What chance would give: the mean likelihood, over all steps, of the seconds where they are
-        # not shown.
+        # by chance: the mean likelihood, over all steps, in seconds where they are not shown
         absent = np.maximum(1 - shown_at, MIN_UNCLAIMED_PROBABILITY)
         elsewhere = 1.0
         if absent.size:
             elsewhere = float((likelihood * absent).sum() / absent.sum())
-        # P(shown) by Bayes: the prior odds times how much better than chance the looks fit.
+        # P(shown) by Bayes: the prior odds times the likelihood ratio against chance
         if_shown = (sum_to_one(unclaimed) * likelihood).sum(axis=1)
-        against_chance = if_shown / elsewhere  # (K,)
-        odds = shown_prior * np.where(speech.is_said, against_chance, noise_correction)
+        likelihood_ratio = if_shown / elsewhere  # (K,)
+        odds = shown_prior * np.where(speech.is_said, likelihood_ratio, noise_correction)
         score = (score + odds / (1 - shown_prior + odds)) / 2
         centers = sum_to_one(unclaimed * likelihood)
         shown_at = (shown_at + occupancy(centers, within_video, settings.typical)) / 2
@@ -170,34 +174,36 @@ def fuse(
 def probability_unclaimed(shown_at: Array, score: Array) -> Array:
     """Return (K, T): P(no other step is being shown at t).
 
-    shown_at: occupancy (K, T).
-    score: P(shown), (K,).
+    Where it would underflow, with thousands of steps, each row is scaled by its own factor.
 
-    Of thousands of steps it is less than a float can hold: then each row is right up to a factor of
-    its own.
+    Args:
+        shown_at: occupancy (K, T).
+        score: (K,) P(shown).
     """
     claimed = shown_at * score[:, None]
     absent = np.maximum(1 - claimed, MIN_UNCLAIMED_PROBABILITY)
     product = absent.prod(axis=0)
     if product.size and product.min() < MIN_PRODUCT:
-        # In logarithms, each row scaled to its greatest.
+        # In logarithms, each row scaled to its maximum.
         logarithm = np.log(absent)
         others = logarithm.sum(axis=0) - logarithm
         greatest = others.max(axis=1, keepdims=True)
         return np.asarray(np.exp(others - greatest))
-    # The product over all other steps is the whole one without the step's own factor.
+    # The product over all other steps is the product over all, divided by the step's own factor.
     return np.asarray(product / absent)
 
 
 def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:
-    """Return (K, T): P(the step is being shown at t), its middle drawn from `centers`, its length
-    about `seconds`.
+    """Return (K, T): P(the step is being shown at t), by a lognormal duration around its center.
 
-    A step does not run on across a cut.
+    Args:
+        centers: (K, T) P(the center of the step is at t).
+        shots: slices of whole seconds. A step does not continue across a cut.
+        seconds: median duration.
     """
     longest = max((shot.stop - shot.start for shot in shots), default=1)
     reach = longest - 1
-    # P(a shown span is longer than twice a distance from its middle), lognormal, (2 reach + 1,)
+    # P(the duration is more than twice a distance from the center), (2 reach + 1,)
     longer = np.ones(2 * reach + 1)
     for distance in range(1, reach + 1):
         log_ratio = math.log(2 * distance / seconds)
@@ -216,51 +222,47 @@ def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:
     return np.asarray(np.minimum(1.0, shown_at))
 
 
-@dataclass(frozen=True)
-class StepOccupancy:
-    """Where one step is shown, given that the pictures belong to the speech.
-
-    row: (T,) P(shown in the second). score: P(shown at all). basis: what placed the step.
-    """
-
-    row: Array
-    score: float
-    basis: Basis = "pictures"
-
-
 def with_verdict(
     step: Step,
-    step_occupancy: StepOccupancy,
+    row: Array,
+    score: float,
     shots: Sequence[slice],
     duration: float,
     settings: GroundSettings,
     *,
+    basis: Basis = "pictures",
     probability: float = 1.0,
     trusted: bool = True,
 ) -> Step:
-    """Return the step with spans, at, score, status and basis. One not shown has no spans.
+    """Return the step with spans, at, score, status and basis. A step that is not shown has no spans.
 
-    probability: that the pictures belong to the speech.
-    trusted: whether the pictures themselves say so. A step that is said is "unclear" where they do
-    not.
+    Args:
+        step: a step that is not placed yet.
+        row: (T,) P(the step is being shown at t, if it is shown at all).
+        score: P(the step is shown), if the pictures belong to the speech.
+        shots: slices of whole seconds that cover the video. A span ends at a cut.
+        duration: of the video, in seconds.
+        settings: thresholds of showing and of spans.
+        basis: what placed the step.
+        probability: P(the pictures belong to the speech). It scales the score of a step that is said.
+        trusted: whether that is certain enough. Otherwise a step that is said is "unclear".
     """
-    score = step_occupancy.score
-    # Of a step that is said, the pictures may belong to another film.
-    likely = probability * score if step.said is not None else score
-    # Not shown, so without a place.
+    # The pictures may belong to another video, which matters for a step that is said.
+    p_shown = probability * score if step.said is not None else score
+    # not shown
     if score < settings.shown_threshold:
         status: Status = "not found" if step.said is None else "said"
-        unplaced = {"spans": (), "at": None, "score": likely, "status": status, "basis": None}
+        unplaced = {"spans": (), "at": None, "score": p_shown, "status": status, "basis": None}
         return step.model_copy(update=unplaced)
-    # Shown, with its best second and the spans around it.
-    best = int(step_occupancy.row.argmax())
-    spans = shown_spans(step_occupancy.row, shots, duration, settings)
+    # shown, with its most likely second and the spans around it
+    best = int(row.argmax())
+    spans = shown_spans(row, shots, duration, settings)
     update = {
         "spans": tuple(spans),
         "at": min(best + 0.5, (best + duration) / 2),  # the last second may be a short one
-        "score": likely,
+        "score": p_shown,
         "status": "shown" if trusted or step.said is None else "unclear",
-        "basis": step_occupancy.basis,
+        "basis": basis,
     }
     return step.model_copy(update=update)
 
@@ -268,7 +270,14 @@ def with_verdict(
 def shown_spans(
     row: Array, shots: Sequence[slice], duration: float, settings: GroundSettings
 ) -> list[Span]:
-    """Return the spans of a step, best first: peaks of P(shown at t), (T,), extended within a shot."""
+    """Return the spans of a step around the peaks of P(shown at t), the best first.
+
+    Args:
+        row: (T,) P(the step is being shown at t).
+        shots: slices of whole seconds. A span stays within a shot.
+        duration: of the video, in seconds.
+        settings: with the number of spans, and how far they extend.
+    """
     remaining = row.copy()
     spans: list[Span] = []
     while len(spans) < settings.alternatives:
@@ -280,26 +289,30 @@ def shown_spans(
         start = first + shot.start
         end = last + shot.start
         spans.append(Span(float(start), min(float(end), duration)))
-        # What adjoins a span goes with it, so that the alternatives are apart.
+        # Adjacent seconds are removed too, so that the spans do not touch.
         remaining[max(0, start - 1) : end + 1] = 0
     return spans
 
 
 def separate_overlapping_spans(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return the steps with best spans that no longer run into each other.
+    """Return the steps with best spans that do not overlap.
 
-    A span may run over the second at which another step is most likely. It then ends, or begins,
-    halfway between the two, on a whole second. Spans that overlap otherwise meet there, or as near
-    to it as the overlap reaches. Steps most likely at the same second keep what they share.
+    Two spans that overlap meet halfway between the most likely seconds of their steps, on a whole
+    second, or as near to it as the overlap allows. Steps with the same most likely second keep their
+    common span.
     """
     seconds = sorted({step.at for step in steps if step.spans and step.at is not None})
-    apart = [_separate_spans(step, seconds) for step in steps]
+    separated = [_cut_at_neighbours(step, seconds) for step in steps]
     for first, second in itertools.pairwise(seconds):
-        apart = _separate_overlap(apart, first, second)
-    return tuple(apart)
+        separated = _separate_pair(separated, first, second)
+    return tuple(separated)
 
 
-def _separate_spans(step: Step, seconds: Sequence[float]) -> Step:
+def _cut_at_neighbours(step: Step, seconds: Sequence[float]) -> Step:
+    """Return a step whose best span does not hold the most likely second of another step.
+
+    seconds: sorted most likely seconds of all steps.
+    """
     if not step.spans or step.at is None:
         return step
     start = step.spans[0].start
@@ -316,9 +329,8 @@ def _separate_spans(step: Step, seconds: Sequence[float]) -> Step:
     return _with_best_span(step, start, end)
 
 
-def _separate_overlap(steps: Sequence[Step], first: float, second: float) -> list[Step]:
-    """Return the steps with spans around `first` that end before those around `second` begin."""
-    # Where spans around the first second end, and those around the second one begin.
+def _separate_pair(steps: Sequence[Step], first: float, second: float) -> list[Step]:
+    """Return the steps where spans of most likely second `first` end before those of `second` begin."""
     end = first
     start = second
     for step in steps:
@@ -331,7 +343,7 @@ def _separate_overlap(steps: Sequence[Step], first: float, second: float) -> lis
     # They meet halfway, but inside the overlap.
     border = _midpoint(first, second)
     border = min(max(border, start), end)
-    apart = []
+    separated = []
     for step in steps:
         if step.spans:
             best = step.spans[0]
@@ -339,12 +351,12 @@ def _separate_overlap(steps: Sequence[Step], first: float, second: float) -> lis
                 step = _with_best_span(step, best.start, min(best.end, border))
             elif step.at == second:
                 step = _with_best_span(step, max(best.start, border), best.end)
-        apart.append(step)
-    return apart
+        separated.append(step)
+    return separated
 
 
 def _midpoint(first: float, second: float) -> float:
-    """Return the whole second halfway between two, or the middle where none is between."""
+    """Return the whole second at or after the middle of two times, the middle itself without one."""
     middle = (first + second) / 2
     whole_second = float(math.ceil(middle))
     if whole_second < second:

@@ -1,22 +1,21 @@
-"""Where each step is shown: speech prior times visual evidence, while steps compete for seconds.
+"""Grounding: when each step is shown, by speech prior and visual evidence, with competing steps.
 
-In a video of 60 s only "Drain the pasta and rinse it." is said, at 10 to 14 s. By speech alone the
+Example: in a video of 60 s only "Drain the pasta and rinse it." is said, at 10 to 14 s. By speech alone the
 step "drain the pasta and rinse" is "unclear" (7, 20), at 13.5, score 0.89. No picture confirms the
 words. The step "slice the bread" is "not found", score 0.30. For step k at second t:
 
     P_k(t) = prior(t | said_k) exp(w z_k(t)) unclaimed_k(t) / sum   w fitted from the video itself
-    P(shown_k) = pi B_k / (1 - pi + pi B_k)                          B_k: how well the evidence fits "shown"
+    P(shown_k) = pi B_k / (1 - pi + pi B_k)                          B_k: Bayes factor of "shown"
 
-in a long take, second by second (`fusion.fuse`). A video cut into at least as many shots as steps
-is matched to them instead, one step per shot (`shots.assign_to_shots`). No trained model.
-docs/grounding.md has it in plain words.
+`fusion.fuse` computes this for every second. In a video with at least as many shots as steps, some
+steps are matched to shots instead (`shots.assign_to_shots`). No model is trained. docs/grounding.md
+has the explanation.
 
-    prior, pi   `speech_prior`         where and whether a step is shown, by where it is said
+    prior, pi   `speech_prior`         when and whether a step is shown, by where it is said
     z           `similarity_evidence`    similarity of the step and the second
     unclaimed   `fusion.fuse`          P(no other step is being shown then)
-    shots       `place_by_shots`       the same for steps that no one says, or over a talking head
-    assessment  `assess_video`         whether the pictures belong to the speech, and it instructs
-    verdicts    `verdicts`             spans, score, and "shown", "unclear", "said" or "not found"
+    shots       `place_by_shots`       the same for steps that are not said, or over a talking head
+    verdicts    `fusion.with_verdict`  spans, score, and "shown", "unclear", "said" or "not found"
 
 Letters: K steps, T seconds, D width.
 """
@@ -36,7 +35,6 @@ from stepline.grounding.fusion import (
     Flags,
     ShownPosterior,
     SpeechPrior,
-    StepOccupancy,
     fuse,
     occupancy,
     separate_overlapping_spans,
@@ -60,10 +58,10 @@ from stepline.grounding.shots import (
     odds_by_appearance,
     shot_units,
     step_and_other_speech,
-    talking_heads,
+    talking_head_log_odds,
 )
 from stepline.numeric import logit, sigmoid
-from stepline.records import Alignment, Basis, FeatureSequence, Matrix, Span, Step, Transcript
+from stepline.records import Alignment, FeatureSequence, Matrix, Span, Step, Transcript
 from stepline.text.visibility import predict_visibility
 from stepline.writing.types import under_condition
 
@@ -73,48 +71,49 @@ if TYPE_CHECKING:
 
 PLACED_BY_WORDS = "steps are placed where they are said, and may not be shown"
 log = logging.getLogger(__name__)
-MINILM_WIDTH = 384  # numbers of the vectors that wording is judged on
-# P(the case is shown) of a step said last and under a condition. Both of real clips are not
+MINILM_WIDTH = 384  # of MiniLM vectors, which `predict_visibility` needs
+# P(the last step is shown), if it is said under a condition. In real clips 0 of 2 are
 LAST_CASE_PROBABILITY = 0.5
-# mean log odds that wording gives the step texts of COIN and CrossTask: how-to is not vlogs
+# mean log odds of `predict_visibility` for the step texts of COIN and CrossTask
 MEAN_WORDING_LOG_ODDS = 0.15
-# P(a step is shown) where the picture does not show it: of a written step (real clips: 0.92), of one
-# whose words are over a talking head (drawn videos: 0.82), of one that no one speaks of (a guess).
+# P(a step is shown) without visual evidence: of a step that is said (real clips: 0.92), of a step that
+# is said over a talking head (drawn videos: 0.82), of a step that is not said (a guess)
 SHOWN_RATE = 0.9
 TALKING_HEAD_SHOWN_RATE = 0.81
 UNSAID_SHOWN_RATE = 0.3
-SHOT_SIMILARITY_WEIGHT = 0.4  # among shots, per standard deviation
-MIN_TALK_LOG_ODDS = 0.2  # nats against doing from which a talking head may move its steps
+SHOT_SIMILARITY_WEIGHT = 0.4  # of visual similarity per standard deviation, where shots are matched
+MIN_TALK_LOG_ODDS = 0.2  # nats of a talking head, from which shots may place its steps
 # P(the pictures belong to the speech) and P(the speech instructs) before any evidence, both guesses,
-# and the log odds above which a step is "shown". 73 how-to transcripts have more than the second.
+# and the log odds above which steps are "shown". 73 how-to transcripts all instruct by the second
 BELONG_PRIOR = 0.95
 MIN_BELONG_LOG_ODDS = -0.75
 INSTRUCTS_PRIOR = 0.95
 MIN_INSTRUCTS_LOG_ODDS = -1.6
-VISIBLE_MARGIN = 1e-3  # of a P(shown) by wording, from 0 and 1
-MAX_LOG_ODDS = 50.0  # nats; more makes no difference to a probability
-# A user's line is shown for about this share of the time that there is for each line, within limits
-# in seconds. The median of YouCook2's 2,441 steps is .42, of 27 short clips .69.
+VISIBLE_MARGIN = 1e-3  # distance of P(shown) by wording from 0 and 1
+MAX_LOG_ODDS = 50.0  # nats, against overflow
+# duration of a user's line as a fraction of duration / lines, within limits in seconds. The median of
+# YouCook2's 2,441 steps is .42, of 27 short clips .69
 LINE_FRACTION = 0.4
 MIN_LINE_SECONDS = 4.0
 MAX_LINE_SECONDS = 20.0
-MIN_MOVE_SECONDS = 2  # from where speech alone has the step, beyond which the picture moved it
+MIN_MOVE_SECONDS = 2  # from the second by speech only, beyond which the pictures moved a step
 
 
 @dataclass(frozen=True)
 class GroundReport:
-    """Weights of the visual evidence (0 = none) and the number of steps it moved.
+    """What the grounding rests on. The fields are keys of the record.
 
-    Its fields are keys of the record.
-
-    likeness: weight of the similarity to the step's words.
-    motion: 1 where some step is placed by shots, whose hands at work then count, else 0.
-    lag: seconds by which the pictures of those shots follow the words.
-    moved: steps whose most likely second is more than 2 s from that of speech alone.
-    correspondence: log odds that the pictures belong to the speech, None where nothing shows it.
-    earned: whether that is enough to call steps shown.
-    instruction: log Bayes factor that the speech instructs, None where the steps are not from it.
-    instructs: whether that is enough to call steps shown.
+    Attributes:
+        likeness: weight of the visual similarity, 0 where it does not count.
+        motion: 1 where shots placed some step, so that motion counts, else 0.
+        lag: seconds by which the pictures of those shots follow the words.
+        moved: number of steps that the pictures moved by more than 2 s.
+        shots: number of shots.
+        note: one sentence on how the pictures changed the placement.
+        correspondence: log odds that the pictures belong to the speech, None without evidence.
+        earned: whether these are high enough for steps to be "shown".
+        instruction: log Bayes factor that the speech instructs, None for a user's own lines.
+        instructs: whether this is high enough for steps to be "shown".
     """
 
     likeness: float
@@ -129,15 +128,15 @@ class GroundReport:
     instructs: bool = True
 
     @property
-    def unclear(self) -> str:
-        """Why a step is "unclear", in plain words."""
+    def unclear_reason(self) -> str:
+        """Why a step is "unclear", for the user."""
         if not self.instructs:
             return "hardly any sentence of the video states a step"
         return "said last, and only for some cases" if self.earned else PICTURES_DO_NOT_FIT
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the user should know before trusting the steps: two films, or no how-to video."""
+        """Warnings that the pictures do not fit the speech, or that the speech does not instruct."""
         warnings = []
         if self.correspondence is not None and not self.earned:
             warnings.append(f"what is seen hardly fits what is said: {PLACED_BY_WORDS}")
@@ -147,7 +146,7 @@ class GroundReport:
 
 
 def merge_reports(reports: Sequence[GroundReport]) -> GroundReport:
-    """Return one report of all windows: mean weights and lag, all that moved."""
+    """Return one report of all windows, with mean weights and summed counts."""
     log_odds = [report.correspondence for report in reports if report.correspondence is not None]
     return GroundReport(
         likeness=float(np.mean([report.likeness for report in reports])),
@@ -164,27 +163,14 @@ def merge_reports(reports: Sequence[GroundReport]) -> GroundReport:
     )
 
 
-def picture_note(weight: float, by_shots: int, steps: int, moved: int) -> str:
-    """Return a note on how the pictures changed the placement.
-
-    weight: of the similarity.
-    by_shots: steps placed by shots.
-    """
-    if not weight and not by_shots:
-        return (
-            "speech alone: the pictures do not show where anything is done, so they weigh nothing"
-        )
-    return (
-        f"likeness weighs {weight:.1f}, {by_shots} of {steps} steps are placed by shots; "
-        f"{moved} moved by more than 2 s"
-    )
-
-
 @dataclass(frozen=True)
 class Grounding:
-    """Steps with spans, at, score and status.
+    """The result of grounding.
 
-    alignment: P(step k is being shown at t), (K, T), one column per second.
+    Attributes:
+        steps: K steps with spans, at, score and status.
+        alignment: (K, T) P(step k is being shown at t), one column per second.
+        report: what the grounding rests on.
     """
 
     steps: tuple[Step, ...]
@@ -259,16 +245,15 @@ def ground_inputs(inputs: GroundingInputs, settings: GroundSettings) -> Groundin
 
 
 def line_seconds(inputs: GroundingInputs) -> float:
-    """Return the typical duration in seconds of a user's line, from the number of lines."""
+    """Return the typical duration in seconds of a user's line, by the number of lines."""
     seconds = LINE_FRACTION * inputs.duration / len(inputs.steps)
     return min(MAX_LINE_SECONDS, max(MIN_LINE_SECONDS, seconds))
 
 
 def mark_conditional_last_step_unclear(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the steps, the last one "unclear" if it is shown and holds only under a condition.
+    """Return the steps, with the last one "unclear" if it is shown and has a condition.
 
-    "If it gets worse, see a doctor" ends a video whose pictures have gone back to the start, or to
-    the presenter.
+    "If it gets worse, see a doctor" is often said over the presenter or the first pictures.
     """
     if len(steps) < 2:
         return steps
@@ -285,7 +270,7 @@ def _ground_windows(
     windows: Sequence[GroundingWindow],
     settings: GroundSettings,
 ) -> Grounding:
-    """Ground every step in the window that decides it."""
+    """Return the grounding of a long video, each step by the window that decides it."""
     scores = np.zeros((len(inputs.steps), inputs.past_seconds), dtype=np.float32)
     steps = list(inputs.steps)
     reports = []
@@ -312,7 +297,11 @@ def ground_window(
 ) -> Grounding:
     """Return the grounded steps of one window, or of a whole short video.
 
-    video: evidence of the whole video, cut to the window."""
+    Args:
+        inputs: of the window.
+        video: evidence of the whole video, cut to the window.
+        settings: of grounding.
+    """
     speech = speech_prior(inputs, settings)
     evidence = similarity_evidence(inputs)
     penalty = similarity_penalty(inputs.features)
@@ -322,42 +311,94 @@ def ground_window(
     posterior = fuse(speech, evidence, penalty, settings) if evidence.any() else speech_posterior
 
     # shot by shot, for the steps whose words are over no picture of them
-    placement = place_by_shots(inputs, speech, evidence, posterior, settings)
+    posterior, by_shots, lag = place_by_shots(inputs, speech, evidence, posterior, settings)
     future = np.ones(inputs.ahead)  # what is yet to come may show anything
-    informative = np.concatenate([video.informative, future])
-    posterior = placement.posterior.within(informative)
+    posterior = posterior.masked(np.concatenate([video.informative, future]))
 
-    # the video as a whole
-    agreement = None  # nats, of likeness with speech
+    # whether the pictures of the whole video belong to the speech, and whether it instructs
+    log_odds = video.correspondence_log_odds
     if posterior.weight and speech.is_said.any():
-        video_weighed = posterior.weight * evidence[speech.is_said]
-        agreement = log_bayes_factor(speech.prior[speech.is_said], video_weighed)
-        agreement -= penalty * posterior.weight
-    assessment = assess_video(video, agreement)
-    shown_probabilities = np.where(speech.is_said, assessment.probability, 1.0)  # (K,)
-    shown_at = posterior.expected * shown_probabilities[:, None]  # (K, T)
-    return Grounding(
-        verdicts(inputs, posterior, placement.placed_by_shots, assessment, settings),
-        _alignment(inputs, shown_at.astype(np.float32)),
-        _report(inputs, speech_posterior, placement, posterior, assessment),
+        agreement = log_bayes_factor(
+            speech.prior[speech.is_said], posterior.weight * evidence[speech.is_said]
+        )
+        log_odds = (log_odds or 0.0) + (agreement - penalty * posterior.weight)
+    probability = 1.0  # that a step which is said can be shown at all
+    if log_odds is not None:
+        probability = _posterior(BELONG_PRIOR, log_odds)
+    if video.instruction is not None:
+        probability *= _posterior(INSTRUCTS_PRIOR, video.instruction)
+
+    moved = int(
+        (np.abs(speech_posterior.best_seconds - posterior.best_seconds) > MIN_MOVE_SECONDS).sum()
+    )
+    report = GroundReport(
+        likeness=posterior.weight,
+        motion=float(by_shots.any()),
+        lag=lag,
+        moved=moved,
+        shots=len(inputs.shots),
+        note=_picture_note(inputs, posterior.weight, int(by_shots.sum()), moved),
+        correspondence=log_odds,
+        earned=log_odds is not None and log_odds > MIN_BELONG_LOG_ODDS,
+        instruction=video.instruction,
+        instructs=video.instruction is None or video.instruction > MIN_INSTRUCTS_LOG_ODDS,
+    )
+    steps = []
+    for step, row, score, is_by_shots in zip(
+        inputs.steps, posterior.occupancy, posterior.score.tolist(), by_shots, strict=True
+    ):
+        verdict = with_verdict(
+            step,
+            row,
+            score,
+            inputs.shots,
+            inputs.end,
+            settings,
+            basis="pictures" if is_by_shots or posterior.weight > 0 else "words",
+            probability=probability,
+            trusted=report.earned and report.instructs,
+        )
+        steps.append(verdict)
+    p_possible = np.where(speech.is_said, probability, 1.0)  # (K,)
+    shown_at = posterior.shown_at * p_possible[:, None]  # (K, T)
+    return Grounding(tuple(steps), _alignment(inputs, shown_at.astype(np.float32)), report)
+
+
+def _picture_note(inputs: GroundingInputs, weight: float, by_shots: int, moved: int) -> str:
+    """Return a note on how the pictures changed the placement.
+
+    weight: of the similarity. by_shots: number of steps placed by shots.
+    """
+    if inputs.features is None and inputs.activity is None:
+        return "speech alone: no pictures were given"
+    if not weight and not by_shots:
+        return (
+            "speech alone: the pictures do not show where anything is done, so they weigh nothing"
+        )
+    return (
+        f"likeness weighs {weight:.1f}, {by_shots} of {len(inputs.steps)} steps are placed by "
+        f"shots; {moved} moved by more than 2 s"
     )
 
 
 def speech_prior(inputs: GroundingInputs, settings: GroundSettings) -> SpeechPrior:
-    """Return prior(t | said_k) and pi of each step."""
+    """Return when and whether each step is shown, by speech only."""
     return SpeechPrior(
         prior=shown_time_prior(inputs.weighted_passages, USUAL_LAG_SECONDS, inputs.seconds),
-        shown_prior=shown_before_evidence(
-            inputs.said, SHOWN_RATE, inputs.visible, settings, inputs.shown_log_odds
-        ),
-        is_said=inputs.said,
+        shown_prior=shown_before_evidence(inputs.is_said, SHOWN_RATE, inputs.visible, settings),
+        is_said=inputs.is_said,
         past_seconds=inputs.past_seconds,
     )
 
 
 def shown_time_prior(passages: Sequence[WeightedPassages], lag: float, seconds: int) -> Array:
-    """Return P(shown at t | said), (K, T), in a video whose pictures come `lag` seconds after the
-    words."""
+    """Return (K, T) P(shown at t | said).
+
+    Args:
+        passages: of each step, where it may be said.
+        lag: seconds by which the pictures follow the words.
+        seconds: T.
+    """
     rows = []
     for item in passages:
         row = load_prior().distribution(item.spans, seconds, weights=item.weights, lag=lag)
@@ -366,28 +407,23 @@ def shown_time_prior(passages: Sequence[WeightedPassages], lag: float, seconds: 
 
 
 def shown_before_evidence(
-    is_said: Flags,
-    rate: float,
-    visible: Array | Sequence[float] | None,
-    settings: GroundSettings,
-    unsaid_log_odds: Array | None = None,
+    is_said: Flags, rate: float, visible: Array | Sequence[float] | None, settings: GroundSettings
 ) -> Array:
-    """Return pi, P(shown) before any evidence, (K,).
+    """Return pi, (K,) P(shown) before any visual evidence.
 
-    rate: of the steps that are said. unsaid_log_odds: (K,) nats, added for those that are not.
+    Args:
+        is_said: (K,) whether each step is said.
+        rate: P(shown) of a step that is said.
+        visible: (K,) P(shown) by the wording, None where unknown.
+        settings: with the weight of the wording.
     """
-    # Said: the rate, moved by how visible the step's wording is.
+    # The rate of steps that are said, changed by their wording.
     rate_log_odds = logit(np.asarray(rate, dtype=np.float64))
     log_odds = np.full(len(is_said), rate_log_odds)
     if visible is not None:
         wording = logit(np.asarray(visible, dtype=np.float64), VISIBLE_MARGIN)
         log_odds = log_odds + settings.wording * (wording - MEAN_WORDING_LOG_ODDS)
-    # Not said: another rate, moved by how many videos of the task do the step.
-    unsaid: float | Array = UNSAID_SHOWN_RATE
-    if unsaid_log_odds is not None:
-        unsaid_rate = np.asarray(UNSAID_SHOWN_RATE)
-        unsaid = sigmoid(logit(unsaid_rate, VISIBLE_MARGIN) + unsaid_log_odds)
-    return np.where(is_said, sigmoid(log_odds), unsaid)
+    return np.where(is_said, sigmoid(log_odds), UNSAID_SHOWN_RATE)
 
 
 def similarity_evidence(inputs: GroundingInputs) -> Array:
@@ -400,76 +436,65 @@ def similarity_evidence(inputs: GroundingInputs) -> Array:
     return contrast(cosines)
 
 
-@dataclass(frozen=True)
-class ShotPlacement:
-    """The steps after some were moved to shots.
-
-    posterior: of all steps.
-    placed_by_shots: (K,) which of them shots decided.
-    lag: seconds by which the pictures of those follow the words.
-    """
-
-    posterior: ShownPosterior
-    placed_by_shots: Flags
-    lag: float
-
-
 def place_by_shots(
     inputs: GroundingInputs,
     speech: SpeechPrior,
     evidence: Array,
     posterior: ShownPosterior,
     settings: GroundSettings,
-) -> ShotPlacement:
-    """Return the posterior with the steps moved to shots that no one says, or that are said over a
-    talking head."""
+) -> tuple[ShownPosterior, Flags, float]:
+    """Move the steps to shots that no one says, or that are said over a talking head.
+
+    Returns the posterior of all steps, (K,) which steps the shots placed, and the seconds by which
+    the pictures of those follow the words.
+    """
     activity = inputs.activity
     shots = inputs.shots
     steps = inputs.steps
-    unmoved = ShotPlacement(posterior, np.zeros(len(steps), dtype=bool), USUAL_LAG_SECONDS)
+    unmoved = (posterior, np.zeros(len(steps), dtype=bool), USUAL_LAG_SECONDS)
     if activity is None or not inputs.has_thumbnails or not 0 < len(steps) <= len(shots):
         return unmoved
 
-    # which steps: their words say nothing of where they are shown
+    # which steps: those whose words do not tell when they are shown
     _, other_speech = step_and_other_speech(steps, inputs.transcript, inputs.seconds)
     appearance = odds_by_appearance(activity, shots, speech.prior, other_speech)
-    talk = talking_heads(appearance, shots)
+    talk = talking_head_log_odds(appearance, shots)
     placed_by_shots = ~speech.is_said | _is_said_over_talking_head(talk, inputs.passages)
     if not placed_by_shots.any():
         return unmoved
 
-    # where: all steps compete for the shots, each in the middle of its own
+    # where: all steps compete for the shots, each in the middle of a shot
     visible: Array | Sequence[float] | None = inputs.visible
     if visible is None:
         visible = _visibility_of_wording(inputs)
     units = shot_units(activity, shots, appearance, inputs.features)
-    assignment = assign_to_shots(
+    pairs, p_shown, lag = assign_to_shots(
         functools.partial(shown_time_prior, inputs.weighted_passages, seconds=inputs.seconds),
         steps,
         SHOT_SIMILARITY_WEIGHT * evidence,
-        shown_before_evidence(
-            speech.is_said, TALKING_HEAD_SHOWN_RATE, visible, settings, inputs.shown_log_odds
-        ),
+        shown_before_evidence(speech.is_said, TALKING_HEAD_SHOWN_RATE, visible, settings),
         units,
         settings,
     )
     centers = np.zeros(evidence.shape)
-    for column, unit in zip(assignment.pairs.T, units.slices, strict=True):
+    for column, unit in zip(pairs.T, units.slices, strict=True):
         centers[:, (unit.start + unit.stop - 1) // 2] = column
     centers /= centers.sum(axis=1, keepdims=True)
     in_shots = occupancy(centers, units.slices, settings.typical)
     moved = ShownPosterior(
         np.where(placed_by_shots[:, None], in_shots, posterior.occupancy),
-        np.where(placed_by_shots, assignment.p_shown, posterior.score),
+        np.where(placed_by_shots, p_shown, posterior.score),
         posterior.weight,
     )
-    return ShotPlacement(moved, placed_by_shots, assignment.lag)
+    return moved, placed_by_shots, lag
 
 
 def _is_said_over_talking_head(talk: Array, passages: Sequence[Sequence[Span]]) -> Flags:
-    """Return (K,): the picture shows a talking head while the step is said.
+    """Return (K,): whether the picture shows a talking head while the step is said.
 
-    talk: (T,) log odds against doing.
+    Args:
+        talk: (T,) log odds against doing.
+        passages: of each step, where it is said.
     """
     flags = np.zeros(len(passages), dtype=bool)
     for k, spans in enumerate(passages):
@@ -480,8 +505,7 @@ def _is_said_over_talking_head(talk: Array, passages: Sequence[Sequence[Span]]) 
 
 
 def _visibility_of_wording(inputs: GroundingInputs) -> Array | None:
-    """Return P(shown) of each step by its wording, where the step vectors are of MiniLM, as conse's
-    are."""
+    """Return (K,) P(shown) by the wording, None where the step vectors are not of MiniLM."""
     features = inputs.features
     vectors = inputs.step_vectors
     if features is None or vectors is None or features.backbone != "conse":
@@ -491,105 +515,9 @@ def _visibility_of_wording(inputs: GroundingInputs) -> Array | None:
     return predict_visibility(vectors)
 
 
-@dataclass(frozen=True)
-class VideoAssessment:
-    """Probabilities that hold for the whole video.
-
-    correspondence_log_odds: that the pictures belong to the speech.
-    pictures_trusted: whether that is enough to call steps shown.
-    instruction: log Bayes factor that the speech instructs.
-    instructs: whether that is enough.
-    probability: that a step which is said can be shown at all.
-    """
-
-    correspondence_log_odds: float | None
-    pictures_trusted: bool
-    instruction: float | None
-    instructs: bool
-    probability: float
-
-
-def assess_video(video: VideoEvidence, agreement: float | None) -> VideoAssessment:
-    """Return the probabilities that all steps of a video share.
-
-    agreement: log Bayes factor, in nats, of the similarity with the speech."""
-    log_odds = video.correspondence_log_odds
-    instruction = video.instruction
-    if agreement is not None:
-        log_odds = (log_odds or 0.0) + agreement
-    probability = _posterior(BELONG_PRIOR, log_odds) if log_odds is not None else 1.0
-    if instruction is not None:
-        probability *= _posterior(INSTRUCTS_PRIOR, instruction)
-    return VideoAssessment(
-        log_odds,
-        log_odds is not None and log_odds > MIN_BELONG_LOG_ODDS,
-        instruction,
-        instruction is None or instruction > MIN_INSTRUCTS_LOG_ODDS,
-        probability,
-    )
-
-
 def _posterior(prior: float, log_odds: float) -> float:
-    """Return the probability after evidence in nats."""
+    """Return the posterior probability. log_odds: of the evidence, in nats."""
     if not prior:
         return 0.0
     likelihood = math.exp(min(log_odds, MAX_LOG_ODDS))
     return prior * likelihood / (prior * likelihood + 1 - prior)
-
-
-def verdicts(
-    inputs: GroundingInputs,
-    posterior: ShownPosterior,
-    placed_by_shots: Flags,
-    assessment: VideoAssessment,
-    settings: GroundSettings,
-) -> tuple[Step, ...]:
-    """Return each step with its spans, score, status and basis.
-
-    placed_by_shots: (K,). A step rests on pictures where shots placed it, or likeness has weight.
-    """
-    shots = inputs.shots
-    trusted = assessment.pictures_trusted and assessment.instructs
-    by_pictures = placed_by_shots | (posterior.weight > 0)
-    steps = []
-    for step, row, score, is_seen in zip(
-        inputs.steps, posterior.occupancy, posterior.score, by_pictures, strict=True
-    ):
-        basis: Basis = "pictures" if is_seen else "words"
-        judged_step = with_verdict(
-            step,
-            StepOccupancy(row, float(score), basis),
-            shots,
-            inputs.end,
-            settings,
-            probability=assessment.probability,
-            trusted=trusted,
-        )
-        steps.append(judged_step)
-    return tuple(steps)
-
-
-def _report(
-    inputs: GroundingInputs,
-    speech_posterior: ShownPosterior,
-    placement: ShotPlacement,
-    posterior: ShownPosterior,
-    assessment: VideoAssessment,
-) -> GroundReport:
-    moved = int((np.abs(speech_posterior.best - posterior.best) > MIN_MOVE_SECONDS).sum())
-    by_shots = int(placement.placed_by_shots.sum())
-    note = "speech alone: no pictures were given"
-    if inputs.features is not None or inputs.activity is not None:
-        note = picture_note(posterior.weight, by_shots, len(inputs.steps), moved)
-    return GroundReport(
-        likeness=posterior.weight,
-        motion=float(by_shots > 0),
-        lag=placement.lag,
-        moved=moved,
-        shots=len(inputs.shots),
-        note=note,
-        correspondence=assessment.correspondence_log_odds,
-        earned=assessment.pictures_trusted,
-        instruction=assessment.instruction,
-        instructs=assessment.instructs,
-    )

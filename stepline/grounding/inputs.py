@@ -1,10 +1,10 @@
-"""What is known of a video, or of one window of it, before its steps are placed.
+"""The inputs of grounding, of a whole video or of one window.
 
-`GroundingInputs`  the steps, what is said and what is shown
-`VideoEvidence`    what the whole video says of each of its windows: which seconds can show anything, whether the
+`GroundingInputs`  steps, speech and visual evidence
+`VideoEvidence`    evidence of the whole video that all windows share: which seconds can show anything, whether the
                    pictures belong to the speech, whether the speech instructs
-`GroundingWindow`  a part of a long video. Its core decides steps, its context on both sides holds steps that compete
-                   and are decided elsewhere, so that memory and time grow with duration only
+`GroundingWindow`  a part of a long video. It decides the steps of its core. The context on both sides holds steps
+                   that compete and are decided in another window. So memory and time grow linearly with duration
 
 Letters: K steps, S sentences, T seconds, D width.
 """
@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from stepline.records import FeatureSequence, Matrix, Sentence, Span, Step, Tran
 
 if TYPE_CHECKING:
     from stepline.vision import Activity
-# P(the sentence describes the step), below which it counts for nothing
+# smaller P(the sentence describes the step) count as 0
 MIN_SENTENCE_PROBABILITY = 0.001
 
 
@@ -36,9 +36,10 @@ MIN_SENTENCE_PROBABILITY = 0.001
 class GroundingWindow:
     """A part of a long video.
 
-    context: the whole seconds looked at.
-    steps: indices of all steps said there.
-    decided_steps: indices of the steps whose spans it sets.
+    Attributes:
+        context: whole seconds of the window with its context.
+        steps: indices of all steps that are said in the context.
+        decided_steps: indices of the steps whose spans this window decides.
     """
 
     context: Span
@@ -49,18 +50,19 @@ class GroundingWindow:
 def cut_into_windows(
     steps: Sequence[Step], duration: float, settings: GroundSettings
 ) -> list[GroundingWindow]:
-    """Return the windows of a long video, each step decided in one of them.
+    """Return the windows of a video. Each step is decided in one window.
 
-    A short video is one window, and so is one with a step that is not spoken of."""
+    A short video is one window, and so is a video with a step that is not said.
+    """
     centers = [step.said.center for step in steps if step.said is not None]
     last = float(math.ceil(duration))
-    # A line that no one says may be anywhere, so that the video stays whole.
+    # A step that is not said may be shown anywhere, so the video stays whole.
     if duration <= 1.5 * settings.window or len(centers) < len(steps):
         everything = range(len(steps))
         whole = Span(0.0, last)
         return [GroundingWindow(whole, tuple(everything), frozenset(everything))]
 
-    # the cores, and the step that each decides
+    # the cores, and the steps that each decides
     count = math.ceil(duration / settings.window)
     edges = np.linspace(0.0, duration, count + 1).round()
     core_of = np.searchsorted(edges, centers, side="right") - 1
@@ -70,7 +72,7 @@ def cut_into_windows(
         decided_steps = frozenset(np.flatnonzero(core_of == number).tolist())
         if not decided_steps:
             continue
-        # Context on both sides, as far as the video goes.
+        # Context on both sides, within the video.
         first_second = math.floor(start - settings.context)
         last_second = math.ceil(end + settings.context)
         context = Span(max(0.0, first_second), min(last, last_second))
@@ -84,9 +86,12 @@ def cut_into_windows(
 def cut_steps(
     steps: Sequence[Step], window: GroundingWindow, transcript: Transcript | None
 ) -> tuple[list[Step], Transcript | None]:
-    """Return the steps and the transcript inside a window, with sources renumbered."""
+    """Return the steps and the sentences inside a window, in seconds from its start.
+
+    Sources of the steps are renumbered. steps: of the whole video. transcript: likewise.
+    """
     # the sentences
-    number: dict[int, int] = {}  # of a sentence in the video -> in the window
+    number: dict[int, int] = {}  # index of a sentence in the video -> in the window
     sentences: list[Sentence] = []
     for n, sentence in enumerate(transcript.sentences if transcript else ()):
         if sentence.span.overlap(window.context) > 0:
@@ -108,36 +113,14 @@ def cut_steps(
     return moved, transcript.model_copy(update={"sentences": tuple(sentences)})
 
 
-def cut_features(
-    features: FeatureSequence | None, window: GroundingWindow
-) -> FeatureSequence | None:
-    """Return the feature rows inside a window."""
-    if features is None:
-        return None
-    rows = features.rows(window.context)
-    return replace(features, values=features.values[rows])
-
-
-def cut_activity(activity: "Activity | None", window: GroundingWindow) -> "Activity | None":
-    """Return the motion and cuts inside a window."""
-    if activity is None:
-        return None
-    start = window.context.start
-    end = window.context.end
-    first_row = round(start * activity.rate)
-    rows = slice(first_row, round(end * activity.rate))
-    cuts = [cut - start for cut in activity.cuts if start < cut < end]
-    return replace(
-        activity,
-        motion=activity.motion[rows],
-        cuts=tuple(cuts),
-        peaks=activity.peaks[rows],
-        looks=activity.looks[rows],
-    )
-
-
 def to_video_time(step: Step, original: Step, window: GroundingWindow) -> Step:
-    """Return a step that was grounded in a window with the times and sources of the whole video."""
+    """Return a step that was grounded in a window, with times of the whole video.
+
+    Args:
+        step: grounded, in seconds from the start of the window.
+        original: the same step of the whole video.
+        window: in which it was grounded.
+    """
     start = window.context.start
     spans = [Span(span.start + start, span.end + start) for span in step.spans]
     at = step.at
@@ -154,7 +137,7 @@ def to_video_time(step: Step, original: Step, window: GroundingWindow) -> Step:
 
 
 def _to_window_time(span: Span, window: GroundingWindow) -> Span:
-    """Return a span as the window counts. What begins before it begins with it."""
+    """Return a span in seconds from the start of the window, cut at this start."""
     origin = window.context.start
     start = max(0.0, span.start - origin)
     end = max(start + 0.1, span.end - origin)  # never empty
@@ -163,15 +146,25 @@ def _to_window_time(span: Span, window: GroundingWindow) -> Span:
 
 @dataclass(frozen=True)
 class GroundingInputs:
-    """The arguments of `ground`, which explains them, of a whole video or of one window.
+    """The inputs of grounding, of a whole video or of one window.
 
-    sentence_probabilities: (K, S) P(the sentence describes the step), rows of sum P(said). None: the passages
-    that say a step describe it, all alike.
-    instruction: log Bayes factor that a written transcript instructs, by a scorer of its sentences.
-    None: by the number of sentences that the steps rest on.
-    shown_log_odds: (K,) nats added to the log odds that a step is shown which no one says.
-    ahead: seconds yet to come after `duration`, of a video that still runs. A step may be shown
-    there too.
+    Attributes:
+        steps: K steps. `said` of each is where it is said, None where it is not.
+        duration: in seconds.
+        transcript: S sentences, None where unknown.
+        features: of the pictures, width D, None where unknown.
+        step_vectors: (K, D) text vectors in the space of the features.
+        activity: motion, cuts and thumbnails of the pictures.
+        sentence_vectors: (S, D) text vectors in the space of the features.
+        on_screen: lines of text in the picture.
+        visible: (K,) P(shown) by the wording alone.
+        written: whether the steps are all that the transcript says, not a user's own lines.
+        sentence_probabilities: (K, S) P(the sentence describes the step). Rows sum to P(said). None:
+            all passages that say a step describe it equally.
+        instruction: log Bayes factor that the speech instructs, by a scorer of its sentences. None:
+            by the number of sentences that steps cite.
+        ahead: seconds after `duration` in which a running video may still show a step.
+
     Raises ShapeError when arrays do not fit together.
     """
 
@@ -187,7 +180,6 @@ class GroundingInputs:
     written: bool = True
     sentence_probabilities: Array | None = None
     instruction: float | None = None
-    shown_log_odds: Array | None = None
     ahead: int = 0
 
     def __post_init__(self) -> None:
@@ -209,29 +201,29 @@ class GroundingInputs:
 
     @property
     def past_seconds(self) -> int:
-        """Seconds of the video so far, the last one begun."""
+        """Seconds of the video so far, rounded up."""
         return math.ceil(self.duration)
 
     @property
     def seconds(self) -> int:
-        """T: seconds in which a step may be shown."""
+        """T: number of seconds in which a step may be shown."""
         return self.past_seconds + self.ahead
 
     @property
     def end(self) -> float:
-        """Second at which the last second with a column ends."""
+        """The end of the last of the T seconds."""
         return self.duration + self.ahead
 
     @property
     def cuts(self) -> tuple[float, ...]:
-        """Seconds at which a shot starts, as far as known."""
+        """Times of cuts in seconds, () where unknown."""
         if self.activity is None:
             return ()
         return self.activity.cuts
 
     @property
     def shots(self) -> list[slice]:
-        """The shots in whole seconds. What is yet to come is a shot of its own."""
+        """The shots as slices of whole seconds. The seconds ahead are a shot."""
         cuts = self.cuts
         if self.ahead:
             cuts = (*cuts, self.past_seconds)
@@ -239,28 +231,27 @@ class GroundingInputs:
 
     @property
     def has_thumbnails(self) -> bool:
-        """Whether thumbnails of the picture are known."""
+        """Whether there are thumbnails of the pictures."""
         return self.activity is not None and len(self.activity.looks) > 0
 
     @functools.cached_property
-    def said(self) -> Flags:
-        """(K,) whether each step is spoken of."""
+    def is_said(self) -> Flags:
+        """(K,) whether each step is said."""
         return np.array([step.said is not None for step in self.steps], dtype=bool)
 
     @functools.cached_property
     def passages(self) -> list[list[Span]]:
-        """Where each step is said, K lists, inside the video."""
+        """For each of K steps, the spans that say it."""
         return [spoken_passages(step, self.transcript, self.end) for step in self.steps]
 
     @functools.cached_property
     def weighted_passages(self) -> "list[WeightedPassages]":
-        """Where each step may be said, K items: by `sentence_probabilities`, else its passages alike."""
+        """For each of K steps, the spans that may say it, with weights."""
         if self.sentence_probabilities is None or self.transcript is None:
             return [WeightedPassages(spans) for spans in self.passages]
         spans = [sentence.span for sentence in self.transcript.sentences]
         items = []
         for row in self.sentence_probabilities:
-            # Sentences that may say the step, as far as they are in the video.
             is_likely = row >= MIN_SENTENCE_PROBABILITY
             likely = [n for n, span in enumerate(spans) if is_likely[n] and span.start < self.end]
             inside = [Span(spans[n].start, min(spans[n].end, self.end)) for n in likely]
@@ -268,55 +259,53 @@ class GroundingInputs:
         return items
 
     def before(self, second: float) -> "GroundingInputs":
-        """Return the inputs with pictures before a second only, and the whole transcript."""
-        past = GroundingWindow(Span(0.0, second), (), frozenset())
-        return replace(
-            self,
-            duration=second,
-            features=cut_features(self.features, past),
-            activity=cut_activity(self.activity, past),
-            on_screen=[line for line in self.on_screen if line.span.start < second],
-        )
+        """Return the inputs with only the pictures before a second, and the whole transcript."""
+        past = self._cut_pictures(Span(0.0, second))
+        on_screen = [line for line in self.on_screen if line.span.start < second]
+        return replace(past, duration=second, on_screen=on_screen)
 
     def cut(self, window: GroundingWindow) -> "GroundingInputs":
         """Return the inputs of one window, in seconds from its start."""
         rows = list(window.steps)
-
-        # what is there of each step
-        step_vectors = self.step_vectors
-        if step_vectors is not None:
-            step_vectors = step_vectors[rows]
-        visible = self.visible
-        if visible is not None:
-            visible = [visible[row] for row in rows]
-        shown_log_odds = self.shown_log_odds
-        if shown_log_odds is not None:
-            shown_log_odds = shown_log_odds[rows]
-        sentence_probabilities = self.sentence_probabilities
-        if sentence_probabilities is not None and self.transcript is not None:
+        steps, transcript = cut_steps(self.steps, window, self.transcript)
+        changes: dict[str, Any] = {"steps": steps, "transcript": transcript}
+        if self.step_vectors is not None:
+            changes["step_vectors"] = self.step_vectors[rows]
+        if self.visible is not None:
+            changes["visible"] = [self.visible[row] for row in rows]
+        if self.sentence_probabilities is not None and self.transcript is not None:
             sentences = self.transcript.sentences
             is_inside = [item.span.overlap(window.context) > 0 for item in sentences]
-            sentence_probabilities = sentence_probabilities[rows][:, is_inside]
-        steps, transcript = cut_steps(self.steps, window, self.transcript)
-        return replace(
-            self,
-            steps=steps,
-            duration=min(window.context.end, self.duration) - window.context.start,
-            transcript=transcript,
-            features=cut_features(self.features, window),
-            step_vectors=step_vectors,
-            activity=cut_activity(self.activity, window),
-            visible=visible,
-            sentence_probabilities=sentence_probabilities,
-            shown_log_odds=shown_log_odds,
-        )
+            changes["sentence_probabilities"] = self.sentence_probabilities[rows][:, is_inside]
+        duration = min(window.context.end, self.duration) - window.context.start
+        return replace(self._cut_pictures(window.context), duration=duration, **changes)
+
+    def _cut_pictures(self, span: Span) -> "GroundingInputs":
+        """Return the inputs with the feature rows, motion and cuts of a span only."""
+        features = self.features
+        if features is not None:
+            features = replace(features, values=features.values[features.rows(span)])
+        activity = self.activity
+        if activity is not None:
+            rows = slice(round(span.start * activity.rate), round(span.end * activity.rate))
+            cuts = [cut - span.start for cut in activity.cuts if span.start < cut < span.end]
+            activity = replace(
+                activity,
+                motion=activity.motion[rows],
+                cuts=tuple(cuts),
+                peaks=activity.peaks[rows],
+                looks=activity.looks[rows],
+            )
+        return replace(self, features=features, activity=activity)
 
 
 @dataclass(frozen=True)
 class WeightedPassages:
     """Where a step may be said.
 
-    weights: (P,), P(the passage describes it), of sum 1 or less. None: all alike, of sum 1.
+    Attributes:
+        spans: P spans.
+        weights: (P,) P(the span says the step), of sum 1 or less. None: equal, of sum 1.
     """
 
     spans: Sequence[Span]
@@ -324,39 +313,41 @@ class WeightedPassages:
 
 
 def spoken_passages(step: Step, transcript: Transcript | None, duration: float) -> list[Span]:
-    """Return the passages that say the step, inside the video: its sentences where known, else
-    `said`."""
-    whole = step.said
-    if whole is None:
+    """Return the spans that say a step: its sentences within `said`, or `said` without sentences.
+
+    Args:
+        step: whose `sources` are indices of sentences.
+        transcript: with these sentences, None where unknown.
+        duration: end of the video, at which spans are cut.
+    """
+    said_span = step.said
+    if said_span is None:
         return []
-    # By its sentences, each cut to where the step is said.
     passages = []
     if transcript is not None:
         for index in step.sources:
             span = transcript.sentences[index].span
-            if span.overlap(whole) > 0:
-                start = max(span.start, whole.start)
-                passages.append(Span(start, min(span.end, whole.end)))
-    # Without one, all of `said`.
+            if span.overlap(said_span) > 0:
+                start = max(span.start, said_span.start)
+                passages.append(Span(start, min(span.end, said_span.end)))
     if not passages:
-        passages = [whole]
-    # Only what the pictures reach.
+        passages = [said_span]
     inside = []
     for span in passages:
         if span.start < duration:
             inside.append(Span(span.start, min(span.end, duration)))
-    # said after the last frame: the end is nearest
+    # A step that is said after the end has the last second.
     return inside or [Span(max(0.0, duration - 1), duration)]
 
 
 @dataclass(frozen=True)
 class VideoEvidence:
-    """What the whole video shows before any step is placed.
+    """Evidence of the whole video, before any step is placed.
 
-    informative: (T,), 0 in the seconds that can show nothing.
-    correspondence_log_odds: that the pictures belong to the speech.
-    instruction: log Bayes factor that the speech instructs.
-    Both are None where nothing shows it.
+    Attributes:
+        informative: (T,), 0 in seconds whose picture can show nothing, else 1.
+        correspondence_log_odds: that the pictures belong to the speech, None without evidence.
+        instruction: log Bayes factor that the speech instructs, None for a user's own lines.
     """
 
     informative: Array
@@ -364,18 +355,19 @@ class VideoEvidence:
     instruction: float | None
 
     def cut(self, window: GroundingWindow) -> "VideoEvidence":
-        """Return the evidence inside one window."""
-        start = int(window.context.start)
-        end = int(window.context.end)
-        return replace(self, informative=self.informative[start:end])
+        """Return the evidence with the seconds of one window."""
+        seconds = slice(int(window.context.start), int(window.context.end))
+        return replace(self, informative=self.informative[seconds])
 
 
 def video_evidence(inputs: GroundingInputs) -> VideoEvidence:
-    """Return the evidence of a whole video that all its windows share."""
+    """Return the evidence of a whole video that all windows share."""
     informative = np.ones(inputs.past_seconds)
     if inputs.activity is not None and inputs.has_thumbnails:
         informative = informative_seconds(inputs.activity, len(informative), inputs.on_screen)
-    return VideoEvidence(informative, _correspondence_log_odds(inputs), _instruction(inputs))
+    return VideoEvidence(
+        informative, _correspondence_log_odds(inputs), _instruction_log_bayes(inputs)
+    )
 
 
 def _correspondence_log_odds(inputs: GroundingInputs) -> float | None:
@@ -384,7 +376,7 @@ def _correspondence_log_odds(inputs: GroundingInputs) -> float | None:
     if inputs.transcript is not None:
         sentences = inputs.transcript.sentences
     else:
-        # Without a transcript the steps that are said serve as its sentences.
+        # Without a transcript, the steps that are said take the place of sentences.
         steps_as_sentences = []
         for step in inputs.steps:
             if step.said is not None:
@@ -398,14 +390,13 @@ def _correspondence_log_odds(inputs: GroundingInputs) -> float | None:
         sentence_vectors=inputs.sentence_vectors,
         on_screen=inputs.on_screen,
     )
-    if not evidence.known:
+    if not evidence.is_known:
         return None
     return round(evidence.log_odds(), 3)
 
 
-def _instruction(inputs: GroundingInputs) -> float | None:
-    """Return how much the speech speaks for instructions: by the scorer of its sentences, else by
-    how many of them the steps rest on."""
+def _instruction_log_bayes(inputs: GroundingInputs) -> float | None:
+    """Return the log Bayes factor that the speech instructs, None for a user's own lines."""
     if not inputs.written:
         return None
     if inputs.instruction is not None:

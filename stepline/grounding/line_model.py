@@ -1,6 +1,6 @@
-"""Which sentences of a narration speak of each line of a list: a hidden Markov model.
+"""Alignment of the lines of a list with the sentences of a narration: a hidden Markov model.
 
-Four sentences go in, with three lines. P(said) of each line comes out, and where it is said:
+Example with three lines and four sentences. The result is P(said) of each line, and where:
 
     0 "Welcome back to my kitchen."   2 "I let it run under the cold tap to rinse the pasta."
     1 "Now I drain the pasta."        3 "See you next week."
@@ -9,31 +9,30 @@ Four sentences go in, with three lines. P(said) of each line comes out, and wher
     'Chop the parsley'   P(said) 0.02, below 0.01 in every sentence
     'Rinse the pasta'    P(said) 1.00, P(in sentence 2) 0.98
 
-A state is a line being said, or the pause after one, in which nothing of the list is said. Lines
-are said in order more or less: a line may be skipped, said again, or come late, each at a price.
-With e the features of `line_features` and F the price of a jump over lines, a path weighs
+A state is a line that is being said, or the pause after a line, in which no line is said. Lines are
+said mostly in order. A line may be skipped, repeated or late, each at a price. With e the features of
+`line_features` and F the price of a jump over lines, the weight of a path is the product of
 
-    line k goes on      stay     exp(w . e_k(s) + bias)
+    line k continues    stay     exp(w . e_k(s) + bias)
     line k to line j    direct   F(j - k) exp(w . e_j(s) + bias)
     pause k to line j   enter    F(j - k) exp(w . e_j(s) + bias)
     line k to pause k, pause k to pause k: 1;  lines left at the end: exp(end) each
 
     P(k at s)     by forward and backward sums over all paths
-    P(k never)    the sum of the paths without line k, over the sum of all
-    P(said k)     a logistic regression of that, of the line's best evidence and of the whole list's;
-                  while the narration goes on, at most 1 - P(k never)
+    P(k never)    the sum over the paths without line k, divided by the sum over all
+    P(said k)     a logistic regression on P(k never), the best evidence of the line and of the list;
+                  while the narration continues, at most 1 - P(k never)
 
 The features of a line and a sentence, whose weights are `w`:
 
     cosine       of the line and the sentence
-    contrast     that cosine, less the mean over the lines: what a sentence says of all alike counts
-                 for none
+    contrast     this cosine, less its mean over the lines
     context      the cosine with the mean of the sentence and its two neighbours
-    words        the share of the IDF mass of the line's words and numbers that the sentence holds
-    near words   the share that the sentence and its neighbours hold
-    position     how far the sentence's place in the narration is from the line's in the list
-    length       of the sentence: the logarithm of its words
-    step         log odds that the sentence tells a step, as far as known
+    words        the fraction of the IDF mass of the line's words and numbers in the sentence
+    near words   the same fraction in the sentence and its two neighbours
+    position     distance of the sentence's relative position from the line's
+    length       log of the number of words in the sentence
+    step         log odds that the sentence describes a step, where known
 
 `lab/fit_line_model.py` fits the numbers in `line_model.json`. Letters: K lines, S sentences,
 F features, T seconds, D width.
@@ -66,25 +65,25 @@ FEATURE_NAMES = (
     "length",
     "step",
 )
-MIN_WORD_LETTERS = 3  # shorter words say little
-MIN_IDF_MASS = 1e-9  # of IDF, against a division by zero
-MIN_STEP_MARGIN = 0.02  # of P(describes a step) from 0 and 1
+MIN_WORD_LETTERS = 3  # shorter words are ignored
+MIN_IDF_MASS = 1e-9  # against a division by zero
+MIN_STEP_MARGIN = 0.02  # distance of P(describes a step) from 0 and 1
 # an English ending after three letters or more, and the letter that was doubled before it
 ENDING_PATTERN = re.compile(r"(?<=[a-z]{3})(?:ing|ed|ies|es|s|er|y|e)$")
 DOUBLE_PATTERN = re.compile(r"([b-df-hj-np-tv-z])\1$")
 WORD_PATTERN = re.compile(r"[^\W\d_]+|\d+(?:[.,/]\d+)?")
 Array = npt.NDArray[np.float64]
-MAX_EXPONENT = 30.0  # of a state's weight; more makes no difference to a probability
-MIN_NEVER_PROBABILITY = 1e-4  # and as far from 1, so that its log odds stay finite
-WORDS_PER_LINE = 8  # of a sentence, from which on twice as many it may tell two lines
+MAX_EXPONENT = 30.0  # of a state's weight, against overflow
+MIN_NEVER_PROBABILITY = 1e-4  # distance of P(never) from 0 and 1, for finite log odds
+WORDS_PER_LINE = 8  # a sentence of twice as many words may say two lines
 MAX_SENTENCE_PARTS = 4
-# share of the most likely sentence's posterior, and nats below its evidence, down to which its
-# neighbours belong to the same passage
+# neighbours of the most likely sentence belong to the same passage, if they have this fraction of its
+# posterior, and at most this many nats less evidence
 SAME_PASSAGE_FRACTION = 0.5
 SAME_PASSAGE_NATS = 1.0
 MIN_MASS = 1e-12  # of a row, against a division by zero
 MAX_LEAVE_ONE_OUT_VALUES = (
-    2_000_000  # numbers of the lists, each with one line left out, summed together
+    2_000_000  # limit of memory: values of the lists with one line left out, computed at once
 )
 
 
@@ -95,25 +94,28 @@ def line_features(
     sentence_vectors: Matrix,
     step_probabilities: npt.NDArray[np.float64] | None = None,
 ) -> Features:
-    """Return the features (K, S, F) in the order of FEATURE_NAMES.
+    """Return the features (K, S, F) of each line and sentence, in the order of FEATURE_NAMES.
 
-    line_vectors: (K, D), sentence_vectors: (S, D), of one sentence encoder.
-    step_probabilities: (S,) P(the sentence describes a step). None: unknown, and the feature is 0.
+    Args:
+        lines: K texts.
+        sentences: S texts.
+        line_vectors: (K, D) of a sentence encoder.
+        sentence_vectors: (S, D) of the same encoder.
+        step_probabilities: (S,) P(the sentence describes a step). None: unknown, the feature is 0.
     """
-    # Cosines with each sentence, and with it among its neighbours.
+    # cosines with each sentence, and with its mean over neighbours
     line_rows = unit_rows(np.asarray(line_vectors, np.float64))
     sentence_rows = unit_rows(np.asarray(sentence_vectors, np.float64))
     cosine = line_rows @ sentence_rows.T  # (K, S)
     context = line_rows @ unit_rows(sum_with_neighbours(sentence_rows)).T
-    # Words that lines and sentences share.
-    overlap = word_overlap(lines, sentences)
+    words, near_words = word_overlap(lines, sentences)
     shape = cosine.shape
     features = (
         cosine,
         cosine - cosine.mean(axis=0, keepdims=True),
         context,
-        overlap.words,
-        overlap.near_words,
+        words,
+        near_words,
         position_distance(*shape),
         np.broadcast_to(sentence_lengths(sentences), shape),
         np.broadcast_to(step_log_odds(step_probabilities, shape[1]), shape),
@@ -122,23 +124,16 @@ def line_features(
 
 
 def sum_with_neighbours(rows: Features) -> Features:
-    """Return each row (N, D) plus the one before and the one after it."""
+    """Return (N, D): each row plus the row before and the row after it."""
     total = rows.copy()
     total[1:] += rows[:-1]
     total[:-1] += rows[1:]
     return total
 
 
-@dataclass(frozen=True)
-class WordOverlap:
-    """The shares of the lines' words that sentences hold, (K, S) each."""
-
-    words: Features
-    near_words: Features
-
-
-def word_overlap(lines: Sequence[str], sentences: Sequence[str]) -> WordOverlap:
-    """Return the IDF-weighted fraction of each line's words that each sentence contains."""
+def word_overlap(lines: Sequence[str], sentences: Sequence[str]) -> tuple[Features, Features]:
+    """Return the IDF-weighted share of each line's words that a sentence holds, (K, S), and the same
+    of the sentence with its two neighbours."""
     spoken = [content_words(sentence) for sentence in sentences]
     frequency: Counter[str] = Counter()
     for sentence_stems in spoken:
@@ -147,11 +142,11 @@ def word_overlap(lines: Sequence[str], sentences: Sequence[str]) -> WordOverlap:
     words = np.zeros(shape)
     near_words = np.zeros(shape)
     for k, line in enumerate(lines):
-        # sorted, so that the sums are the same in every run
+        # sorted, so that float sums are the same in every run
         stems = sorted(content_words(line))
         if not stems:
             continue
-        # A word's IDF in this narration. The half keeps that of a word never said finite.
+        # IDF of each word in this narration, finite also for a word that is never said.
         counts = np.array([frequency[stem] for stem in stems], dtype=np.float64)
         masses = np.log((len(sentences) + 1) / (counts + 0.5))
         shares = masses / max(float(masses.sum()), MIN_IDF_MASS)
@@ -159,10 +154,10 @@ def word_overlap(lines: Sequence[str], sentences: Sequence[str]) -> WordOverlap:
         for row, stem in zip(sentence_shares, stems, strict=True):
             row[:] = [stem in sentence_stems for sentence_stems in spoken]
         words[k] = shares @ sentence_shares
-        # A word that neighbours repeat counts once.
+        # A word that neighbours repeat counts only once.
         near_shares = sum_with_neighbours(sentence_shares.T).T
         near_words[k] = shares @ np.minimum(near_shares, 1.0)
-    return WordOverlap(words, near_words)
+    return words, near_words
 
 
 def content_words(text: str) -> set[str]:
@@ -172,30 +167,30 @@ def content_words(text: str) -> set[str]:
         if word[0].isdigit():
             stems.add(word)
         elif len(word) >= MIN_WORD_LETTERS:
-            stems.add(without_ending(word))
+            stems.add(strip_ending(word))
     return stems
 
 
-def without_ending(word: str) -> str:
-    """Return an English word without its ending: of "chopped", "chops" and "chop" alike "chop"."""
+def strip_ending(word: str) -> str:
+    """Return the stem of an English word: "chop" for "chopped", "chops" and "chop"."""
     return DOUBLE_PATTERN.sub(r"\1", ENDING_PATTERN.sub("", word))
 
 
 def position_distance(lines: int, sentences: int) -> Features:
-    """Return (K, S): how far each sentence is from where a line is said if all take as long."""
-    line_places = (np.arange(lines) + 0.5) / max(1, lines)
-    sentence_places = (np.arange(sentences) + 0.5) / max(1, sentences)
-    return np.abs(line_places[:, None] - sentence_places)
+    """Return (K, S): the distance of relative positions, 0 to 1, of K lines and S sentences."""
+    line_positions = (np.arange(lines) + 0.5) / max(1, lines)
+    sentence_positions = (np.arange(sentences) + 0.5) / max(1, sentences)
+    return np.abs(line_positions[:, None] - sentence_positions)
 
 
 def sentence_lengths(sentences: Sequence[str]) -> Features:
-    """Return (S,): the logarithm of the number of words, against a sentence of eight."""
+    """Return (S,): the log of the number of words, divided by 8."""
     counts = [max(1, len(sentence.split())) for sentence in sentences]
     return np.log(np.array(counts, dtype=np.float64) / 8.0)
 
 
 def step_log_odds(probabilities: npt.NDArray[np.float64] | None, sentences: int) -> Features:
-    """Return (S,): log odds that a sentence describes a step, less their mean, 0 where unknown."""
+    """Return (S,): centred log odds that a sentence describes a step, 0 where unknown."""
     if probabilities is None:
         return np.zeros(sentences)
     odds: Features = logit(np.asarray(probabilities, np.float64), MIN_STEP_MARGIN)
@@ -206,11 +201,20 @@ def step_log_odds(probabilities: npt.NDArray[np.float64] | None, sentences: int)
 
 @dataclass(frozen=True)
 class LineWeights:
-    """The fitted numbers. Those not named here are logarithms of the prices in the module's table.
+    """The fitted parameters. Those not listed are log prices, with the names of the module's table.
 
-    evidence: of each feature, in the order of FEATURE_NAMES.
-    said_weights: of the features of `said_features`.
-    said_so_far: the same of a narration that goes on.
+    Attributes:
+        evidence: weight of each feature, in the order of FEATURE_NAMES.
+        bias: added to the weighted features.
+        skip: log price of the first skipped line.
+        skip_more: log price of each further skipped line.
+        again: log price of a line that is repeated.
+        back: log price of a line that was passed.
+        back_more: log price of each further line back.
+        said_weights: of `said_features`, for P(said) of a finished narration.
+        said_bias: of the same regression.
+        said_so_far: of `said_features`, for a narration that continues.
+        said_so_far_bias: of the same regression.
     """
 
     evidence: tuple[float, ...]
@@ -238,38 +242,14 @@ class LineWeights:
 
 
 @dataclass(frozen=True)
-class LineWording:
-    """The lines in other words. A line without others is in its own. vectors: (K, D)."""
-
-    lines: Sequence[str]
-    vectors: Matrix
-
-
-@dataclass(frozen=True)
-class LinePrior:
-    """Prior of the lines from other videos of the task, None where unknown.
-
-    order: (K + 1, K + 1) nats, added to the prices of going from position 0 to K to each line. The
-    last column is added to those of ending there.
-    said_log_odds: (K,) nats, added to those of P(said).
-    wordings: the one that fits a sentence best counts, by wording_weight. 0: the lines' own words
-    alone count.
-    """
-
-    order: Array | None = None
-    said_log_odds: Array | None = None
-    wordings: Sequence[LineWording] = ()
-    wording_weight: float = 0.0
-
-
-@dataclass(frozen=True)
 class LinePosterior:
-    """Which sentences say each line.
+    """Where each line is said.
 
-    posterior: (K, S) P(line k is being said in sentence s).
-    said_probabilities: (K,) P(said anywhere).
-    evidence: (K, S) nats by which the sentence itself speaks for the line.
-    log_evidence: of the list. The greater of two lists fits the narration better.
+    Attributes:
+        posterior: (K, S) P(line k is being said in sentence s).
+        said_probabilities: (K,) P(line k is said in any sentence).
+        evidence: (K, S) evidence of the sentence itself for the line, in nats.
+        log_evidence: log of the sum over all paths. The list with more fits the narration better.
     """
 
     posterior: Array
@@ -278,17 +258,13 @@ class LinePosterior:
     log_evidence: float = 0.0
 
     @property
-    def places(self) -> Array:
-        """(K, S): P(line is said in the sentence | it is said). Rows sum to 1, or are 0."""
+    def sentence_distribution(self) -> Array:
+        """(K, S): P(the line is said in the sentence | it is said). Rows sum to 1, or are 0."""
         mass = self.posterior.sum(axis=1, keepdims=True)
-        mass = np.maximum(mass, MIN_MASS)
-        return np.asarray(self.posterior / mass)
+        return np.asarray(self.posterior / np.maximum(mass, MIN_MASS))
 
-    def sentences_of(self, line: int) -> tuple[int, ...]:
-        """Return the run of sentences that say the line where it is most likely, () without any.
-
-        A neighbour belongs to it whose posterior and evidence are both near the most likely's.
-        """
+    def passage_of(self, line: int) -> tuple[int, ...]:
+        """Return the indices of the consecutive sentences that most likely say a line."""
         row = self.posterior[line]
         evidence = self.evidence[line]
         if not row.size:
@@ -296,7 +272,7 @@ class LinePosterior:
         best = int(row.argmax())
         is_near = row >= SAME_PASSAGE_FRACTION * row[best]
         is_near &= evidence >= evidence[best] - SAME_PASSAGE_NATS
-        # A run without a gap around the best sentence.
+        # consecutive sentences around the best one
         first = best
         last = best
         while first > 0 and is_near[first - 1]:
@@ -315,42 +291,32 @@ def match_lines(
     step_probabilities: Array | None = None,
     so_far: bool = False,
     weights: LineWeights | None = None,
-    prior: LinePrior | None = None,
 ) -> LinePosterior:
-    """Return where and whether the narration says each line.
+    """Return where and whether a narration says each line of a list.
 
-    line_vectors: (K, D), sentence_vectors: (S, D), of MiniLM.
-    step_probabilities: (S,) P(the sentence describes a step), where known.
-    so_far: the narration goes on, so that lines not reached yet cost nothing.
-    prior: what other videos of the task say of the lines.
+    Args:
+        lines: K texts in the order of the list.
+        sentences: S texts.
+        line_vectors: (K, D) MiniLM vectors.
+        sentence_vectors: (S, D) MiniLM vectors.
+        step_probabilities: (S,) P(the sentence describes a step), None where unknown.
+        so_far: whether the narration continues, so that lines not reached yet cost nothing.
+        weights: None: those of the package.
     """
     line_weights = weights or load_line_weights()
     shape = (len(lines), len(sentences))
-    # Without lines or sentences there is nothing to match.
     if 0 in shape:
-        no_prior = np.zeros(shape)
-        return LinePosterior(
-            posterior=no_prior, said_probabilities=np.zeros(len(lines)), evidence=no_prior
-        )
-    # How well each line fits each sentence, in the wording that fits best.
+        return LinePosterior(np.zeros(shape), np.zeros(len(lines)), np.zeros(shape))
     features = line_features(lines, sentences, line_vectors, sentence_vectors, step_probabilities)
-    if prior is not None and prior.wordings:
-        best = features
-        for wording in prior.wordings:
-            of_wording = line_features(
-                wording.lines, sentences, wording.vectors, sentence_vectors, step_probabilities
-            )
-            best = np.maximum(best, of_wording)
-        features = features + prior.wording_weight * (best - features)
     if so_far:
-        # where a line is in the list says nothing of where in an unfinished narration it is
+        # The relative position in an unfinished narration is unknown.
         features[..., FEATURE_NAMES.index("position")] = 0.0
     parts = sentence_parts(sentences)
-    return match_features(features, line_weights, parts=parts, so_far=so_far, prior=prior)
+    return match_features(features, line_weights, parts=parts, so_far=so_far)
 
 
 def sentence_parts(sentences: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Return (S,): how many lines each sentence can say one after the other. A long one several."""
+    """Return (S,): how many lines each sentence can say, more than one for a long sentence."""
     parts = []
     for sentence in sentences:
         count = len(sentence.split()) // WORDS_PER_LINE
@@ -365,28 +331,29 @@ def match_features(
     *,
     parts: npt.NDArray[np.int64] | None = None,
     so_far: bool = False,
-    prior: LinePrior | None = None,
 ) -> LinePosterior:
-    """Return where and whether each line is said, from features (K, S, F).
+    """Return where and whether each line is said, by features (K, S, F).
 
-    parts: (S,) of `sentence_parts`. None: each sentence says one line at most.
+    Args:
+        features: of `line_features`.
+        weights: fitted parameters.
+        parts: (S,) of `sentence_parts`. None: each sentence says at most one line.
+        so_far: whether the narration continues.
     """
-    # A long sentence may say several lines, so it is several places of the chain.
+    # A long sentence may say several lines, so it is several positions of the chain.
     if parts is None:
         parts = np.ones(features.shape[1], np.int64)
     features_of_parts = np.repeat(features, parts, axis=1)
-    prior = prior or LinePrior()
-    chain = LineChain(features_of_parts, weights, so_far=so_far, order=prior.order)
+    chain = LineChain(features_of_parts, weights, so_far=so_far)
     posterior, total = chain.posterior()
-    # Back to sentences: each has the best of its parts.
+    # Back to sentences: each has the maximum of its parts.
     firsts = np.cumsum(parts) - parts
     posterior = np.maximum.reduceat(posterior, firsts, axis=1)
-    # Whether each line is said at all.
     never = chain.log_never(total)
     rows = said_features(features, never)
-    probabilities = said_probability(rows, weights, so_far=so_far, prior=prior.said_log_odds)
+    probabilities = said_probability(rows, weights, so_far=so_far)
     if so_far:
-        # asked after every sentence, the regression alone has many chances to err
+        # The regression is evaluated after every sentence, and one false yes is never taken back.
         probabilities = np.minimum(probabilities, 1 - np.exp(never))
     evidence = features @ np.array(weights.evidence)  # (K, S)
     return LinePosterior(posterior, probabilities, evidence, total)
@@ -394,8 +361,13 @@ def match_features(
 
 @dataclass(frozen=True)
 class ForwardSums:
-    """After one sentence: of the lines (N, K) and the pauses (N, K + 1), together 1, and what they
-    were divided by, (N,). N: lists, each with other lines left out."""
+    """Normalised forward sums after a sentence, for N lists that leave out different lines.
+
+    Attributes:
+        line: (N, K) sums of the lines. With the pauses they sum to 1.
+        pause: (N, K + 1) sums of the pauses.
+        scale: (N,) by which the sums were divided.
+    """
 
     line: Array
     pause: Array
@@ -403,19 +375,9 @@ class ForwardSums:
 
 
 class LineChain:
-    """The sums over all paths of one list through one narration.
+    """Forward and backward sums over all paths of a list of lines through a narration."""
 
-    order: (K + 1, K + 1) nats, added to the prices of jumps and of the end.
-    """
-
-    def __init__(
-        self,
-        features: Features,
-        weights: LineWeights,
-        *,
-        so_far: bool = False,
-        order: Array | None = None,
-    ) -> None:
+    def __init__(self, features: Features, weights: LineWeights, *, so_far: bool = False) -> None:
         # The evidence of each line in each sentence.
         lines = features.shape[0]
         exponents = features @ np.array(weights.evidence)
@@ -423,8 +385,6 @@ class LineChain:
         self._evidence = np.exp(exponents).T  # (S, K)
         # The prices of jumps, out of a pause and out of a line.
         prices = jump_prices(lines, weights)  # (K + 1, K)
-        if order is not None:
-            prices = prices + order[:, :lines]
         jumps = np.exp(prices)
         self._from_pause = jumps * np.exp(weights.enter)
         self._from_line = jumps[1:] * np.exp(weights.direct)  # (K, K)
@@ -432,15 +392,13 @@ class LineChain:
         # The prices of ending, by the lines that are left.
         lines_left = np.arange(lines, -1, -1, dtype=np.float64)  # from pause 0 on
         end_prices = weights.end * lines_left
-        if order is not None:
-            end_prices = end_prices + order[:, lines]
         self._ending = np.exp(end_prices)
-        # A narration that goes on may be anywhere in the list.
+        # A narration that continues may end anywhere in the list.
         if so_far:
             self._ending = np.ones(lines + 1)
 
     def posterior(self) -> tuple[Array, float]:
-        """Return P(line k at s), (K, S), and the logarithm of the sum over all paths."""
+        """Return (K, S) P(line k is being said in sentence s), and the log of the sum over all paths."""
         # Forward, with all lines allowed.
         everything = np.ones((1, self._lines))
         past = list(self._forward(everything))
@@ -459,17 +417,12 @@ class LineChain:
             pause_future = self._from_pause @ arriving + pause_future
             pause_future = pause_future / scale
         # The product of all scales is the sum over all paths.
-        logarithms = []
-        for state in past:
-            scale = state.scale[0]
-            logarithms.append(float(np.log(scale)))
-        total = sum(logarithms)
-        total += float(np.log(end))
+        total = sum(float(np.log(state.scale[0])) for state in past) + float(np.log(end))
         return np.minimum(rows.T, 1.0), total
 
     def log_never(self, total: float) -> Array:
-        """Return the logarithm of P(line k is said nowhere), (K,). total: of all paths."""
-        # A list without each line, as many lists together as memory should hold.
+        """Return (K,) log P(line k is never said). total: log of the sum over all paths."""
+        # The list without each line, as many lists at once as the limit of memory allows.
         part = max(1, MAX_LEAVE_ONE_OUT_VALUES // self._lines)
         logarithms = np.zeros(self._lines)
         for first in range(0, self._lines, part):
@@ -487,33 +440,31 @@ class LineChain:
         return len(self._ending) - 1
 
     def _forward(self, is_allowed: Array) -> Iterator[ForwardSums]:
-        """Yield the forward sums after each sentence. is_allowed: (N, K), 0 for a line left out."""
+        """Yield the forward sums after each sentence. is_allowed: (N, K), 0 for a line that is left out."""
         line = np.zeros(is_allowed.shape)
         pause = np.zeros((len(is_allowed), self._lines + 1))
         pause[:, 0] = 1.0
         for evidence in self._evidence:
-            # A sentence says a line, or is a pause after the last one.
+            # A sentence says a line, or is a pause after the last line.
             arriving = line @ self._from_line + pause @ self._from_pause
             arriving *= evidence
             arriving *= is_allowed
-            resting = pause.copy()
-            resting[:, 1:] += line
+            pausing = pause.copy()
+            pausing[:, 1:] += line
             # Scaled to sum 1, since the products of a long narration underflow.
-            scale = arriving.sum(axis=1) + resting.sum(axis=1)
+            scale = arriving.sum(axis=1) + pausing.sum(axis=1)
             line = arriving / scale[:, None]
-            pause = resting / scale[:, None]
+            pause = pausing / scale[:, None]
             yield ForwardSums(line, pause, scale)
 
     def _end_sum(self, state: ForwardSums) -> Array:
-        of_lines = state.line @ self._ending[1:]
-        return np.asarray(of_lines + state.pause @ self._ending)
+        return np.asarray(state.line @ self._ending[1:] + state.pause @ self._ending)
 
 
 def jump_prices(lines: int, weights: LineWeights) -> Array:
-    """Return the logarithm of F of going from position 0 to K to each line, (K + 1, K)."""
+    """Return (K + 1, K): log F of a jump from each position to each line. Position 0 is the start."""
     positions = np.arange(lines + 1)
     distance = positions[1:] - positions[:, None]
-    # From distance 2 on lines are skipped, the first at one price, the others at another.
     skip = weights.skip + weights.skip_more * (distance - 2)
     back = weights.back + weights.back_more * (-distance - 1)
     rules = [distance >= 2, distance == 1, distance == 0]
@@ -524,59 +475,51 @@ def jump_prices(lines: int, weights: LineWeights) -> Array:
 def said_features(features: Features, log_never: Array) -> Array:
     """Return the features (K, 8) of the logistic regression of P(said).
 
-    The line: log odds that a path describes it, its best cosine, its best share of words.
-    The list: the means of best cosine, best words, cosine and best words nearby.
-    Also the logarithm of the number of sentences. The more there are, the better is the best of
-    them by chance.
+    Three are of the line: log odds of P(said) by the paths, best cosine, best fraction of words. Five
+    are of the whole list: the means of best cosine, best words, cosine and best near words, and the
+    log of the number of sentences, since the maximum over more sentences is higher by chance.
+
+    Args:
+        features: (K, S, F) of `line_features`.
+        log_never: (K,) log P(line k is never said).
     """
     lines, sentences, _ = features.shape
-    never = np.exp(log_never)
-    never = np.clip(never, MIN_NEVER_PROBABILITY, 1 - MIN_NEVER_PROBABILITY)
-    # Of the line itself.
+    never = np.clip(np.exp(log_never), MIN_NEVER_PROBABILITY, 1 - MIN_NEVER_PROBABILITY)
     best = features.max(axis=1)  # (K, F)
     best_cosine = best[:, FEATURE_NAMES.index("cosine")]
     best_words = best[:, FEATURE_NAMES.index("words")]
     near_words = best[:, FEATURE_NAMES.index("near_words")]
     cosine = features[..., FEATURE_NAMES.index("cosine")]
     columns = [-logit(never), best_cosine, best_words]
-    # Of the whole list, the same for every line.
-    of_list = [
+    list_features = [
         best_cosine.mean(),
         best_words.mean(),
         cosine.mean(),
         near_words.mean(),
         np.log(sentences),
     ]
-    for value in of_list:
-        columns.append(np.full(lines, value))
+    columns += [np.full(lines, value) for value in list_features]
     return np.stack(columns, axis=1)
 
 
-def said_probability(
-    rows: Array, weights: LineWeights, *, so_far: bool = False, prior: Array | None = None
-) -> Array:
-    """Return P(said) of each line, (K,). rows: (K, 8) of `said_features`. prior: (K,) nats, added
-    to the log odds."""
+def said_probability(rows: Array, weights: LineWeights, *, so_far: bool = False) -> Array:
+    """Return (K,) P(said) of each line. rows: (K, 8) of `said_features`."""
     numbers = weights.said_weights
     bias = weights.said_bias
     if so_far:
         numbers = weights.said_so_far
         bias = weights.said_so_far_bias
     log_odds = rows @ np.array(numbers) + bias
-    if prior is not None:
-        log_odds = log_odds + prior
     return np.asarray(sigmoid(log_odds), np.float64)
 
 
 @functools.cache
 def load_line_weights() -> LineWeights:
-    """Return the fitted numbers that come with the package."""
+    """Return the fitted parameters that are part of the package."""
     file = resources.files("stepline.grounding") / "line_model.json"
     content = json.loads(file.read_text(encoding="utf-8"))
     evidence = content.pop("evidence")
-    in_order = []
-    for name in FEATURE_NAMES:
-        in_order.append(float(evidence[name]))
+    in_order = tuple(float(evidence[name]) for name in FEATURE_NAMES)
     for name in ("said_weights", "said_so_far"):
         content[name] = tuple(content[name])
-    return LineWeights(evidence=tuple(in_order), **content)
+    return LineWeights(evidence=in_order, **content)

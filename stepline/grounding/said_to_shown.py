@@ -5,10 +5,10 @@ The density of the shown second falls as a power of the distance, differently be
 
     f(d) = (1 + |d| / scale) ** -power
 
-normalised over the seconds that the video has. A passage longer than `words` seconds says its
-phrase somewhere within: the curve is averaged over the places where it could be.
-`lab/fit_shown_prior.py` fits the numbers in `shown_prior.json` and `lab/whenact.py`
-measures them. Its clips are one minute long: beyond, the tail is an extrapolation.
+normalised over the seconds of the video. A passage longer than `words` seconds may say its phrase
+anywhere in it, so the curve is averaged over the possible positions. `lab/fit_shown_prior.py` fits
+the numbers in `shown_prior.json`, and `lab/whenact.py` measures them. WhenAct's clips are one minute
+long. Beyond that the tail is an extrapolation.
 """
 
 import functools
@@ -30,8 +30,17 @@ Array: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ShownPrior:
-    """The fitted curve. Scales and lengths are seconds. `shown_rate` is P(seen in the clip) of any
-    action phrase."""
+    """The fitted distribution of when an action is shown, by when it is said.
+
+    Attributes:
+        before_scale: scale of the density before the words, in seconds.
+        before_power: power of the density before the words.
+        after_scale: scale after the words, in seconds.
+        after_power: power after the words.
+        words: longest passage that counts as one phrase, in seconds.
+        shown_median: median duration of an action, in seconds.
+        shown_rate: P(an action phrase is shown in its clip).
+    """
 
     before_scale: float
     before_power: float
@@ -57,29 +66,28 @@ class ShownPrior:
         weights: Array | None = None,
         lag: float = 0.0,
     ) -> Array:
-        """Return P(shown at t | said), (T,) that sums to 1 over the seconds of the video.
+        """Return (T,) P(shown at t | said), uniform without a passage.
 
-        No passage at all gives the uniform distribution.
-        weights: (P,) P(said in this passage), of sum 1 or less. What is missing is spread over all
-        seconds. None: they count equally.
-        lag: seconds by which the pictures of this video follow its words.
+        Args:
+            passages: P spans that may say the action.
+            seconds: T.
+            weights: (P,) P(the passage says the action). What is missing to 1 is spread over all
+                seconds. None: all passages count equally.
+            lag: seconds by which the pictures of this video follow its words.
         """
         if not passages or seconds == 0:
             return np.full(seconds, 1 / max(1, seconds))
         curves = [self._curves(span, seconds, lag).mean(axis=0) for span in passages]
         if weights is None:
             return np.asarray(np.mean(curves, axis=0))
-        # What the weights leave open may be shown at any second.
         unsaid = max(0.0, 1 - float(weights.sum()))
         by_passage = weights @ np.array(curves)
         return np.asarray(by_passage + unsaid / seconds)
 
     def _curves(self, span: Span, seconds: int, lag: float) -> Array:
-        """Return (P, T): the normalised curve around each of P positions in the passage that could
-        hold the words."""
+        """Return (P, T): the normalised density for each of P positions of the words in a passage."""
         length = min(self.words, span.duration)
         count = max(1, math.ceil(span.duration / self.words))
-        # In a long passage the words may be anywhere, so their places are spread evenly.
         numbers = np.arange(count)[:, None]
         fraction = (numbers + 0.5) / count  # (P, 1)
         starts = span.start + lag + fraction * (span.duration - length)
@@ -89,13 +97,13 @@ class ShownPrior:
 
 
 def signed_distance(t: Array, start: Array, end: Array) -> Array:
-    """Return the seconds from a span to t: 0 inside, negative before it, positive after it."""
+    """Return the seconds from spans to times t: 0 inside a span, negative before, positive after."""
     return np.minimum(t - start, 0) + np.maximum(t - end, 0)
 
 
 @functools.cache
 def load_prior() -> ShownPrior:
-    """Return the curve that comes with the package."""
+    """Return the fitted distribution that is part of the package."""
     file = resources.files("stepline.grounding") / "shown_prior.json"
     tree = json.loads(file.read_text(encoding="utf-8"))
     return ShownPrior(**tree["curve"])

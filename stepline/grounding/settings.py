@@ -1,4 +1,4 @@
-"""Settings of coarse placing and of grounding. Nothing heavy is imported here."""
+"""Settings of coarse alignment (where steps are said) and of grounding (where they are shown)."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -14,7 +14,7 @@ MatchRule: TypeAlias = Literal["softmax", "line-model"]
 
 
 class CoarseSettings(Settings):
-    """Where a step is said, by its likeness to the narration (NaSVA section 3.1)."""
+    """Where a step is said, by its similarity to the narration (NaSVA section 3.1)."""
 
     matching: MatchRule = Field(
         "softmax",
@@ -31,25 +31,10 @@ class CoarseSettings(Settings):
     floor: Fraction = Field(
         0.20, description="eps1, a step whose best score stays below is dropped, NaSVA section 4.2"
     )
-    graph_wordings: Fraction = Field(
-        0.0,
-        description="lines of a comparison: how far the words in which other videos do a step "
-        "count for its line. 0: the line's own words alone. See docs/results/compare.md",
-    )
-    graph_order: NonNegative = Field(
-        0.0,
-        description="how far the order in which other videos do the lines counts, 0: the order of "
-        "the lines alone",
-    )
-    graph_share: NonNegative = Field(
-        0.0,
-        description="how far a line that fewer videos do is less likely said, or shown where no "
-        "one says it",
-    )
 
 
 class GroundSettings(Settings):
-    """Where a step is shown, by where it is said and what is seen."""
+    """Where a step is shown, by speech and pictures."""
 
     shown_threshold: Fraction = Field(0.5, description='P(shown) below which a step is only "said"')
     order: NonNegative = Field(

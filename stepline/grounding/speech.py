@@ -1,15 +1,14 @@
-"""Where a step is said: from its likeness to the narration to seconds of the video (NaSVA, section
-3.1).
+"""Where a step is said: coarse alignment of steps and narration (NaSVA, section 3.1).
 
     T_SN = softmax(g(S) g(N)^T / nu)     (K, S)  step to narration
     Y_SV = T_SN Y_NV                     (K, T)  step to second
     c_k  = argmax_t Y_SV                 grown left and right while Y_SV >= zeta Y_SV[c_k]
 
-Letters: K steps, S sentences, T seconds. Left open by the paper and chosen here: the value of nu,
-cosine likeness, which seconds a narration covers (`narration_labels`), ties (the earliest second).
-Beyond the paper, T_SN may be the posterior of `line_model` (`coarse.matching`).
+Letters: K steps, S sentences, T seconds. The paper leaves open, and this module chooses: the value of
+nu, cosine similarity, the seconds that a narration covers (`narration_labels`), and ties (the earliest
+second). Beyond the paper, T_SN may be the posterior of `line_model` (`coarse.matching`).
 
-The user's own lines (a recipe) as steps: each said where `line_model` has it, if anywhere.
+A user's own lines, such as a recipe, become steps that are said where `line_model` finds them.
 """
 
 import math
@@ -20,19 +19,26 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ShapeError
-from stepline.grounding.line_model import LineWording, match_lines
+from stepline.grounding.line_model import match_lines
 from stepline.grounding.settings import CoarseSettings, LabelRule
-from stepline.grounding.task_graph import GraphPrior, TaskGraph
 from stepline.numeric import cosine_matrix, softmax
-from stepline.records import Alignment, Matrix, Rejected, Sentence, Span, Step, Transcript
+from stepline.records import (
+    FrozenModel,
+    Matrix,
+    Rejected,
+    Sentence,
+    Span,
+    Step,
+    StepKind,
+    Transcript,
+)
 from stepline.writing.types import instruction_kind
 
-MIN_SAID_PROBABILITY = 0.5  # from which a user's own line counts as said
-# When a narration has just begun, the model knows too little of it. Then a line is said by a
-# sentence that is as like it as the headings of 53 tutorials are to theirs. It is hardly more like
-# another line.
+MIN_SAID_PROBABILITY = 0.5  # P(said), from which a user's own line counts as said
+# In the first sentences of a narration the model knows too little. There a cosine is enough, which is
+# that of the headings of 53 tutorials with their sentences, if no other line is much more similar.
 MIN_MODEL_SENTENCES = 4
-MIN_LINE_COSINE = 0.35  # below it no sentence speaks of a user's own line. MiniLM: unlike < 0.3
+MIN_LINE_COSINE = 0.35  # of a user's own line with its sentence. MiniLM: unrelated texts < 0.3
 EARLY_COSINE = 0.66
 MAX_EARLY_LEAD = 0.15
 
@@ -47,21 +53,28 @@ def place_steps(
     settings: CoarseSettings | None = None,
     step_probabilities: npt.NDArray[np.float64] | None = None,
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
-    """Return the steps with `said` set to where the narration says them, and those dropped, by
-    `settings.matching`.
+    """Return the steps with `said` set to where the narration says them, and the dropped steps.
 
-    softmax: `coarse_spans`. line-model: the same with the posterior of `line_model` as T_SN.
-    It takes the steps in their order. `score` is P(the step is said in its best second).
-    step_vectors: (K, D), sentence_vectors: (S, D), unit rows of MiniLM.
-    step_probabilities: (S,) P(the sentence describes a step), if known, for the line model alone.
+    `settings.matching` is "softmax" as in `coarse_spans`, or "line-model": then T_SN is the posterior
+    of `line_model`, which uses the order of the steps.
+
+    Args:
+        steps: K steps in the order of the text.
+        sentences: S sentences.
+        step_vectors: (K, D) unit MiniLM vectors.
+        sentence_vectors: (S, D) unit MiniLM vectors.
+        duration: of the video, in seconds.
+        settings: of the alignment.
+        step_probabilities: (S,) P(the sentence describes a step), for the line model. None: unknown.
+
     Raises ShapeError when the vectors do not fit.
     """
     settings = settings or CoarseSettings()
-    # The paper's softmax, also where there is nothing to match.
+    # The paper's softmax, also without steps or sentences.
     if settings.matching == "softmax" or not steps or not sentences:
         similarity = step_vectors @ sentence_vectors.T
         return coarse_spans(steps, sentences, similarity, duration=duration, settings=settings)
-    _check_vectors(step_vectors, sentence_vectors, (len(steps), len(sentences)))
+    _check_vector_shapes(step_vectors, sentence_vectors, (len(steps), len(sentences)))
     # T_SN is the posterior of the line model.
     match = match_lines(
         [step.text for step in steps],
@@ -71,7 +84,7 @@ def place_steps(
         step_probabilities=step_probabilities,
     )
     weights = match.posterior.astype(np.float32)
-    return _spans_by_weights(steps, sentences, weights, duration=duration, settings=settings)
+    return _align_by_weights(steps, sentences, weights, duration=duration, settings=settings)
 
 
 def coarse_spans(
@@ -82,53 +95,46 @@ def coarse_spans(
     duration: float,
     settings: CoarseSettings | None = None,
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
-    """Return the steps with `said` set to where the sentences most like them are spoken, and those
-    dropped.
+    """Return the steps with `said` set to where the most similar sentences are said.
 
-    similarity: (K, S) cosine, row = step. `score` of a placed step is its best Y_SV. Its `sources`
-    are the sentences that overlap the window and weigh at least 1/S in T_SN. Raises ShapeError for
-    any other shape.
-    Source: NaSVA, section 3.1.
+    `score` of a step is its maximum of Y_SV. Its `sources` are the sentences that overlap `said` and
+    have at least 1/S in T_SN. Steps with a score below `settings.floor` are returned as dropped.
+
+    Args:
+        steps: K steps.
+        sentences: S sentences.
+        similarity: (K, S) cosine of steps and sentences.
+        duration: of the video, in seconds.
+        settings: temperature and thresholds.
+
+    Raises ShapeError for a similarity of another shape. Source: NaSVA, section 3.1.
     """
     settings = settings or CoarseSettings()
-    _check_similarity(similarity, (len(steps), len(sentences)))
-    weights = softmax(similarity / settings.temperature)
-    return _spans_by_weights(steps, sentences, weights, duration=duration, settings=settings)
-
-
-def coarse_scores(
-    steps: Sequence[Step],
-    sentences: Sequence[Sentence],
-    similarity: Matrix,
-    *,
-    duration: float,
-    settings: CoarseSettings | None = None,
-) -> Alignment:
-    """Return Y_SV as probabilities (K, T), one column per second. Raises ShapeError if similarity
-    is not (K, S)."""
-    settings = settings or CoarseSettings()
-    _check_similarity(similarity, (len(steps), len(sentences)))
-    weights = softmax(similarity / settings.temperature)
-    values = _chain_to_seconds(weights, sentences, duration)
-    return Alignment(tuple(step.text for step in steps), values, 1.0, "probability")
-
-
-def _check_similarity(similarity: Matrix, shape: tuple[int, int]) -> None:
+    shape = (len(steps), len(sentences))
     if similarity.shape != shape:
         raise ShapeError(f"similarity must be {shape}, steps by sentences, not {similarity.shape}")
+    weights = softmax(similarity / settings.temperature)
+    return _align_by_weights(steps, sentences, weights, duration=duration, settings=settings)
 
 
-def _chain_to_seconds(weights: Matrix, sentences: Sequence[Sentence], duration: float) -> Matrix:
-    """Return Y_SV (K, T) of T_SN (K, S)."""
+def coarse_scores(weights: Matrix, sentences: Sequence[Sentence], duration: float) -> Matrix:
+    """Return Y_SV = T_SN Y_NV: how well each step matches what is said in each second, (K, T).
+
+    Args:
+        weights: T_SN, (K, S), how much each of S sentences counts for each of K steps. Rows sum to 1.
+        sentences: S sentences with their times.
+        duration: of the video, in seconds. T is this number rounded up.
+
+    Source: NaSVA, equation 3.
+    """
     spans = [sentence.span for sentence in sentences]
     labels = narration_labels(spans, math.ceil(duration), "covering")
-    chained = weights @ labels  # (K, S) @ (S, T) -> (K, T)
     # rounded, so that true ties tie
-    values: Matrix = np.minimum(chained.round(6), 1.0).astype(np.float32)
+    values: Matrix = np.minimum((weights @ labels).round(6), 1.0).astype(np.float32)
     return values
 
 
-def _spans_by_weights(
+def _align_by_weights(
     steps: Sequence[Step],
     sentences: Sequence[Sentence],
     weights: Matrix,
@@ -136,12 +142,11 @@ def _spans_by_weights(
     duration: float,
     settings: CoarseSettings,
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
-    """Return the steps with `said` where Y_SV is high, and those dropped. weights: T_SN (K, S)."""
-    scores = _chain_to_seconds(weights, sentences, duration)
+    """Return the steps with `said` where Y_SV is high, and the dropped steps. weights: (K, S) T_SN."""
+    scores = coarse_scores(weights, sentences, duration)
     placed: list[Step] = []
     dropped: list[Rejected] = []
     for step, row, weight in zip(steps, scores, weights, strict=True):
-        # A step under the floor is dropped, with its score as the reason.
         best = float(row.max(initial=0.0))
         if not row.size or row.max() < settings.floor:
             reason = f"best alignment score {best:.2f} is below {settings.floor:.2f}"
@@ -149,7 +154,7 @@ def _spans_by_weights(
             continue
         start, end = grow_window(row, int(row.argmax()), settings.grow)
         said_span = Span(float(start), min(float(end), duration))
-        # Its sources: sentences in the window that weigh more than if all weighed alike.
+        # Its sources are sentences in the span with more than the average weight.
         sources = []
         for n, sentence in enumerate(sentences):
             overlaps = sentence.span.overlap(said_span) > 0
@@ -161,11 +166,13 @@ def _spans_by_weights(
 
 
 def narration_labels(spans: Sequence[Span], seconds: int, rule: LabelRule) -> Matrix:
-    """Return Y_NV (S, T) of zeros and ones: which seconds each narration covers.
+    """Return Y_NV, (S, T) zeros and ones: which seconds each narration covers.
 
-    covering: every second t that it touches, [t, t+1) meets the span. It is never empty.
-    inclusive: start <= t <= end for whole t, both ends in, as NaSVA's released loss does. It is
-    empty for a span between two whole seconds.
+    Args:
+        spans: of S narrations.
+        seconds: T.
+        rule: "covering": every second [t, t+1) that overlaps the span. "inclusive": whole t with
+            start <= t <= end, as in NaSVA's released loss, which may be none.
     """
     t = np.arange(seconds)
     labels = np.zeros((len(spans), seconds), dtype=np.float32)
@@ -180,8 +187,7 @@ def narration_labels(spans: Sequence[Span], seconds: int, rule: LabelRule) -> Ma
 def grow_window(
     row: Matrix | npt.NDArray[np.float64], center: int, fraction: float
 ) -> tuple[int, int]:
-    """Return [start, end) rows around `center` whose score is at least `fraction` of the score
-    there."""
+    """Return the range [start, end) around `center` with scores of at least `fraction` of its score."""
     # float32: a neighbour exactly at the fraction stays in
     floor = fraction * row[center] - 1e-6
     start = center
@@ -195,14 +201,31 @@ def grow_window(
 
 @dataclass(frozen=True)
 class TextPlacement:
-    """Texts as steps.
+    """A user's own lines as steps.
 
-    steps: one per text, in the order given.
-    sentence_probabilities: (K, S) P(the sentence describes the text). Rows sum to P(said).
+    Attributes:
+        steps: a step per line, in the order of the lines.
+        sentence_probabilities: (K, S) P(the sentence describes the line). Rows sum to P(said).
     """
 
     steps: tuple[Step, ...]
     sentence_probabilities: npt.NDArray[np.float64]
+
+
+class TaskGraph(FrozenModel):
+    """The common steps of a task as lines, in the order of most videos (`stepline compare`).
+
+    Attributes:
+        lines: texts of K steps.
+        kinds: kind of each of the K steps.
+        videos: number of videos that were compared.
+        before: (K, K) P(line i comes before line j) in a video that shows both.
+    """
+
+    lines: tuple[str, ...]
+    kinds: tuple[StepKind, ...]
+    videos: int
+    before: tuple[tuple[float, ...], ...]
 
 
 def steps_from_texts(
@@ -213,57 +236,29 @@ def steps_from_texts(
     *,
     so_far: bool = False,
     step_probabilities: npt.NDArray[np.float64] | None = None,
-    settings: CoarseSettings | None = None,
-    prior: GraphPrior | None = None,
-) -> tuple[Step, ...]:
-    """Return one step per text, in the order given, with `said` and `sources` where the narration
-    speaks of it.
-
-    sentence_vectors: (S, D), text_vectors: (K, D), of MiniLM. A text keeps said=None whose P(said)
-    by `line_model` is too low (MIN_SAID_PROBABILITY). So does one that no sentence resembles
-    (cosine below `likeness`), and every text when no one speaks.
-    so_far: the narration goes on.
-    step_probabilities: (S,) P(the sentence describes a step), if known.
-    prior: of the graph whose lines the texts are.
-    Raises ShapeError when the vectors or the graph do not fit.
-    """
-    return place_texts(
-        texts,
-        transcript,
-        sentence_vectors,
-        text_vectors,
-        so_far=so_far,
-        step_probabilities=step_probabilities,
-        settings=settings,
-        prior=prior,
-    ).steps
-
-
-def place_texts(
-    texts: Sequence[str],
-    transcript: Transcript,
-    sentence_vectors: Matrix,
-    text_vectors: Matrix,
-    *,
-    so_far: bool = False,
-    step_probabilities: npt.NDArray[np.float64] | None = None,
-    settings: CoarseSettings | None = None,
-    prior: GraphPrior | None = None,
+    graph: TaskGraph | None = None,
 ) -> TextPlacement:
-    """Return the steps of `steps_from_texts`, and how likely each sentence describes each."""
-    settings = settings or CoarseSettings()
-    graph = None
-    line_prior = None
-    wordings: Sequence[LineWording] = ()
-    if prior is not None:
-        graph = prior.graph
-        line_prior = prior.of_lines
-        wordings = prior.wordings
+    """Find where the narration speaks of each of a user's own lines.
+
+    A line keeps said=None if its P(said) by `line_model` is below MIN_SAID_PROBABILITY, or if no
+    sentence has a cosine of MIN_LINE_COSINE or more with it.
+
+    Args:
+        texts: K lines in the user's order. They become steps in this order.
+        transcript: the S sentences that are spoken.
+        sentence_vectors: (S, D) MiniLM vectors of the sentences.
+        text_vectors: (K, D) MiniLM vectors of the lines.
+        so_far: whether the narration continues, so that lines not reached yet cost nothing.
+        step_probabilities: (S,) P(the sentence describes a step), None if unknown.
+        graph: the comparison that the lines come from. It gives their kinds.
+
+    Raises ShapeError when the vectors do not fit.
+    """
     steps = line_steps(texts, graph)
     sentences = transcript.sentences
     if not steps or not sentences:
         return TextPlacement(steps, np.zeros((len(steps), len(sentences))))
-    _check_vectors(text_vectors, sentence_vectors, (len(steps), len(sentences)))
+    _check_vector_shapes(text_vectors, sentence_vectors, (len(steps), len(sentences)))
     match = match_lines(
         texts,
         [sentence.text for sentence in sentences],
@@ -271,17 +266,14 @@ def place_texts(
         sentence_vectors,
         step_probabilities=step_probabilities,
         so_far=so_far,
-        prior=line_prior,
     )
 
     # which lines are said at all
     cosines = cosine_matrix(text_vectors, sentence_vectors)  # (K, S)
-    for wording in wordings:
-        cosines = np.maximum(cosines, cosine_matrix(wording.vectors, sentence_vectors))
     best_cosines = cosines.max(axis=1)  # (K,)
     is_likely = match.said_probabilities >= MIN_SAID_PROBABILITY
     is_said = is_likely & (best_cosines >= MIN_LINE_COSINE)
-    # For the first sentences likeness alone may decide.
+    # In the first sentences a cosine may be enough.
     if so_far and len(sentences) < MIN_MODEL_SENTENCES:
         best_sentences = cosines.argmax(axis=1)
         rivals = cosines.max(axis=0)[best_sentences]  # (K,) best at its sentence
@@ -290,37 +282,29 @@ def place_texts(
     placed = []
     for k, step in enumerate(steps):
         if is_said[k]:
-            sources = match.sentences_of(k)
+            sources = match.passage_of(k)
             first = sentences[sources[0]].span
             last = sentences[sources[-1]].span
             said_span = Span(first.start, max(first.end, last.end))
             step = step.model_copy(update={"said": said_span, "sources": sources})
         placed.append(step)
-    sentence_probabilities = match.places * match.said_probabilities[:, None]
+    sentence_probabilities = match.sentence_distribution * match.said_probabilities[:, None]
     return TextPlacement(tuple(placed), sentence_probabilities)
 
 
 def line_steps(texts: Sequence[str], graph: TaskGraph | None = None) -> tuple[Step, ...]:
-    """Return a user's lines as steps that are not placed yet, numbered from 1.
+    """Return a user's lines as steps without times, numbered from 1.
 
-    graph: says the kinds of its lines. Without one their wording does. Raises ShapeError where the
-    texts are not the lines of the graph.
+    graph: gives the kinds of its lines. Without one their wording decides.
     """
-    if graph is None:
-        kinds = tuple(map(instruction_kind, texts))
-    else:
-        if graph.lines != tuple(texts):
-            raise ShapeError(
-                f"{len(texts)} texts are not the {len(graph.lines)} lines of the graph"
-            )
-        kinds = graph.kinds
+    kinds = map(instruction_kind, texts) if graph is None else graph.kinds
     steps = []
     for number, (text, kind) in enumerate(zip(texts, kinds, strict=True), start=1):
         steps.append(Step(id=str(number), text=text, kind=kind))
     return tuple(steps)
 
 
-def _check_vectors(texts: Matrix, sentences: Matrix, shape: tuple[int, int]) -> None:
+def _check_vector_shapes(texts: Matrix, sentences: Matrix, shape: tuple[int, int]) -> None:
     if texts.ndim != 2 or sentences.ndim != 2 or texts.shape[1] != sentences.shape[1]:
         shapes = f"text vectors {texts.shape} and sentence vectors {sentences.shape}"
         raise ShapeError(f"{shapes} must share their width")

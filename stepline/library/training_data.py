@@ -5,7 +5,6 @@ people agree.
     DIR/features            a store of the features of all corrected videos, one row per second
     DIR/test/NAME.json      of videos that several people corrected: as `reference`, the steps on which they agree
     DIR/agreement.json      how well they agree
-    DIR/answers.jsonl       answers about clips from /annotate/, in the form of `stepline annotate vnd`
 
     stepline train nasva --features DIR/features --steps DIR/records --step-vectors conse ...
     stepline train procx --features DIR/features --steps DIR/records --set data.target=reference ...
@@ -15,7 +14,7 @@ Videos of the test set are not in DIR/records.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
@@ -33,7 +32,7 @@ from stepline.pipeline.pictures import VisualOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress
 from stepline.records import FeatureSequence, Record, Rejected, Span, Step
-from stepline.review.answers import Answer, cohen_kappa
+from stepline.review.answers import cohen_kappa
 from stepline.settings import validate, without_constants
 from stepline.storage import write_record
 from stepline.vision import Backbone, load_backbone
@@ -77,12 +76,9 @@ class ExportSummary:
 
 
 def export_corrected(
-    library: CorrectedLibrary,
-    answers: Iterable[Answer],
-    out: Path,
-    progress: Progress | None = None,
+    library: CorrectedLibrary, out: Path, progress: Progress | None = None
 ) -> ExportSummary:
-    """Write the corrected videos of a library, and its annotators' answers, into a new folder.
+    """Write the corrected videos of a library into a new folder.
 
     Raises DatasetError where no video is corrected, StoreError where two have one id, or the folder
     holds files.
@@ -129,12 +125,9 @@ def export_corrected(
                 steps = record.steps
             name = f"{safe_stem(machine.id)}.json"
             write_record(_add_reference_spans(record, steps), folder / name)
-    # How well people agree, and what annotators answered.
     summary = ExportSummary(trained, len(tested), agreement(tested), tuple(left_out))
     agreement_tree = json.dumps(asdict(summary.agreement), indent=2)
     write_atomic(out / "agreement.json", agreement_tree + "\n")
-    lines = [f"{answer.model_dump_json()}\n" for answer in answers]
-    write_atomic(out / "answers.jsonl", "".join(lines))
     return summary
 
 

@@ -1,7 +1,7 @@
-"""What a live run reports: events, kept in a log that is its state, a WebVTT file, and the features
-so far.
+"""The files of a live run: the log of its events, a WebVTT file, and its feature rows.
 
-A run that was killed goes on from its log: every event is on disk before it is emitted.
+The log is the state of the run. Every event is on disk before it is emitted, so that a run which was
+killed can resume.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,7 +33,7 @@ from stepline.records import (
 )
 
 if TYPE_CHECKING:
-    from stepline.grounding.task_graph import TaskGraph
+    from stepline.grounding.speech import TaskGraph
 
 Kind: TypeAlias = Literal[
     "started",
@@ -43,7 +43,7 @@ Kind: TypeAlias = Literal[
     "step_ended",
     "revised",
     "line",
-    "waiting",  # of earlier releases, as "next" and "drift"
+    "waiting",  # only in logs of earlier releases, as "next" and "drift"
     "next",
     "drift",
     "gap",
@@ -51,15 +51,17 @@ Kind: TypeAlias = Literal[
 ]
 EmitEvent: TypeAlias = Callable[..., None]  # `LiveSession.emit_event`
 
-SENTENCES_WITH_WORDS = 50  # at the end, whose words are kept in memory
+SENTENCES_WITH_WORDS = 50  # last sentences whose words stay in memory
 
 
 @dataclass(frozen=True)
 class LiveOptions:
-    """How a live run reports.
+    """Options of a live run.
 
-    lag: seconds that what is shown waits for more evidence. texts: a recipe's lines to follow.
-    graph: task graph of other videos of the task, whose lines the texts are.
+    Attributes:
+        lag: seconds of later evidence for which the report of a shown step waits.
+        texts: lines of a recipe to follow.
+        graph: the comparison that the lines come from, None for other lines.
     """
 
     lag: float = 2.0
@@ -68,7 +70,7 @@ class LiveOptions:
 
 
 class LiveEvent(FrozenModel):
-    """One line of a live run. Only what is known is stored."""
+    """An event of a live run: one line of its log. Fields that are None are not stored."""
 
     event: Kind = Field(description="what became known")
     number: int = Field(description="from 0 on, over all runs that share the log")
@@ -107,12 +109,12 @@ class LiveEvent(FrozenModel):
     )
 
     @model_serializer(mode="wrap")
-    def _stored(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _dump_known_fields(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {name: value for name, value in dump(self).items() if value is not None}
 
 
 class LiveStep(FrozenModel):
-    """Current state of a step in the log of a live run."""
+    """The state of a step after the events of a live run."""
 
     step: Step
     revised: bool = False
@@ -120,16 +122,25 @@ class LiveStep(FrozenModel):
     ended: bool = False
     withdrawn: bool = Field(False, description="it was taken back")
 
-    def changed(self, update: dict[str, Any], **flags: bool) -> "LiveStep":
-        """Return a copy with changed step fields and flags."""
-        return self.model_copy(update={"step": self.step.model_copy(update=update), **flags})
+    def with_changes(self, step_fields: dict[str, Any], **flags: bool) -> "LiveStep":
+        """Return a copy with other values of step fields and flags."""
+        return self.model_copy(update={"step": self.step.model_copy(update=step_fields), **flags})
 
 
 class LiveLog:
-    """The events of a run and what they add up to: sentences and steps, in the order of the events.
+    """The log of a run's events on disk, with the sentences and steps that result from them.
 
-    Of sentences before the last SENTENCES_WITH_WORDS the words are on disk alone, as all events are
-    but the last. Raises StoreError where the file holds anything else, or cannot be written.
+    Memory holds the words of the last SENTENCES_WITH_WORDS sentences and the last event. Everything
+    else is only on disk. Raises StoreError where the file holds anything else, or cannot be written.
+
+    Attributes:
+        path: of the log.
+        sentences: all sentences, in the order of the events.
+        steps: all steps by id, in the order of the events.
+        first: the first event, None for an empty log.
+        last: the last event.
+        line: the last event about a recipe's lines.
+        count: number of events.
     """
 
     def __init__(self, path: Path) -> None:
@@ -138,17 +149,23 @@ class LiveLog:
         self.steps: dict[str, LiveStep] = {}
         self.last: LiveEvent | None = None
         self.first: LiveEvent | None = None
-        self.line: LiveEvent | None = None  # the last one about a recipe's lines
+        self.line: LiveEvent | None = None
         self.count = 0
         self._settled = 0.0
-        what = "an event of a live run"
-        for event in AppendLog(path, LiveEvent, lambda event: event.number, what):
+        kind = "an event of a live run"
+        for event in AppendLog(path, LiveEvent, lambda event: event.number, kind):
             self._apply_event(event)
-        # One key for all events: of this log, memory holds the last one alone.
-        self._log = AppendLog(path, LiveEvent, lambda _: "the last", what)
+        # One key for all events, so that memory holds only the last one.
+        self._log = AppendLog(path, LiveEvent, lambda _: "the last", kind)
 
     def add(self, event: Kind, at: float, **fields: Any) -> LiveEvent:
-        """Keep an event and return it. fields: as of LiveEvent."""
+        """Append an event to the log and return it.
+
+        Args:
+            event: its kind.
+            at: second of the source.
+            fields: of LiveEvent.
+        """
         new = LiveEvent(event=event, number=self.count, at=round(max(at, 0.0), 3), **fields)
         self._log.add(new)
         self._apply_event(new)
@@ -169,7 +186,7 @@ class LiveLog:
         if event.event == "line":
             self.line = event
         if event.step is not None:
-            step = _changed_step(self.steps.get(event.step), event)
+            step = _step_after_event(self.steps.get(event.step), event)
             if step is not None:
                 self.steps[event.step] = step
 
@@ -180,18 +197,18 @@ class LiveLog:
 
     @property
     def position(self) -> float:
-        """Second at which a run resumes. All speech before it is in the log."""
+        """The second at which a run resumes. All speech before it is in the log."""
         end = self.sentences[-1].span.end if self.sentences else 0.0
         return max(end, self._settled)
 
     @property
     def transcript(self) -> Transcript:
         """All sentences so far."""
-        return Transcript(sentences=_by_start(self.sentences))
+        return Transcript(sentences=_sorted_by_start(self.sentences))
 
 
-def _changed_step(step: LiveStep | None, event: LiveEvent) -> LiveStep | None:
-    """Return the step after an event, or None if nothing changes. step: before, None if new."""
+def _step_after_event(step: LiveStep | None, event: LiveEvent) -> LiveStep | None:
+    """Return a step after an event, or None if nothing changes. step: before it, None if new."""
     wording: dict[str, Any] = {"text": event.text, "kind": event.kind or "do"}
 
     # a new step, or one that is said again
@@ -210,9 +227,9 @@ def _changed_step(step: LiveStep | None, event: LiveEvent) -> LiveStep | None:
         }
         if event.text is not None:
             update |= wording
-        return step.changed(update, revised=True, withdrawn=event.text is None)
+        return step.with_changes(update, revised=True, withdrawn=event.text is None)
     if event.event == "step_shown":
-        return step.changed({}, shown=True)
+        return step.with_changes({}, shown=True)
     if event.event == "step_ended":
         # Where it was shown, for good.
         update = {
@@ -222,40 +239,51 @@ def _changed_step(step: LiveStep | None, event: LiveEvent) -> LiveStep | None:
             "basis": event.basis,
             "score": event.score,
         }
-        return step.changed(update, ended=True)
+        return step.with_changes(update, ended=True)
     return None
 
 
-def _by_start(sentences: Iterable[Sentence]) -> tuple[Sentence, ...]:
+def _sorted_by_start(sentences: Iterable[Sentence]) -> tuple[Sentence, ...]:
     return tuple(sorted(sentences, key=lambda sentence: sentence.span.start))
 
 
 def write_vtt(
     path: Path, id: str, steps: Iterable[LiveStep], sentences: Iterable[Sentence]
 ) -> None:
-    """Replace a WebVTT file by one of the steps that have ended, by their order in time."""
+    """Write the steps that have ended to a WebVTT file, in the order of time.
+
+    Args:
+        path: of the file.
+        id: of the record.
+        steps: all steps of the run.
+        sentences: all sentences of the run.
+    """
     ended = tuple(step.step for step in steps if step.ended and not step.withdrawn)
-    transcript = Transcript(sentences=_by_start(sentences))
+    transcript = Transcript(sentences=_sorted_by_start(sentences))
     record = Record(id=id, video=Video(id=id), transcript=transcript, steps=ended)
     write_atomic(path, webvtt(record))
 
 
-FLOAT_BYTES = 4  # of a number in the file of features
+FLOAT_BYTES = 4  # bytes per number in the file of features
 
 
 @dataclass
 class RunFiles:
     """The files of a live run.
 
-    id: of the record. log: the state of the run. vtt: WebVTT of the steps that have ended. rows: the
-    features (T, D), None where no picture is looked at.
+    Attributes:
+        id: of the record.
+        log: the events.
+        vtt: path of the WebVTT file of the steps that have ended, None without one.
+        rows: path of the file of feature rows (T, D), None without pictures.
+        row_count: number of rows in this file.
     """
 
     id: str
     log: LiveLog
     vtt: Path | None = None
     rows: Path | None = None
-    row_count: int = 0  # rows in the file
+    row_count: int = 0
 
     def write_vtt(self) -> None:
         """Write the steps that have ended to the WebVTT file."""
@@ -263,8 +291,10 @@ class RunFiles:
             write_vtt(self.vtt, self.id, self.log.steps.values(), self.log.sentences)
 
     def read_rows(self, first: int, last: int, width: int) -> Matrix | None:
-        """Return the rows from number `first` up to `last` that an earlier run kept, (T, width).
-        None without a file."""
+        """Return the feature rows `first` to `last` that an earlier run wrote, (T, width).
+
+        Without a file it is None.
+        """
         if self.rows is None or not self.rows.is_file():
             return None
         row_bytes = FLOAT_BYTES * width
@@ -277,14 +307,19 @@ class RunFiles:
         return values.reshape(-1, width)
 
     def append_rows(self, first: int, values: Matrix) -> None:
-        """Append the rows that are not in the file yet. values: (T, D), from row `first` on."""
+        """Append the rows that are not in the file yet.
+
+        Args:
+            first: number of the first row in `values`.
+            values: (T, D).
+        """
         if self.rows is None or first + len(values) <= self.row_count:
             return
-        fresh = np.ascontiguousarray(values[self.row_count - first :], np.float32)
+        new_rows = np.ascontiguousarray(values[self.row_count - first :], np.float32)
         try:
             check_own_file(self.rows)
             with self.rows.open("ab") as file:
-                file.write(fresh.tobytes())
+                file.write(new_rows.tobytes())
         except OSError as error:
             raise StoreError(
                 f"{self.rows}: cannot be written ({error.strerror}); free some space"

@@ -1,10 +1,9 @@
-"""A forward proxy in this process, through which FFmpeg asks http(s): it connects to no private
-address by itself.
+"""A forward proxy in this process for FFmpeg's http(s) requests (against SSRF).
 
-FFmpeg follows redirects and playlists without looking where they lead. The host that the user named
-may be private, a camera's say, if it was so from the first connection on. Any other must be public,
-unless `links.private` allows others. An address is looked at as the connection is made. Bytes pass
-as they are. What FFmpeg asks by https stays between it and the server.
+FFmpeg follows redirects and playlists without a check of their addresses. The proxy connects only to
+public addresses, unless `links.private` allows others. The host that the user named, such as a
+camera, may be private if it was private at the first connection. The address is checked when the
+connection is made. Requests by https stay encrypted.
 """
 
 import contextlib
@@ -25,23 +24,28 @@ from stepline.media.settings import LinkSettings
 
 
 class ForwardProxy(http.server.ThreadingHTTPServer):
-    """Serves at `address` while it is entered. refused: why the last request was not passed on, ""
-    where none was."""
+    """A proxy that runs while its context is open.
+
+    Attributes:
+        named: host of the URL that the user named.
+        address: URL of the proxy.
+        refused: why the last request was refused, "" where none was.
+    """
 
     daemon_threads = True
     block_on_close = False
 
     def __init__(self, named: NamedHost, settings: LinkSettings) -> None:
         """named: the host of the URL that the user named."""
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(("127.0.0.1", 0), _ProxyHandler)
         self.named = named
         self.settings = settings
         self.refused = ""
         self.address = f"http://127.0.0.1:{self.server_address[1]}"
 
     def __enter__(self) -> Self:
-        # FFmpeg goes past every proxy to the hosts of this variable. Other libraries read its other
-        # spelling as well.
+        # FFmpeg uses no proxy for the hosts in this variable. Other libraries read the other spelling
+        # as well.
         if (names := os.environ.pop("no_proxy", None)) is not None:
             os.environ.setdefault("NO_PROXY", names)
         threading.Thread(
@@ -59,11 +63,11 @@ class ForwardProxy(http.server.ThreadingHTTPServer):
         self.server_close()
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
+class _ProxyHandler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_CONNECT(self) -> None:
-        """Pass bytes both ways."""
+        """Open a tunnel, and relay bytes in both directions."""
         host, _, port = self.path.rpartition(":")
         server = self._connect(host.strip("[]"), port)
         if server is None:
@@ -73,7 +77,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._relay({self.connection: server, server: self.connection})
 
     def do_GET(self) -> None:
-        """Send the request in origin form, and relay the server's answer until it ends."""
+        """Send a request to its server in origin form, and relay the response."""
         parts = urlsplit(self.path)
         if parts.scheme != "http" or not parts.hostname:
             self.send_error(400, "a proxy is asked for a whole http address")
@@ -82,7 +86,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         server = self._connect(parts.hostname, str(port))
         if server is None:
             return
-        # A proxy is asked for a whole address, a server for its path alone.
+        # A request to a proxy names a whole URL, a request to a server only its path.
         _, _, path = self.path.partition(parts.netloc)
         lines = [f"{self.command} {path or '/'} HTTP/1.1", "Connection: close"]
         for name, value in self.headers.items():
@@ -96,9 +100,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._relay({server: self.connection})
 
     def _relay_head(self, server: socket.socket) -> None:
-        """Pass on an answer's status and headers, and that the connection ends after this answer.
+        """Relay the status and headers of a response, with "Connection: close".
 
-        Without that FFmpeg sends its next request down a connection that is closed by then, and
+        Without this header FFmpeg sends its next request on a connection that is already closed, and
         takes the failure for the end of the video.
         """
         head = b""
@@ -107,17 +111,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             if not received:
                 break
             head += received
-        # What the server says about the connection gives way to what this proxy says.
-        status, separator, rest = head.partition(b"\r\n")
-        for line in rest.partition(b"\r\n\r\n")[0].split(b"\r\n"):
+        # The proxy's own Connection header replaces the server's.
+        status, separator, headers = head.partition(b"\r\n")
+        for line in headers.partition(b"\r\n\r\n")[0].split(b"\r\n"):
             if line.partition(b":")[0].strip().lower() in (b"connection", b"keep-alive"):
-                rest = rest.replace(line + b"\r\n", b"", 1)
+                headers = headers.replace(line + b"\r\n", b"", 1)
         if separator:
-            rest = b"Connection: close\r\n" + rest
-        self.connection.sendall(status + separator + rest)
+            headers = b"Connection: close\r\n" + headers
+        self.connection.sendall(status + separator + headers)
 
     def _connect(self, host: str, port: str) -> socket.socket | None:
-        """Return a connection. Where none can be made, send an answer that says so, and return None."""
+        """Return a connection to a server. On failure send an error response, and return None."""
         # No second request is read from this connection.
         self.close_connection = True
         proxy = cast(ForwardProxy, self.server)
@@ -129,27 +133,27 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 named=proxy.named,
             )
         except MediaError as error:
-            # FFmpeg learns only that it failed. The reason is kept for the user.
+            # FFmpeg reports only a failure, so the reason is stored for the user.
             proxy.refused = str(error)
             self.send_error(403)
         except (OSError, ValueError):
             self.send_error(502)
         return None
 
-    def _relay(self, to: dict[socket.socket, socket.socket]) -> None:
-        """Relay bytes both ways until a connection ends or is silent for too long."""
+    def _relay(self, targets: dict[socket.socket, socket.socket]) -> None:
+        """Relay bytes until a connection ends or a timeout. targets: source socket -> target socket."""
         timeout_seconds = cast(ForwardProxy, self.server).settings.seconds
         with contextlib.suppress(OSError):
-            while readable_sockets := select.select(list(to), [], [], timeout_seconds)[0]:
+            while readable_sockets := select.select(list(targets), [], [], timeout_seconds)[0]:
                 for source_socket in readable_sockets:
                     data = source_socket.recv(CHUNK_BYTES)
                     if not data:
                         return
-                    to[source_socket].sendall(data)
+                    targets[source_socket].sendall(data)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
-# headers that are between FFmpeg and the proxy
+# headers of the connection between FFmpeg and the proxy
 PROXY_HEADERS = ("connection", "proxy-connection", "proxy-authorization")

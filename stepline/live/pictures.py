@@ -1,5 +1,4 @@
-"""Visual features, motion and cuts of a live picture, row by row, in bounded
-work a second."""
+"""Visual features, motion and cuts of a live video, with bounded work per second."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -16,20 +15,23 @@ from stepline.vision.settings import VisionSettings
 if TYPE_CHECKING:
     from stepline.vision import Backbone
 
-# after which motion is measured by a fresh meter: its answer takes time with all it has seen
+# after which a new meter measures motion, since reading a meter takes longer the more it has seen
 METER_SECONDS = 120.0
-# that the fresh meter sees again. The first half of them is left to the one before
+# of frames that the new meter sees again. Of the first half the old meter's values stay
 MARGIN_SECONDS = 8.0
-THUMBNAIL_WIDTH = 192  # numbers of a thumbnail
-FIRST_ROWS = 1024  # that memory holds before it grows
+THUMBNAIL_WIDTH = 192  # values per thumbnail, 8 x 8 x 3
+FIRST_ROWS = 1024  # capacity before memory grows
 
 
 @dataclass(frozen=True)
 class LivePicture:
-    """What was shown from second `begin` to `until`: features (T, D) and activity, None without a
-    picture.
+    """The visual evidence of a span of a live video.
 
-    Rows and cuts count from `begin`.
+    Attributes:
+        begin: first second, from which rows and cuts count.
+        until: last second.
+        features: (T, D), None without a picture.
+        activity: motion and cuts, None without a picture.
     """
 
     begin: float
@@ -39,8 +41,10 @@ class LivePicture:
 
 
 class LiveVision:
-    """Takes frames from one thread, and reports to another what they show. Holds a row per second,
-    until `forget`."""
+    """Encodes the frames of a live video in one thread, while another thread reads the results.
+
+    Memory holds all rows until `forget`.
+    """
 
     def __init__(self, backbone: "Backbone", settings: VisionSettings) -> None:
         self._settings = settings
@@ -51,20 +55,15 @@ class LiveVision:
         self._motion = _GrowingRows(1)
         self._peaks = _GrowingRows(1)
         self._looks = _GrowingRows(THUMBNAIL_WIDTH)
-        self._begin = 0.0  # s that the rows begin with
+        self._begin = 0.0  # second of the first row in memory
         self._cuts: tuple[float, ...] = ()
-        self._meter = self._new_meter()
-        self._base = 0.0  # s that the meter counts from
-        self._valid = 0.0  # s from which its numbers count
+        self._meter = ActivityMeter(rate=self._settings.rate)
+        self._meter_start = 0.0  # second from which the meter counts
+        self._valid_from = 0.0  # second from which the meter's values count
         self._recent: deque[Frame] = deque()
 
-    def _new_meter(self) -> ActivityMeter:
-        settings = self._settings
-        return ActivityMeter(rate=settings.rate)
-
     def add(self, frame: Frame) -> None:
-        """Take the next frame. What a row shows is known when the first frame of the next one
-        comes."""
+        """Add the next frame. A feature row is complete at the first frame of the next row."""
         self._encoder.add(frame)
         rows, values = self._encoder.take_rows()
         # Another thread reads the rows while this one adds to them.
@@ -78,46 +77,50 @@ class LiveVision:
         while self._recent[0].time < frame.time - MARGIN_SECONDS:
             self._recent.popleft()
 
-        # a fresh meter sees the last seconds again, since motion is measured between pictures
-        next_row = [frame]
-        if frame.time >= self._base + METER_SECONDS:
+        # a new meter sees the last seconds again, since motion is measured between pictures
+        new_frames = [frame]
+        if frame.time >= self._meter_start + METER_SECONDS:
             self._store_measurements()
             rate = self._settings.rate
-            # It begins with a row, so that its rows fall on those of the meter before.
+            # It begins at the start of a row, so that its rows match those of the old meter.
             row = int(self._recent[0].time * rate)
-            self._base = row / rate
-            self._valid = self._base + MARGIN_SECONDS / 2
-            self._meter = self._new_meter()
-            next_row = list(self._recent)
-        for recent in next_row:
-            time = recent.time - self._base
-            self._meter.add(Frame(time, recent.image))
+            self._meter_start = row / rate
+            self._valid_from = self._meter_start + MARGIN_SECONDS / 2
+            self._meter = ActivityMeter(rate=self._settings.rate)
+            new_frames = list(self._recent)
+        for new_frame in new_frames:
+            time = new_frame.time - self._meter_start
+            self._meter.add(Frame(time, new_frame.image))
 
     def _store_measurements(self) -> None:
-        """Store the meter's measurements so far."""
+        """Copy the meter's values so far into the rows."""
         activity = self._meter.finish()
         rate = self._settings.rate
-        invalid_seconds = self._valid - self._base
+        invalid_seconds = self._valid_from - self._meter_start
         skip = max(0, round(invalid_seconds * rate))
-        first = round(self._base * rate) + skip
+        first = round(self._meter_start * rate) + skip
 
-        # the rows that the meter before knows better are left to it
+        # rows before that keep the values of the old meter
         motion = activity.motion[skip:, None]  # (T, 1)
         peaks = activity.peaks[skip:, None]  # (T, 1)
         frame_looks = activity.looks[skip:]
         self._motion.set(first, motion)
         self._peaks.set(first, peaks)
         self._looks.set(first, frame_looks)
-        cuts = [cut for cut in self._cuts if cut < self._valid]
+        cuts = [cut for cut in self._cuts if cut < self._valid_from]
         for meter_cut in activity.cuts:
-            cut = meter_cut + self._base
-            if cut >= self._valid:
+            cut = meter_cut + self._meter_start
+            if cut >= self._valid_from:
                 cuts.append(cut)
         self._cuts = tuple(cuts)
 
     def restore(self, values: Matrix, begin: float = 0.0) -> None:
-        """Begin with the features of an earlier run, (T, D), from second `begin`. No motion is
-        known of them."""
+        """Begin with the features of an earlier run, whose motion is unknown.
+
+        Args:
+            values: (T, D) feature rows.
+            begin: second of the first row.
+        """
         rows = len(values)
         # Motion is not kept on disk: the pictures count as still, the rest as not measured.
         still = np.zeros((rows, 1), np.float32)
@@ -142,17 +145,16 @@ class LiveVision:
 
     @property
     def width(self) -> int:
-        """Width D of a row of features."""
+        """Width D of a feature row."""
         return self._backbone.dim
 
     @property
     def until(self) -> float:
-        """Seconds whose features are known."""
+        """The second up to which features are known."""
         return self._values.count / self._settings.rate
 
     def snapshot(self) -> LivePicture:
-        """Return all that is known now. The arrays are views of what grows, and never change below
-        `until`."""
+        """Return the visual evidence so far. Its arrays are views that never change below `until`."""
         with self._lock:
             rate = self._settings.rate
             until = self.until
@@ -175,8 +177,7 @@ class LiveVision:
 
 
 class _GrowingRows:
-    """Rows (T, D) float32, number `first` on, that grow in place. One that was left out repeats the
-    one before."""
+    """Growing rows (T, D) float32 from row number `first` on. A missing row repeats the one before."""
 
     def __init__(self, width: int) -> None:
         self._rows = np.zeros((FIRST_ROWS, width), np.float32)
@@ -197,23 +198,21 @@ class _GrowingRows:
         self.count = max(self.count, first)
 
     def set(self, first: int, values: Matrix) -> None:
-        """Put rows at number `first` and behind it."""
-        # rows that were forgotten stay so
-        forgotten = max(0, self.first - first)
-        values = values[forgotten:]
+        """Set the rows from number `first` on."""
+        # rows that were forgotten are not set again
+        forgotten_count = max(0, self.first - first)
+        values = values[forgotten_count:]
         if not len(values):
             return
         start = max(0, first - self.first)
         end = start + len(values)
         # Doubled, so that growing costs little per row.
         while end > len(self._rows):
-            free = np.zeros_like(self._rows)
-            self._rows = np.concatenate([self._rows, free])
+            self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
 
         # rows that were left out repeat the one before
-        old = self.count - self.first
-        if start > old:
-            last = self._rows[old - 1] if old else values[0]
-            self._rows[old:start] = last
+        row_count = self.count - self.first
+        if start > row_count:
+            self._rows[row_count:start] = self._rows[row_count - 1] if row_count else values[0]
         self._rows[start:end] = values
         self.count = max(self.count, self.first + end)

@@ -1,8 +1,6 @@
-"""Recording of a live source: packets copied, never encoded again, one Matroska file
-a connection.
+"""Recording of a live source: packets are copied without encoding, one Matroska file per connection.
 
-A file that a kill cut off can be read up to its last cluster. `join_recordings` makes one file of
-all.
+A file of a run that was killed can be read up to its last cluster. `join_recordings` joins the files.
 """
 
 import heapq
@@ -18,23 +16,23 @@ from stepline.media.settings import MediaSettings
 
 
 class StreamRecorder:
-    """Writes packets to FOLDER/STEM.N.mkv, N from 1 on. Another file wherever the streams change.
+    """Writes packets to FOLDER/STEM.N.mkv, N from 1 on, with a new file for each connection.
 
-    Times are seconds of the live clock. Raises StoreError where the disk does not take them.
+    Times are seconds of the live clock. Raises StoreError where the disk cannot be written.
     """
 
     def __init__(self, folder: Path, file_stem: str) -> None:
         self._folder = folder
         self._stem = file_stem
         self._file: Any = None
-        self._streams: dict[int, Any] = {}  # by the index of the source's own
-        self._container: Any = None  # that they are of
-        # the last decoding time stamp of each, which may never go back
-        self._last: dict[int, int] = {}
+        self._streams: dict[int, Any] = {}  # output stream by the index of the source's stream
+        self._container: Any = None  # of the current connection
+        # last decoding time stamp of each stream; they must increase
+        self._last_dts: dict[int, int] = {}
 
     @property
     def parts(self) -> list[Path]:
-        """The files so far, those of earlier runs among them, in their order."""
+        """The recorded files by number, with those of earlier runs."""
         numbered = []
         for path in self._folder.glob(f"{self._stem}.*.mkv"):
             number = path.suffixes[-2].removeprefix(".")
@@ -44,13 +42,13 @@ class StreamRecorder:
         return [path for _, path in numbered]
 
     def add(self, packet: Any, media: OpenMedia) -> None:
-        """Write a packet of a source. Its second is its time stamp less `media.start`."""
+        """Write a packet of a source. `media.start` is the time stamp of second 0."""
         import av
 
         try:
             if self._container is not media.container:
                 self.close()
-                self._begin(media)
+                self._begin_file(media)
             if packet.stream.index in self._streams and packet.dts is not None:
                 self._write(packet, media.start)
         except (av.error.FFmpegError, OSError) as error:
@@ -59,14 +57,14 @@ class StreamRecorder:
                 f"{self._folder}: the stream cannot be kept ({reason}); free some space"
             ) from error
 
-    def _begin(self, media: OpenMedia) -> None:
+    def _begin_file(self, media: OpenMedia) -> None:
         import av
 
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"{self._stem}.{len(self.parts) + 1}.mkv"
         # Clusters of 2 s: a kill loses at most the last one.
         self._file = av.open(str(path), "w", options={"cluster_time_limit": "2000"})
-        # A cut line may end before a key frame, or any sound, has said what the stream holds.
+        # A broken connection may end before a key frame or any sound tells the format of a stream.
         streams = []
         if media.picture is not None and media.picture.width > 0:
             streams.append(media.picture)
@@ -77,18 +75,18 @@ class StreamRecorder:
             copy = self._file.add_stream_from_template(stream, opaque=True)
             self._streams[stream.index] = copy
         self._container = media.container
-        self._last = {}
+        self._last_dts = {}
 
     def _write(self, packet: Any, start: float) -> None:
         index = packet.stream.index
 
         # the live clock counts from its own start
         time_shift = round(start / packet.time_base)
-        last = self._last.get(index, -1)
+        last = self._last_dts.get(index, -1)
         dts = packet.dts - time_shift
         if dts <= last or dts < 0:  # sent again, or before second 0
             return
-        self._last[index] = dts
+        self._last_dts[index] = dts
         # Without a time to be shown, a packet is shown when it is decoded.
         pts = packet.pts
         if pts is None:
@@ -99,7 +97,7 @@ class StreamRecorder:
         self._file.mux(packet)
 
     def close(self) -> None:
-        """End the file that is open."""
+        """Close the file that is open."""
         if self._file is not None:
             self._file.close()
         self._file = None
@@ -109,8 +107,12 @@ class StreamRecorder:
 def join_recordings(
     parts: Sequence[Path], out: Path, settings: MediaSettings | None = None
 ) -> None:
-    """Write one Matroska file of recordings, in the order of their times, each kind of stream from
-    all that hold it.
+    """Join recordings to one Matroska file, with packets in the order of their times.
+
+    Args:
+        parts: the recordings.
+        out: path of the joined file.
+        settings: limits of reading.
 
     Raises MediaError for a part that cannot be read, StoreError where `out` cannot be written.
     """
@@ -130,13 +132,13 @@ def join_recordings(
                         target = joined.add_stream_from_template(stream, opaque=True)
                         targets[stream.type] = target
 
-            # by their times, and what was sent twice is left out
-            last: dict[str, float] = {}
+            # by time, without packets that were sent twice
+            last_seconds: dict[str, float] = {}
             packets = map(_timed_packets, recordings)
             for second, packet in heapq.merge(*packets, key=lambda pair: pair[0]):
                 kind = packet.stream.type
-                if second > last.get(kind, -1.0):
-                    last[kind] = second
+                if second > last_seconds.get(kind, -1.0):
+                    last_seconds[kind] = second
                     packet.stream = targets[kind]
                     joined.mux(packet)
 

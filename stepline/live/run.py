@@ -1,5 +1,4 @@
-"""`stepline live` as a whole: what SOURCE names, the files that grow, the run, and the record at
-its end."""
+"""A whole run of `stepline live`: its sources, the files that grow, and the record at its end."""
 
 import hashlib
 import itertools
@@ -27,7 +26,7 @@ from stepline.pipeline.pictures import FRAMES_PER_ROW
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.vision import frames_per_row, load_backbone
 
-# what file names end in, after the source's name
+# endings of file names, after the source's name
 EVENTS_SUFFIX = ".events.jsonl"
 VTT_SUFFIX = ".live.vtt"
 ROWS_SUFFIX = ".live.features"
@@ -37,10 +36,15 @@ SCRYPT_COST = 2**14  # N of scrypt: 16 MiB and some 50 ms
 
 @dataclass(frozen=True)
 class LiveJob:
-    """What a live run does. out: folder of what grows. at_end: folder of the record, None: none.
-    speed: of a file.
+    """Arguments of a live run.
 
-    anew: forget what an earlier run found.
+    Attributes:
+        source: file, address or devices.
+        out: folder of the files that grow.
+        at_end: folder of the record at the end, None for no record.
+        speed: factor at which a file is played.
+        restart: whether the results of an earlier run are discarded.
+        options: what is reported, and when.
     """
 
     source: str
@@ -60,18 +64,24 @@ def run_live(
     stop: Event | None = None,
     recognise: Recognise | None = None,
 ) -> tuple[Path, ...]:
-    """Follow a source to its end, each event emitted once it is on disk. Return the files written.
+    """Follow a source to its end, and return the files written.
 
-    A run that was killed goes on where its log ends. What a stream sent in between is a gap.
-    recognise: takes the place of the recogniser.
+    A run that was killed resumes where its log ends. What a stream sent in between is lost.
 
-    Raises a SteplineError. The error of a second run on one source names the first.
+    Args:
+        job: source, folders and options.
+        settings: of the main job.
+        emit: called with each event once it is on disk.
+        stop: ends the run when it is set.
+        recognise: recogniser to use instead of the settings' own.
+
+    Raises a SteplineError. Where another run follows the same source, its message names that run.
     """
     inputs = parse_sources(job.source)
     stem = safe_stem(source_id(inputs))
     check_writable(job.out)
     with lock_video(f"{stem}{RECORDING_SUFFIX}", job.out):
-        # where it goes on
+        # where the run begins or resumes
         log = _open_log(job, inputs, stem)
         start = _start_second(log, inputs)
         backbone = None
@@ -81,7 +91,7 @@ def run_live(
         pictures = PictureRate()
         if backbone is not None:
             files.rows = job.out / f"{stem}{ROWS_SUFFIX}"
-            # as many as the backbone and the meter of motion take
+            # as many pictures as the backbone and the meter of motion need
             rate = settings.vision.rate * max(FRAMES_PER_ROW, frames_per_row(backbone))
             pictures = PictureRate(rate, settings.vision.frame_size)
         stop = stop or Event()
@@ -117,12 +127,12 @@ def run_live(
 
 
 def _start_second(log: LiveLog, inputs: Sequence[Path | LiveInput]) -> float:
-    """Return the second to begin with. What a stream sent since a run was killed is lost."""
+    """Return the second at which the run begins or resumes."""
     start = log.position if log.count else 0.0
-    # A stream goes on without a run, by the wall's clock since the first start.
-    wall = None if log.first is None else log.first.wall
-    if isinstance(inputs[0], LiveInput) and wall is not None:
-        start = max(start, time.time() - wall)
+    # A stream continues without a run: its second follows from the wall clock at the first start.
+    wall_start = None if log.first is None else log.first.wall
+    if isinstance(inputs[0], LiveInput) and wall_start is not None:
+        start = max(start, time.time() - wall_start)
     return start
 
 
@@ -133,12 +143,12 @@ def _emit_start(
     start: float,
     emit: Callable[[LiveEvent], None],
 ) -> None:
-    """Emit the beginning of a new run, or what a stream sent while none was there."""
+    """Emit the start of a new run, or the gap of a stream while no run was active."""
     if not log.count:
         event = log.add(
             "started",
             0.0,
-            source=shown_source(job, inputs),
+            source=display_source(job, inputs),
             digest=source_digest(inputs),
             wall=time.time(),
         )
@@ -150,8 +160,7 @@ def _emit_start(
 
 
 def source_id(inputs: Sequence[Path | LiveInput]) -> str:
-    """Return the name of a source's files: a file's stem, an address's host and path, the
-    devices."""
+    """Return the id of a source: a file's stem, an address's host and path, or the devices."""
     first = inputs[0]
     if isinstance(first, Path):
         return first.stem
@@ -162,17 +171,16 @@ def source_id(inputs: Sequence[Path | LiveInput]) -> str:
     return re.sub(r"[^\w.+-]+", "-", "+".join(names)).strip("-.") or "live"
 
 
-def shown_source(job: LiveJob, inputs: Sequence[Path | LiveInput]) -> str:
-    """Return what messages and the log call a source: of an address, neither its password nor its
-    query."""
+def display_source(job: LiveJob, inputs: Sequence[Path | LiveInput]) -> str:
+    """Return a source as messages and the log show it: addresses without password and query."""
     first = inputs[0]
     return first.label if isinstance(first, LiveInput) and first.is_address else job.source
 
 
 def source_digest(inputs: Sequence[Path | LiveInput]) -> str | None:
-    """Return a digest that separates addresses with the same shown part, None if all is shown.
+    """Return a digest that distinguishes addresses which look the same without password and query.
 
-    It is slow to compute and short, so that no password can be found by it.
+    None where nothing is hidden. It is slow to compute and short, so that it reveals no password.
     """
     first = inputs[0]
     if not isinstance(first, LiveInput) or not first.is_address or first.url == first.label:
@@ -182,14 +190,13 @@ def source_digest(inputs: Sequence[Path | LiveInput]) -> str | None:
 
 
 def _open_log(job: LiveJob, inputs: Sequence[Path | LiveInput], stem: str) -> LiveLog:
-    """Return the log of a run that was killed, or a new one in the place of one that was
-    finished."""
+    """Return the log of a run that was killed, or a new log that replaces that of a finished run."""
     path = job.out / f"{stem}{EVENTS_SUFFIX}"
     if not job.restart:
         log = LiveLog(path)
         first = log.first
-        own_source = (shown_source(job, inputs), source_digest(inputs))
-        if first is not None and (first.source, first.digest) != own_source:
+        source = (display_source(job, inputs), source_digest(inputs))
+        if first is not None and (first.source, first.digest) != source:
             name = first.source or ""
             if "://" in name:  # logs of earlier releases hold the password of an address
                 name = display_url(name)
@@ -198,7 +205,7 @@ def _open_log(job: LiveJob, inputs: Sequence[Path | LiveInput], stem: str) -> Li
         if log.last is None or log.last.event != "finished":
             return log
 
-    # a new run begins without what the last one left
+    # a new run begins without the files of the last one
     for suffix in (EVENTS_SUFFIX, VTT_SUFFIX, ROWS_SUFFIX):
         remove_file(job.out / f"{stem}{suffix}")
     for recording in _recordings(job, stem):
@@ -208,7 +215,7 @@ def _open_log(job: LiveJob, inputs: Sequence[Path | LiveInput], stem: str) -> Li
 
 
 def _recordings(job: LiveJob, stem: str) -> tuple[StreamRecorder, StreamRecorder]:
-    """Return what keeps the packets of each of two inputs, a camera and a microphone."""
+    """Return a recorder for each of two inputs, a camera and a microphone."""
     name = f"{stem}{RECORDING_SUFFIX}"
     return StreamRecorder(job.out, name), StreamRecorder(job.out, f"{name}2")
 
@@ -220,7 +227,7 @@ def _write_record(
     settings: StepsSettings,
     recordings: Sequence[StreamRecorder],
 ) -> list[Path]:
-    """Write what `stepline steps` writes of the file, or of what the stream sent."""
+    """Write the outputs of `stepline steps` for the file, or for the recorded stream."""
     assert job.at_end is not None
     files: list[Path] = []
     # The video is the file itself, or what was recorded of the stream.

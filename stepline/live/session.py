@@ -1,5 +1,5 @@
-"""One live run: what comes is recognised, written and grounded, and emitted as events. It goes on
-where a killed run stopped.
+"""One live run: speech is recognised, steps are written and grounded, and both are emitted as events.
+A run that was killed resumes.
 
 sources -> frames -> LiveVision (their threads)
         -> sound  -> LiveTranscriber -> sentences -> SpokenSteps    (the caller's thread)
@@ -36,20 +36,28 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What a source brings to the caller's thread. None where it has ended.
+# An item that a source's thread queues for the caller's thread. None at the end of the source.
 QueuedItem: TypeAlias = AudioBlock | Gap | Exception | None
 
-MIN_PASS_INTERVAL_SECONDS = 1.0  # of new sound from which it is read again
-MAX_WAITING_BLOCKS = 30  # of sound; then the source waits
-MAX_JOIN_SECONDS = 5.0  # that a thread is waited for which reads from a silent server
+MIN_PASS_INTERVAL_SECONDS = 1.0  # of new sound, before the next pass of recognition
+MAX_WAITING_BLOCKS = 30  # blocks of sound in the queue; then the source waits
+MAX_JOIN_SECONDS = 5.0  # timeout for the end of a thread that reads from a silent server
 WARM_UP_TEXT = "Now cut the onion and put it in the bowl and stir it."
 
 
 @dataclass
 class LiveSession:
-    """Runs sources to their end. emit: called with each event once it is on disk.
+    """Runs the sources of a live run to their end.
 
-    backbone: None where no picture is looked at. recognise: in place of the recogniser.
+    Attributes:
+        files: of the run.
+        settings: of the main job.
+        emit: called with each event once it is on disk.
+        options: what is reported, and when.
+        backbone: encodes the pictures, None without pictures.
+        recognise: recogniser to use instead of the settings' own.
+        stop: ends the run when it is set.
+        sources: that are running.
     """
 
     files: RunFiles
@@ -66,15 +74,15 @@ class LiveSession:
         options = self.options
         emit = self.emit_event
         self._items: queue.Queue[QueuedItem] = queue.Queue(MAX_WAITING_BLOCKS)
-        self._read_to = 0.0  # s of sound that was read
+        self._recognised_until = 0.0  # second of the last pass of recognition
         recognise = self.recognise or RecogniserSwitch(settings.asr).read
         self._speech = LiveTranscriber(recognise, settings.asr)
         self._spoken = SpokenSteps(self.log, emit, settings, options.texts, options.graph)
         self.shown = ShownSteps(self._spoken, self.files, emit, settings, options, self.backbone)
 
-        # begin where the log of a killed run ends
+        # resume where the log of a killed run ends
         if self.log.sentences:
-            # The sound to come may hold the words of the last sentence again.
+            # The next sound may repeat the words of the last sentence.
             self._speech.resume(self.log.sentences[-1].words)
         self.shown.restore()
         if self.log.count:
@@ -93,9 +101,9 @@ class LiveSession:
         return max((source.end for source in self.sources), default=0.0)
 
     def run(self, sources: Sequence[LiveSource]) -> str:
-        """Run until all sources have ended or `stop` is set. Return why the last one ended.
+        """Run until all sources have ended or `stop` is set, and return why they ended.
 
-        Raises what a source raises, MediaError where it cannot be opened.
+        Raises the error of a source, such as MediaError where it cannot be opened.
         """
         self.sources = sources
         threads = [
@@ -106,7 +114,7 @@ class LiveSession:
             thread.start()
         self.announce_lines()
         try:
-            # An empty list comes now and then, so that pictures are looked at without sound too.
+            # Without sound, empty lists come, so that pictures are still processed.
             for items in self._queued_items(len(threads)):
                 self.advance(items)
         finally:
@@ -114,14 +122,14 @@ class LiveSession:
         return self.finish()
 
     def announce_lines(self) -> None:
-        """Emit the lines of a recipe, if any."""
+        """Emit the lines of a recipe, if there is one."""
         if self.options.texts:
             self._spoken.announce_lines()
             self.shown.update_speech()
 
     def finish(self) -> str:
-        """Emit the final steps. Return why the sources ended."""
-        # Words first, since the last steps may rest on them. Then the pictures.
+        """Emit the last sentences and steps, and return why the sources ended."""
+        # Words first, since the last steps may cite them. Then the pictures.
         self._emit_sentences(self._speech.finish())
         self.shown.update_pictures()
         self.shown.finish(self._end)
@@ -131,16 +139,15 @@ class LiveSession:
         return reason
 
     def warm_up(self) -> None:
-        """Load every network in advance, so that the first second does not wait for it."""
+        """Run every network once, so that the first seconds do not wait for loading."""
         if not self.options.texts:
             check_writer(self.settings.writing)
-        # Half a second that claims to be voice, so that the recogniser really runs.
+        # Half a second marked as voice, so that the recogniser runs.
         silence = np.zeros(SAMPLE_RATE // 2, np.float32)
         frames = -(-len(silence) // FRAME_SAMPLES)
         window = AudioWindow(0.0, silence, np.ones(frames, np.float32), False)
         self._speech.recognise(window)
         if not self.options.texts:
-            # A sentence that holds steps, for the grammar and the writer.
             sentence = Sentence(text=WARM_UP_TEXT, span=Span(0.0, 1.0))
             transcript = Transcript(language="en", sentences=(sentence,))
             write_steps(transcript, self.settings.writing)
@@ -148,26 +155,25 @@ class LiveSession:
             self.backbone.encode_texts([WARM_UP_TEXT])
 
     def advance(self, items: Sequence[AudioBlock | Gap]) -> None:
-        """Process the queued sound and pictures, ground the steps, and emit what is
-        new."""
+        """Process queued sound and new pictures, ground the steps, and emit new events."""
         for item in items:
             if isinstance(item, AudioBlock):
                 self._emit_sentences(self._speech.add(item))
             else:
                 self.emit_event("gap", at=item.at, seconds=item.seconds, reason=item.reason)
-        # One pass for all that has come, not one per block.
-        if self._speech.end >= self._read_to + MIN_PASS_INTERVAL_SECONDS:
+        # One pass for all new sound, not one per block.
+        if self._speech.end >= self._recognised_until + MIN_PASS_INTERVAL_SECONDS:
             self._emit_sentences(self._speech.advance())
-            self._read_to = self._speech.end
+            self._recognised_until = self._speech.end
         self.shown.update_pictures()
 
-    def look(self, frame: Frame) -> None:
+    def add_frame(self, frame: Frame) -> None:
         """Add a frame to the visual features."""
         if self.shown.vision is not None:
             self.shown.vision.add(frame)
 
     def _emit_sentences(self, speech: RecognisedSentences) -> None:
-        """Emit sentences and the steps that they state."""
+        """Emit sentences, and the steps or lines that they state."""
         for rejected in speech.dropped:
             log.info("left out: %r (%s)", rejected.text, rejected.reason)
         for sentence in speech.sentences:
@@ -177,7 +183,13 @@ class LiveSession:
             self.shown.update_speech()
 
     def emit_event(self, event: Any, *, at: float | None = None, **fields: Any) -> None:
-        """Keep an event in the log, then emit it. at: the source's second, now where not given."""
+        """Append an event to the log, then emit it.
+
+        Args:
+            event: its kind.
+            at: second of the source, None: now.
+            fields: of LiveEvent.
+        """
         if at is None:
             at = max((source.now for source in self.sources), default=0.0)
         settled = round(self._speech.settled, 3)
@@ -190,22 +202,24 @@ class LiveSession:
         try:
             for item in source:
                 if isinstance(item, Frame):
-                    self.look(item)
+                    self.add_frame(item)
                 else:
                     self._items.put(item)
         # raised again by `_queued_items`, in the caller's thread
         except Exception as error:  # noqa: BLE001
             self._items.put(error)
-        # The end comes behind all that this source brought.
+        # The end mark comes after all items of this source.
         self._items.put(None)
 
     def _queued_items(self, open_sources: int) -> Iterator[list[AudioBlock | Gap]]:
-        """Yield what has come, all that waits together, or nothing now and then, until the last
-        source has ended."""
+        """Yield lists of the queued items, possibly empty, until the last source has ended.
+
+        open_sources: number of sources that run.
+        """
         while open_sources:
             waiting: list[QueuedItem] = []
             with contextlib.suppress(queue.Empty):
-                # The timeout lets pictures be looked at while no sound comes.
+                # The timeout lets pictures be processed without sound.
                 waiting.append(self._items.get(timeout=0.2))
                 while not self._items.empty():
                     waiting.append(self._items.get())
@@ -220,13 +234,12 @@ class LiveSession:
             yield items
 
     def _join_threads(self, threads: Sequence[threading.Thread]) -> None:
-        """End the threads, at most MAX_JOIN_SECONDS after one another. What they still bring is not
-        taken."""
+        """Stop the threads and wait for each at most MAX_JOIN_SECONDS. Their last items are dropped."""
         self.stop.set()
         for thread in threads:
             until = time.monotonic() + MAX_JOIN_SECONDS
             while thread.is_alive() and time.monotonic() < until:
                 thread.join(0.05)
-                # A thread that waits for room in the queue gets it, and can end.
+                # Makes room for a thread that waits for the full queue, so that it can end.
                 with contextlib.suppress(queue.Empty):
                     self._items.get_nowait()

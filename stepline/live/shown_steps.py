@@ -1,5 +1,4 @@
-"""What the pictures of a live run show of its steps. They are grounded once per second, and emitted
-when they are shown and when they have ended."""
+"""Grounding of the steps of a live run, once per second. Events say when a step is shown and ends."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +8,6 @@ import numpy as np
 
 from stepline.grounding.inputs import GroundingWindow, cut_steps, to_video_time
 from stepline.grounding.online import OnlineGrounder
-from stepline.grounding.task_graph import GraphPrior
 from stepline.limits import MAX_SECOND
 from stepline.live.events import EmitEvent, LiveOptions, RunFiles
 from stepline.live.pictures import LivePicture, LiveVision
@@ -20,18 +18,18 @@ from stepline.records import Span, Step
 if TYPE_CHECKING:
     from stepline.vision import Backbone
 
-# after its words, in which a step may still be shown. WhenAct: 5 % are farther off than 29 s
+# after its words, in which a step may still be shown. WhenAct: 5 % are shown more than 29 s later
 UNSEEN_SECONDS = 30.0
-# of the past that are forgotten together, when grounding looks back to them no more
+# of rows that are dropped at once, when they are too old for grounding
 FORGET_SECONDS = 600
-MAX_LAG_SECONDS = 30.0  # of `--lag`, back to which the pictures are remembered
+MAX_LAG_SECONDS = 30.0  # largest `--lag`
 
-# of a step that is grounded again
+# fields of a step that grounding sets
 UNPLACED_FIELDS = {"spans": (), "at": None, "status": None, "basis": None, "score": None}
 
 
 class ShownSteps:
-    """Grounds the steps in the pictures so far. backbone: None where no picture is looked at."""
+    """Grounds the steps of a live run in the pictures so far, and emits the changes."""
 
     def __init__(
         self,
@@ -42,6 +40,16 @@ class ShownSteps:
         options: LiveOptions,
         backbone: "Backbone | None",
     ) -> None:
+        """Ground the steps of a run.
+
+        Args:
+            spoken: finds the steps in the speech.
+            files: of the run.
+            emit_event: `LiveSession.emit_event`.
+            settings: of the main job.
+            options: lag and lines of a recipe.
+            backbone: encodes the pictures, None without pictures.
+        """
         self._spoken = spoken
         self._files = files
         self._log = files.log
@@ -50,33 +58,24 @@ class ShownSteps:
         self._options = options
         self._backbone = backbone
         self.vision = LiveVision(backbone, settings.vision) if backbone is not None else None
-        # Other videos of the task say how often each line is shown.
-        shown_log_odds = None
-        if options.graph is not None:
-            shown_log_odds = GraphPrior(options.graph, settings.nasva.coarse).shown_log_odds
-        self._grounder = OnlineGrounder(
-            settings.nasva.ground,
-            lag=options.lag,
-            written=not options.texts,
-            shown_log_odds=shown_log_odds,
-        )
-        # as the grounder knows them, but in the source's seconds
+        self._grounder = OnlineGrounder(settings.nasva.ground, written=not options.texts)
+        # the steps that were given to the grounder, with seconds of the source
         self.grounded: tuple[Step, ...] = ()
-        self._vectors: dict[str, Any] = {}  # of the texts that were encoded
-        self.begin = 0  # s before which what was said and shown is forgotten
-        self._until = 0.0  # s of pictures that were grounded
-        # s that grounding looks back
-        self.memory = 1.5 * settings.nasva.ground.window + MAX_LAG_SECONDS
+        self._vectors: dict[str, Any] = {}  # vector (D,) of each encoded text
+        self.begin = 0  # second before which rows and sentences are dropped
+        self._until = 0.0  # second up to which pictures were grounded
+        # seconds before now that grounding may need
+        self.memory_seconds = 1.5 * settings.nasva.ground.window + MAX_LAG_SECONDS
 
     def restore(self) -> None:
-        """Begin with the features that a killed run kept, where its log ends."""
+        """Load the feature rows of a killed run, up to where its log ends."""
         if self.vision is None or not self._log.count:
             return
         rate = self._settings.vision.rate
         position = self._log.position
-        # Whole periods were forgotten, so that a run goes on from the same second.
-        forgotten_periods = (position - self.memory) // FORGET_SECONDS
-        begin = max(0, int(forgotten_periods * FORGET_SECONDS))
+        # Whole periods are dropped, so that a resumed run begins at the same second.
+        dropped_periods = (position - self.memory_seconds) // FORGET_SECONDS
+        begin = max(0, int(dropped_periods * FORGET_SECONDS))
         rows = math.floor(begin * rate), math.floor(position * rate)
         values = self._files.read_rows(*rows, self.vision.width)
         if values is not None:
@@ -84,21 +83,21 @@ class ShownSteps:
             self.vision.restore(values, float(begin))
 
     def update_speech(self) -> None:
-        """Update the grounder with the sentences that are not dropped."""
-        # what is said, up to where the grounder remembers it
+        """Give the grounder the steps and sentences so far, without those that are too old."""
+        # steps and sentences, from second `begin` on
         open_steps = self._spoken.open_steps(self.begin)
         steps = [step.model_copy(update=UNPLACED_FIELDS) for step in open_steps]
         transcript = self._log.transcript
         self.grounded = tuple(steps)
         if self.begin:
-            steps, kept_sentences = cut_steps(steps, self._remembered_sentences(), transcript)
-            transcript = kept_sentences or transcript
+            steps, recent_transcript = cut_steps(steps, self._recent_window(), transcript)
+            transcript = recent_transcript or transcript
         if self._backbone is None or not steps:
             self._grounder.update_steps(steps, transcript)
             return
         from stepline.grounding.correspondence import load_weights
 
-        # vectors, of new texts alone
+        # vectors, computed for new texts only
         texts = [step.text for step in steps]
         sentences = [sentence.text for sentence in transcript.sentences]
         vectors = self._encode(texts)
@@ -108,7 +107,7 @@ class ShownSteps:
         self._grounder.update_steps(
             steps, transcript, vectors=vectors, sentence_vectors=sentence_vectors
         )
-        # Vectors of texts that are gone are let go.
+        # Vectors of texts that are no longer used are freed.
         used = {*texts, *sentences}
         self._vectors = {text: row for text, row in self._vectors.items() if text in used}
 
@@ -121,7 +120,7 @@ class ShownSteps:
         return np.stack([self._vectors[text] for text in texts])
 
     def update_pictures(self) -> None:
-        """Ground what was shown since the last time, once per second, and emit what it shows."""
+        """Ground the steps in the new pictures, once per second, and emit the changes."""
         if self.vision is None:
             # Without pictures a step ends as soon as it is said.
             for present in self._log.present_steps:
@@ -133,13 +132,13 @@ class ShownSteps:
             return
         picture = self.vision.snapshot()
         self._until = picture.until
-        # A killed run goes on from the rows on disk.
+        # A killed run resumes with the rows on disk.
         if picture.features is not None:
             first = round(self.begin * self._settings.vision.rate)
             self._files.append_rows(first, picture.features.values)
         self._ground(picture)
         for step in self._in_source_time(self._grounder.steps):
-            self._follow_step(step, picture.until - self._options.lag)
+            self._emit_changes(step, picture.until - self._options.lag)
         if self._options.texts:
             # The line whose words ended last, where it is another one than before.
             end_seconds = {s.id: s.said.end for s in self._grounder.steps if s.said is not None}
@@ -148,7 +147,7 @@ class ShownSteps:
             if line is not None and (last is None or last.step != line):
                 self._emit_event("line", step=line, text=self._log.steps[line].step.text)
         # Grounding looks at a bounded past, so memory and time per second stay bounded.
-        if picture.until >= self.begin + self.memory + FORGET_SECONDS:
+        if picture.until >= self.begin + self.memory_seconds + FORGET_SECONDS:
             self._drop_old_rows()
 
     def _ground(self, picture: LivePicture) -> None:
@@ -156,7 +155,7 @@ class ShownSteps:
             picture.until - picture.begin, features=picture.features, activity=picture.activity
         )
 
-    def _remembered_sentences(self) -> GroundingWindow:
+    def _recent_window(self) -> GroundingWindow:
         steps = tuple(range(len(self.grounded)))
         return GroundingWindow(Span(float(self.begin), MAX_SECOND), steps, frozenset())
 
@@ -164,7 +163,7 @@ class ShownSteps:
         """Return grounded steps with the times of the source."""
         if not self.begin:
             return steps
-        window = self._remembered_sentences()
+        window = self._recent_window()
         return [to_video_time(*pair, window) for pair in zip(steps, self.grounded, strict=True)]
 
     def _drop_old_rows(self) -> None:
@@ -177,10 +176,10 @@ class ShownSteps:
         self.update_speech()
         self._ground(self.vision.snapshot())
 
-    def _follow_step(self, step: Step, second: float) -> None:
-        """Emit of a step what is known by the second that is `lag` ago."""
+    def _emit_changes(self, step: Step, second: float) -> None:
+        """Emit that a step is shown or has ended, by a second that is `lag` ago."""
         present = self._log.steps.get(step.id)
-        # What was emitted as ended stays so.
+        # A step that has ended stays ended.
         if present is None or present.ended or present.withdrawn:
             return
         if step.spans and step.status == "shown":
@@ -198,7 +197,7 @@ class ShownSteps:
             if span.end <= second:
                 self._end_step(step)
         elif step.said is not None and step.said.end + UNSEEN_SECONDS <= second:
-            # It has not been shown, and now it is too late for that.
+            # It was not shown, and now it is too late.
             self._end_step(step)
 
     def _end_step(self, step: Step) -> None:
@@ -216,10 +215,9 @@ class ShownSteps:
         self._files.write_vtt()
 
     def finish(self, end: float) -> None:
-        """End every step that has not ended, by all that is known. end: second of the source."""
+        """Emit the end of every open step, grounded without a lag. end: second of the source."""
         if self.vision is not None and self._until > 0:
             end = max(end, self._until)
-            # Without a lag, since no more evidence comes.
             grounding = self._grounder.finish(end - self.begin)
             for step in self._in_source_time(grounding.steps):
                 present = self._log.steps[step.id]

@@ -1,12 +1,11 @@
-"""A live source as frames and sound on one clock: a file at its own pace or still growing, an
-address, a device.
+"""A live source as frames and sound on one clock: a file, an address or a device.
 
-    file       read as fast as it would be watched, `speed` times that; where it still grows, followed until it stops
-    address    http, HLS, rtsp, rtmp, udp or srt, as it comes; opened again where it breaks off, after a growing pause
+    file       read in real time, or `speed` times that. A file that still grows is followed until it stops
+    address    http, HLS, rtsp, rtmp, udp or srt. It is opened again after a break, with growing pauses
     device     camera[:/dev/video0], microphone[:default], or both joined by +
 
-Second 0 is the first one that comes. After a break the source's own time stamps are believed where
-they go on as the clock on the wall did. Else what comes next is at the second of the wall's clock.
+Second 0 is the first second received. After a break the source's own time stamps count where they
+agree with the wall clock. Otherwise the wall clock decides.
 """
 
 import re
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 HTTP_PROTOCOLS = "http,https,tcp,tls,crypto,data,httpproxy"
 RTSP_PROTOCOLS = "rtsp,rtp,udp,tcp,tls,crypto"
 RTMP_PROTOCOLS = "rtmp,rtmps,rtmpt,tcp,tls,http"
-# schemes, and the protocols that an address of each may lead to. Never a file of this machine
+# URL scheme -> protocols that FFmpeg may use for it. None reads a file of this machine
 PROTOCOLS_OF_SCHEME = {
     "http": HTTP_PROTOCOLS,
     "https": HTTP_PROTOCOLS,
@@ -50,21 +49,21 @@ PROTOCOLS_OF_SCHEME = {
 }
 DEVICE_DEFAULTS = {"camera": ("v4l2", "/dev/video0"), "microphone": ("alsa", "default")}
 DEVICE_NAME = r"(camera|microphone)(:[^+]*)?"
-# since its last change in which a file counts as being written, and without growth as finished
+# since its last change, after which a file counts as finished
 GROWING_SECONDS = 10.0
-# by which time stamps may disagree with the wall's clock across a break and still be believed
+# maximum difference of time stamps and wall clock after a break
 TRUSTED_SECONDS = 30.0
-JUMP_SECONDS = 5.0  # by which time stamps may leap ahead before it is a break
-MAX_PAUSE_SECONDS = 30.0  # between two tries
-# before its claimed end from which a recording at an address counts as whole
+JUMP_SECONDS = 5.0  # a larger step of the time stamps is a break
+MAX_PAUSE_SECONDS = 30.0  # between two attempts to connect
+# a recording at an address is complete if it ends at most this long before its stated duration
 END_SECONDS = 2.0
-# packets in a row that cannot be read, from which a connection is given up
+# consecutive packets that cannot be read, after which a connection is closed
 MAX_CORRUPT_PACKETS = 100
 
 
 @dataclass(frozen=True)
 class Gap:
-    """What a source lost: `seconds` are missing from `at` on."""
+    """A gap in a source: `seconds` are missing from second `at` on."""
 
     at: float
     seconds: float
@@ -73,26 +72,31 @@ class Gap:
 
 @dataclass(frozen=True)
 class PictureRate:
-    """Pictures to take: `rate` a second, `size` pixels on the shorter side. rate None: none."""
+    """Which pictures are decoded.
+
+    Attributes:
+        rate: pictures per second, None for no pictures.
+        size: pixels of the shorter side.
+    """
 
     rate: float | None = None
     size: int | None = None
 
 
 def parse_sources(name: str) -> list[Path | LiveInput]:
-    """Return what the command line's SOURCE names: one file or address, or one or two devices.
+    """Return the inputs that the command line's SOURCE names: a file, an address, or 1 to 2 devices.
 
     Raises SettingsError for a scheme that is not known, MediaError for a file that is not there.
     """
     if re.fullmatch(rf"{DEVICE_NAME}(\+{DEVICE_NAME})?", name):
-        return _devices(name)
+        return _parse_devices(name)
     scheme = re.match(r"([a-z][a-z0-9+]*)://", name)
     if scheme is None:
         path = Path(name)
-        # of a recorder on this machine. It may name files of it
+        # A playlist of a recorder on this machine may name local files.
         if path.suffix == ".m3u8" and path.is_file():
             return [LiveInput(str(path.absolute()), name, "file,crypto,data")]
-        # one that cannot be read is reported before any network is loaded
+        # An unreadable file is reported before any network is loaded.
         with open_media(path, MediaSettings()):
             return [path]
     if scheme[1] not in PROTOCOLS_OF_SCHEME:
@@ -109,7 +113,7 @@ def parse_sources(name: str) -> list[Path | LiveInput]:
     return [LiveInput(name, display_url(name), protocols, options=options)]
 
 
-def _devices(name: str) -> list[Path | LiveInput]:
+def _parse_devices(name: str) -> list[Path | LiveInput]:
     inputs: dict[str, Path | LiveInput] = {}
     for part in name.split("+"):
         kind, _, address = part.partition(":")
@@ -123,11 +127,12 @@ def _devices(name: str) -> list[Path | LiveInput]:
 
 
 class SourceClock:
-    """Position of a source in its own seconds and by the wall clock.
+    """The position of a source in its own seconds and by the wall clock.
 
-    end: the last second that came.
-    paced: it comes at the pace at which it is watched, `speed` times that, not as it is made.
-    origin: of an address, its time stamp at second 0, in s.
+    Attributes:
+        end: last second received.
+        paced: whether a recording is played in real time, times `speed`.
+        origin: time stamp of an address at second 0, in seconds.
     """
 
     def __init__(
@@ -140,7 +145,7 @@ class SourceClock:
     ) -> None:
         self.end = start
         self.origin: float | None = None
-        self._first = start
+        self._start = start
         self._speed = speed
         self._clock = clock
         self.begin(paced=paced)
@@ -148,31 +153,32 @@ class SourceClock:
     def begin(self, *, paced: bool) -> None:
         """Start the clock."""
         self.paced = paced
-        self._begun = self._clock()
-        self.arrive()
+        self._start_time = self._clock()
+        self.record_arrival()
 
-    def arrive(self) -> None:
+    def record_arrival(self) -> None:
         """Record that a packet arrived."""
-        self._arrived = self._clock()
+        self._arrival_time = self._clock()
 
     @property
     def now(self) -> float:
-        """Second that the source has reached: of a paced one by the wall's clock, of another what
-        has come."""
+        """The second that the source has reached, by the wall clock."""
         if self.paced:
-            return self._first + (self._clock() - self._begun) * self._speed
-        return self.end + self._clock() - self._arrived
+            return self._start + (self._clock() - self._start_time) * self._speed
+        return self.end + self._clock() - self._arrival_time
 
-    def until_due(self, second: float) -> float:
-        """Return how long to wait for a second of a paced source."""
-        return max(0.0, self._begun + (second - self._first) / self._speed - self._clock())
+    def seconds_until(self, second: float) -> float:
+        """Return how long to wait until a second of a paced source is due."""
+        return max(0.0, self._start_time + (second - self._start) / self._speed - self._clock())
 
-    def expected(self, second: float) -> float:
-        """Return the second of what comes after a break. It is that of its own time stamps, where
-        they go on as the wall's clock did, else the wall's."""
-        by_wall = self.end + (self._clock() - self._arrived)
-        is_near = abs(second - by_wall) <= TRUSTED_SECONDS
-        return second if is_near and second > self.end - TRUSTED_SECONDS else by_wall
+    def second_after_break(self, second: float) -> float:
+        """Return the second at which a source continues after a break.
+
+        It is the second of its own time stamps where the wall clock agrees, else of the wall clock.
+        """
+        wall_second = self.end + (self._clock() - self._arrival_time)
+        is_near = abs(second - wall_second) <= TRUSTED_SECONDS
+        return second if is_near and second > self.end - TRUSTED_SECONDS else wall_second
 
 
 Tracks: TypeAlias = dict[int, PictureTrack | SoundTrack]  # by the index of the stream
@@ -180,9 +186,9 @@ SourceItems: TypeAlias = Iterator[Frame | AudioBlock | Gap]
 
 
 class LiveSource:
-    """Yields frames, blocks of sound and gaps as they come, until the source ends or `stop` is set.
+    """Yields frames, blocks of sound and gaps in real time. Iterate once.
 
-    `reason`: why it ended. Iterate once.
+    reason: why the source ended, "" before.
     """
 
     def __init__(
@@ -197,38 +203,48 @@ class LiveSource:
         recording: "StreamRecorder | None" = None,
         stop: Event | None = None,
     ) -> None:
-        """start: second of a file to begin with, or of an address as it is opened. links: its tries
-        and patience."""
+        """Prepare a source. It is opened by the iteration.
+
+        Args:
+            source: file, address or device.
+            pictures: which pictures are decoded, None for no pictures.
+            media: limits of decoding.
+            links: attempts and timeouts of addresses.
+            speed: factor at which a file is played.
+            start: second at which a file begins, or which an address has when it is opened.
+            recording: copies the packets, None for no recording.
+            stop: ends the iteration when it is set.
+        """
         self._source = source
         self._pictures = pictures or PictureRate()
         self._media = media or MediaSettings()
         self._links = links or LinkSettings()
         self._recording = recording
         self._stop = stop or Event()
-        self._named = NamedHost("")  # of an address. All connections share what it is
+        self._named = NamedHost("")  # host of an address, shared by all connections
         if isinstance(source, LiveInput):
             self._named = NamedHost(urlsplit(source.url).hostname or "")
         self._clock = SourceClock(start, paced=isinstance(source, Path), speed=speed)
         self._opened = False
         # where this connection is in time
-        self._base = 0.0  # s that frames and sound of this connection are counted from
-        self._sound_end = 0.0  # s, where the sound that was yielded ends
+        self._connection_start = 0.0  # second at which this connection begins
+        self._sound_end = 0.0  # second at which the yielded sound ends
         self._picture_end = 0.0
         self.reason = ""
 
     @property
     def end(self) -> float:
-        """The last second that came."""
+        """The last second received."""
         return self._clock.end
 
     @property
     def now(self) -> float:
-        """Second that the source has reached by the wall's clock."""
+        """The second that the source has reached, by the wall clock."""
         return self._clock.now
 
     @property
     def paced(self) -> bool:
-        """Whether a file is played at real time, instead of as fast as it is written."""
+        """Whether a recording is played in real time."""
         return self._clock.paced
 
     def __iter__(self) -> SourceItems:
@@ -237,34 +253,34 @@ class LiveSource:
         # One connection after another, with growing pauses while nothing comes.
         failure_count = 0
         pause_seconds = self._links.pause
-        lost = ""  # why the connection before ended
+        break_reason = ""  # why the last connection ended
         while not self._stop.is_set():
             before = self.end
             try:
                 with self._open() as media:
                     duration = media.duration or 0.0
-                    yield from self._connection(media, lost)
-                # A recording that came to its end is not opened again.
+                    yield from self._connection_items(media, break_reason)
+                # A recording that is complete is not opened again.
                 is_whole = duration > 0 and self.end >= duration - END_SECONDS
                 if isinstance(self._source, Path) or is_whole:
                     break
-                lost = "the connection ended"
+                break_reason = "the connection ended"
             except MediaError as error:
                 if not self._opened:
                     raise
-                lost = str(error)
+                break_reason = str(error)
             except (av.error.FFmpegError, OSError) as error:
                 # FFmpeg's whole message names the address, with its password.
-                lost = error.strerror or type(error).__name__
+                break_reason = error.strerror or type(error).__name__
                 if isinstance(self._source, Path):  # a file that grew, and has not for a while
                     break
             failure_count += 1
-            # A connection that brought something begins the count again.
+            # A connection that delivered something resets the count.
             if self.end > before:
                 failure_count = 1
                 pause_seconds = self._links.pause
             if failure_count > self._links.attempts:
-                self.reason = f"{failure_count - 1} tries brought nothing ({lost})"
+                self.reason = f"{failure_count - 1} tries brought nothing ({break_reason})"
                 return
             self._stop.wait(pause_seconds)
             pause_seconds = min(2 * pause_seconds, MAX_PAUSE_SECONDS)
@@ -293,7 +309,7 @@ class LiveSource:
 
     @contextmanager
     def _open_address(self, live: LiveInput) -> Iterator[OpenMedia]:
-        """Yield an address, opened. Over http(s) by a proxy that looks where it leads."""
+        """Open an address, over http(s) through a proxy that checks where it leads."""
         import av
 
         if not live.url.startswith(("http://", "https://")):
@@ -301,7 +317,7 @@ class LiveSource:
                 yield media
             return
 
-        # FFmpeg follows redirections unasked, the proxy looks where they lead
+        # FFmpeg follows redirects, so the proxy checks their addresses
         with ForwardProxy(self._named, self._links) as proxy:
             try:
                 proxied_address = replace(
@@ -316,63 +332,62 @@ class LiveSource:
                     f"{live.label}: it leads elsewhere, and {proxy.refused}"
                 ) from error
 
-    def _connection(self, media: OpenMedia, lost: str) -> SourceItems:
-        """Yield what one connection brings. `lost`: why the one before ended."""
-        # A live playlist that has come to its end has a length, too, but its clock goes on.
-        recorded = isinstance(self._source, Path)
+    def _connection_items(self, media: OpenMedia, break_reason: str) -> SourceItems:
+        """Yield the items of one connection. break_reason: why the last connection ended."""
+        # A live playlist that has ended has a duration too, but its clock continues.
+        is_recording = isinstance(self._source, Path)
         if media.duration is not None and (self.paced or not self._opened):
-            recorded = True
-        self._begin(media, recorded)
+            is_recording = True
+        self._begin_connection(media, is_recording=is_recording)
         tracks: Tracks = {}
         latest = self.end
         for packet in self._packets(media):
             stamp = _time_stamp(packet)
             if stamp is not None:
-                # Time stamps that leap ahead begin a new piece, as a break does.
-                has_jumped = not recorded and stamp - media.start > latest + JUMP_SECONDS
+                # A jump of the time stamps counts as a break.
+                has_jumped = not is_recording and stamp - media.start > latest + JUMP_SECONDS
                 if not tracks or has_jumped:
-                    yield from self._finish(tracks)
-                    if not recorded:
+                    yield from self._finish_tracks(tracks)
+                    if not is_recording:
                         self._set_origin(media, stamp)
-                    if lost or tracks:
+                    if break_reason or tracks:
                         gap_seconds = round(max(0.0, stamp - media.start - self.end), 3)
-                        yield Gap(self.end, gap_seconds, lost or "the time stamps leapt")
-                    lost = ""
+                        yield Gap(self.end, gap_seconds, break_reason or "the time stamps leapt")
+                    break_reason = ""
                     self._opened = True
-                    # at a row's beginning
-                    self._base = float(int(max(stamp - media.start, self.end)))
+                    # at the beginning of a feature row
+                    self._connection_start = float(int(max(stamp - media.start, self.end)))
                     tracks = self._tracks(media)
                 latest = max(latest, stamp - media.start)
-            self._clock.arrive()
+            self._clock.record_arrival()
             if packet.stream.index in tracks:
                 for frame in media.decode(packet):
-                    yield from self._items(tracks[packet.stream.index].take(frame))
+                    yield from self._timed_items(tracks[packet.stream.index].take(frame))
                 if self._recording is not None:
                     self._recording.add(packet, media)
-        yield from self._finish(tracks)
+        yield from self._finish_tracks(tracks)
 
-    def _begin(self, media: OpenMedia, recorded: bool) -> None:
-        """Set the clock by a connection that has been opened."""
+    def _begin_connection(self, media: OpenMedia, *, is_recording: bool) -> None:
+        """Set the clock to a connection that has been opened."""
         if not self._opened:
-            self._clock.begin(paced=recorded)
-        # A recording goes on where the last connection ended.
-        if recorded and self.end > 0:
+            self._clock.begin(paced=is_recording)
+        # A recording continues where the last connection ended.
+        if is_recording and self.end > 0:
             media.exact = True
             seek_before(media, self.end)
         # An address keeps the second 0 of its first connection.
-        if not recorded and self._clock.origin is not None:
+        if not is_recording and self._clock.origin is not None:
             media.start = self._clock.origin
 
     def _set_origin(self, media: OpenMedia, stamp: float) -> None:
-        """Make the time stamps of an address count from the source's second 0."""
+        """Set the origin of the time stamps of an address to the source's second 0."""
         second = stamp - media.start
-        expected = self._clock.expected(second) if self._opened else self.end
-        media.start += second - expected
+        continued_second = self._clock.second_after_break(second) if self._opened else self.end
+        media.start += second - continued_second
         self._clock.origin = media.start
 
     def _packets(self, media: OpenMedia) -> Iterator[Any]:
-        """Yield the packets of the streams in use. Those that cannot be read are counted and passed
-        over."""
+        """Yield the packets of sound and picture. Corrupt packets are counted and skipped."""
         import av
 
         streams = [stream for stream in (media.picture, media.sound) if stream is not None]
@@ -391,12 +406,12 @@ class LiveSource:
             except av.error.EOFError:
                 return
             except av.error.InvalidDataError:
-                # Damage is counted, and only much of it in a row ends the connection.
+                # Only many corrupt packets in a row end the connection.
                 failure_count += 1
                 media.damage.packets += 1
 
     def _tracks(self, media: OpenMedia) -> Tracks:
-        """Return what takes the frames of each stream, on a clock that begins at second `_base`."""
+        """Return a track for the frames of each stream, on a clock that begins at second `_connection_start`."""
         tracks: Tracks = {}
         endless, rate = float("inf"), self._pictures.rate
 
@@ -404,48 +419,47 @@ class LiveSource:
         if media.picture is not None and rate is not None:
             scaler = FrameScaler(shorter=self._pictures.size, aspect=media.aspect)
             tracks[media.picture.index] = PictureTrack(
-                media, FrameSampler(rate, scaler), self._base, endless
+                media, FrameSampler(rate, scaler), self._connection_start, endless
             )
-            # Where far more pictures come than are wanted, some need not be decoded.
+            # Where far more pictures come than are needed, some are not decoded.
             if self._media.skip_nonref and rate * MIN_SPARSE_RATIO <= picture_rate(media.picture):
                 media.picture.codec_context.skip_frame = "NONREF"
         if media.sound is not None:
-            tracks[media.sound.index] = SoundTrack(media, self._base, endless)
+            tracks[media.sound.index] = SoundTrack(media, self._connection_start, endless)
         return tracks
 
-    def _finish(self, tracks: Tracks) -> "Iterator[Frame | AudioBlock]":
+    def _finish_tracks(self, tracks: Tracks) -> "Iterator[Frame | AudioBlock]":
         for track in tracks.values():
-            yield from self._items(track.finish())
+            yield from self._timed_items(track.finish())
 
-    def _items(self, items: "Iterator[Frame | AudioBlock]") -> "Iterator[Frame | AudioBlock]":
-        """Yield frames and sound at their seconds, when they are due, and nothing again that came
-        before a break."""
+    def _timed_items(self, items: "Iterator[Frame | AudioBlock]") -> "Iterator[Frame | AudioBlock]":
+        """Yield frames and sound when they are due, without those that came before a break."""
         for item in items:
-            # a picture or a second of sound that came before is left out
+            # pictures and sound that were already yielded are skipped
             if isinstance(item, Frame):
-                end = item.time + self._base
+                end = item.time + self._connection_start
                 if end <= self._picture_end:
                     continue
                 self._picture_end = end
                 item = Frame(end, item.image)
             else:
-                repeated = (self._sound_end - item.start - self._base) * SAMPLE_RATE
+                repeated = (self._sound_end - item.start - self._connection_start) * SAMPLE_RATE
                 first = max(0, round(repeated))
-                start = item.start + self._base + first / SAMPLE_RATE
+                start = item.start + self._connection_start + first / SAMPLE_RATE
                 item = AudioBlock(start, item.samples[first:])
                 end = self._sound_end = start + len(item.samples) / SAMPLE_RATE
                 if not len(item.samples):
                     continue
 
-            # a file comes at its own pace
+            # a recording is played in real time
             if self.paced:
-                self._stop.wait(self._clock.until_due(end))
+                self._stop.wait(self._clock.seconds_until(end))
             self._clock.end = max(self.end, end)
             yield item
 
 
 def _time_stamp(packet: Any) -> float | None:
-    """Return the second of a packet by the source's own clock, if it says."""
+    """Return the time stamp of a packet in seconds, None without one."""
     # When it is shown, else when it is decoded.
     stamp = packet.pts if packet.pts is not None else packet.dts
     if stamp is None or not packet.time_base:

@@ -1,5 +1,5 @@
-"""The steps of a live run as they are said: written from the last sentences, or a recipe's lines
-found in them."""
+"""The steps of a live run as they are said: written from the last sentences, or lines of a recipe
+that are found in the sentences."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,21 +7,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepline.grounding.speech import line_steps, steps_from_texts
-from stepline.grounding.task_graph import TaskGraph, graph_prior
+from stepline.grounding.speech import TaskGraph, line_steps, steps_from_texts
 from stepline.live.events import EmitEvent, LiveLog, LiveStep
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Step, Transcript
 from stepline.writing import write_steps
 
-OPEN_SENTENCES = 4  # at the end, in which steps may still be written or revised
-# that the writer reads together, so that a pronoun finds its noun
+OPEN_SENTENCES = 4  # last sentences, whose steps may still be written or revised
+# last sentences that the writer reads together, so that it can resolve pronouns
 CONTEXT_SENTENCES = 24
 
 
 class SpokenSteps:
-    """Emits the steps that the log's sentences state. texts: a recipe's lines to find instead.
-    graph: of other videos of the task, whose lines the texts are."""
+    """Emits the steps that the sentences of the log state, or where they state lines of a recipe."""
 
     def __init__(
         self,
@@ -31,20 +29,29 @@ class SpokenSteps:
         texts: Sequence[str] = (),
         graph: TaskGraph | None = None,
     ) -> None:
+        """Emit into a log.
+
+        Args:
+            log: of the run.
+            emit_event: `LiveSession.emit_event`.
+            settings: of the main job.
+            texts: lines of a recipe to find. Without them steps are written.
+            graph: the comparison that the lines come from.
+        """
         self._log = log
         self._emit_event = emit_event
         self._settings = settings
         self._texts = texts
         self._graph = graph
-        self._meanings: dict[str, Any] = {}  # of the lines and of the sentences, (384,) each
-        self._lines: tuple[Step, ...] = ()  # the recipe's, with where each is said
-        # P(it names a step) by a sentence's start and text
+        self._vectors: dict[str, Any] = {}  # MiniLM vector (384,) of each line and sentence
+        self._lines: tuple[Step, ...] = ()  # lines of the recipe, with where each is said
+        # P(the sentence describes a step) by its start and text
         self._step_probabilities: dict[tuple[float, str], float] = {}
 
     def open_steps(self, begin: float) -> list[Step]:
-        """Return the steps to ground: those not withdrawn, a recipe's where they are said by now.
+        """Return the steps to ground: all lines of a recipe, or the steps that are not withdrawn.
 
-        begin: seconds before which steps that have ended are forgotten.
+        begin: second before which steps that have ended are left out.
         """
         # A recipe's lines may be shown at any time, so all of them stay.
         if self._lines:
@@ -57,7 +64,7 @@ class SpokenSteps:
         return steps
 
     def announce_lines(self) -> None:
-        """Emit the lines of a recipe, which are known before anyone speaks."""
+        """Emit the lines of a recipe at the start of the run."""
         for line in line_steps(self._texts, self._graph):
             if line.id not in self._log.steps:
                 self._emit_event(
@@ -65,18 +72,17 @@ class SpokenSteps:
                 )
 
     def update(self, language: str | None) -> None:
-        """Read the last sentences. language: of the speech, if known."""
+        """Emit new steps or lines of the last sentences. language: of the speech, if known."""
         if self._texts:
             self.find_lines(language)
         else:
-            self._write(language)
+            self._write_steps(language)
 
-    def _write(self, language: str | None) -> None:
-        """Emit the steps of the last sentences that are new, and those that read otherwise now."""
+    def _write_steps(self, language: str | None) -> None:
+        """Write steps of the last sentences, and emit those that are new or revised."""
         sentences = self._log.sentences
         first = max(0, len(sentences) - CONTEXT_SENTENCES)
-        # The number from which sentences are still open.
-        fresh = len(sentences) - OPEN_SENTENCES
+        first_open = len(sentences) - OPEN_SENTENCES
         transcript = Transcript(language=language, sentences=tuple(sentences[first:]))
 
         # steps that rest on sentences which are still open
@@ -84,15 +90,15 @@ class SpokenSteps:
         for new in write_steps(transcript, self._settings.writing).steps:
             # The writer counts from the first sentence that it was given.
             sources = tuple(source + first for source in new.sources)
-            if sources and max(sources) >= fresh:
+            if sources and max(sources) >= first_open:
                 written.append(new.model_copy(update={"sources": sources}))
         emitted = [
             live_step
             for live_step in self._log.present_steps
-            if max(live_step.step.sources, default=-1) >= fresh
+            if max(live_step.step.sources, default=-1) >= first_open
         ]
 
-        # what is new, other, or gone
+        # new, revised and withdrawn steps
         for step, earlier in match_steps(written, emitted):
             if earlier is None:
                 assert step is not None
@@ -121,11 +127,7 @@ class SpokenSteps:
         )
 
     def find_lines(self, language: str | None = None) -> None:
-        """Find where the narration speaks of a recipe's lines. language: of the speech, if
-        known."""
-        prior = None
-        if self._graph is not None:
-            prior = graph_prior(self._graph, self._settings.nasva.coarse, self._embed)
+        """Emit the lines of a recipe that are now said. language: of the speech, if known."""
         # All sentences count again, since a later one may say a line better.
         transcript = self._log.transcript
         sentence_vectors = self._embed([sentence.text for sentence in transcript.sentences])
@@ -136,9 +138,8 @@ class SpokenSteps:
             self._embed(self._texts),
             so_far=True,
             step_probabilities=self._read_step_probabilities(transcript, language),
-            settings=self._settings.nasva.coarse,
-            prior=prior,
-        )
+            graph=self._graph,
+        ).steps
         # Lines that are now said for the first time.
         for line in self._lines:
             if line.said is not None and self._log.steps[line.id].step.said is None:
@@ -147,8 +148,10 @@ class SpokenSteps:
     def _read_step_probabilities(
         self, transcript: Transcript, language: str | None
     ) -> npt.NDArray[np.float64] | None:
-        """Return P(it says a step) of each sentence, (S,), None where the scorer cannot read the
-        language. A sentence is read again until OPEN_SENTENCES have followed."""
+        """Return (S,) P(the sentence describes a step), None for a language that the scorer lacks.
+
+        A sentence is scored again until OPEN_SENTENCES have followed.
+        """
         from stepline.writing.extractive.writer import transcript_step_probabilities
 
         keys = [(sentence.span.start, sentence.text) for sentence in transcript.sentences]
@@ -164,40 +167,39 @@ class SpokenSteps:
         probabilities = transcript_step_probabilities(recent, self._settings.writing)
         if probabilities is None:
             return None
-        fresh = probabilities[begin - first :].tolist()
-        self._step_probabilities |= dict(zip(keys[begin:], fresh, strict=True))
+        new_probabilities = probabilities[begin - first :].tolist()
+        self._step_probabilities |= dict(zip(keys[begin:], new_probabilities, strict=True))
         return np.array([self._step_probabilities[key] for key in keys])
 
     def _embed(self, texts: Sequence[str]) -> Any:
         from stepline.text import embed
 
-        new = [text for text in dict.fromkeys(texts) if text not in self._meanings]
+        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         if new:
-            self._meanings |= dict(zip(new, embed(new), strict=True))
-        return np.stack([self._meanings[text] for text in texts])
+            self._vectors |= dict(zip(new, embed(new), strict=True))
+        return np.stack([self._vectors[text] for text in texts])
 
 
 def match_steps(
     written: Sequence[Step], emitted: Sequence[LiveStep]
 ) -> list[tuple[Step | None, LiveStep | None]]:
-    """Match written steps with steps of the log: by the same text, else, in order, by a
-    common sentence.
+    """Return pairs of written steps and steps of the log, matched by text, then by common sentences.
 
-    (step, None): new. (None, step): not written any more.
+    A new step has the pair (step, None), a step that is no longer written (None, step).
     """
     unmatched = list(emitted)
-    written_with_same_text: dict[int, LiveStep] = {}
+    log_step_of: dict[int, LiveStep] = {}
     # The same text first, so that a step that stays is not taken for another.
     for same_text in (True, False):
         for index, step in enumerate(written):
-            if index in written_with_same_text:
+            if index in log_step_of:
                 continue
             for candidate in unmatched:
                 is_same = candidate.step.text == step.text or not same_text
                 if is_same and not set(candidate.step.sources).isdisjoint(step.sources):
-                    written_with_same_text[index] = candidate
+                    log_step_of[index] = candidate
                     unmatched.remove(candidate)
                     break
     # All that is written, then what is not written any more.
-    pairs = [(step, written_with_same_text.get(index)) for index, step in enumerate(written)]
+    pairs = [(step, log_step_of.get(index)) for index, step in enumerate(written)]
     return [*pairs, *((None, candidate) for candidate in unmatched)]

@@ -26,9 +26,7 @@ from stepline.workers import Reply, Send, WorkerProcess
 logger = logging.getLogger(__name__)
 
 GGUF_HEADER = Struct("<4sIQQ")  # of a GGUF file: "GGUF", version, tensors, facts; since version 2
-MAX_LATE_SECONDS = (
-    600.0  # after the end of its time, in which a request's answer must begin
-)
+MAX_LATE_SECONDS = 600.0  # after the end of its time, in which a request's answer must begin
 MAX_REASON_CHARS = 120  # of what llama.cpp says of a fault
 # bytes of either end of a model file that name it for the cache: hashing 8 GB would take half a
 # minute
@@ -178,9 +176,7 @@ class LocalModel:
         self._process = None
         reason = f"ended with {end.message}"
         if end.limit == "time":
-            reason = (
-                f"did not begin its answer within {MAX_LATE_SECONDS:.0f} s after its time"
-            )
+            reason = f"did not begin its answer within {MAX_LATE_SECONDS:.0f} s after its time"
         raise RequestError(f"llama.cpp {reason}", is_transient=False)
 
 

@@ -1,5 +1,5 @@
-"""Images and clips of a video in chat messages, one by one or as a contact sheet, and their
-estimated number of tokens."""
+"""Images of a video in chat messages, one by one or as a contact sheet, and their estimated number
+of tokens."""
 
 import base64
 import io
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from stepline.llm.servers import Content
-from stepline.llm.settings import VideoForm
 
 PICTURE_LETTERS = "ABCDEFGHIJKLMNOPQRST"
 PICTURES_PER_SHEET_ROW = 4  # pictures side by side in one
@@ -17,7 +16,7 @@ PICTURES_PER_SHEET_ROW = 4  # pictures side by side in one
 CHARS_PER_TOKEN = 4
 PIXELS_PER_TOKEN = 750
 
-# Seconds -> a JPEG of each that there is, or an mp4 of what is around it.
+# Seconds -> a JPEG of each that there is.
 PictureReader: TypeAlias = Callable[[Sequence[float]], dict[float, bytes]]
 
 
@@ -36,27 +35,20 @@ class VideoPictures:
     start: float = 0.0
 
 
-def with_pictures(
-    text: str,
-    pictures: Sequence[bytes],
-    *,
-    in_one_image: bool = False,
-    video: VideoForm | None = None,
-) -> Content:
-    """Return a chat message of a text and images or clips, each with a letter.
+def with_pictures(text: str, pictures: Sequence[bytes], *, in_one_image: bool = False) -> Content:
+    """Return a chat message of a text and images, each with a letter.
 
     Args:
         text: the prompt.
-        pictures: a JPEG each, or an mp4 where `video` is set.
+        pictures: a JPEG each.
         in_one_image: join all images into one contact sheet.
-        video: message format of clips. None for images.
     """
     parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
     if in_one_image:
         return [*parts, _picture_part(contact_sheet(pictures))]
     for letter, picture in zip(PICTURE_LETTERS, pictures, strict=False):
         parts.append({"type": "text", "text": f"{letter}:"})
-        parts.append(_clip_part(picture, video) if video else _picture_part(picture))
+        parts.append(_picture_part(picture))
     return parts
 
 
@@ -107,12 +99,3 @@ def _picture_part(data: bytes) -> dict[str, Any]:
     text = base64.b64encode(data).decode("ascii")
     url = f"data:image/jpeg;base64,{text}"
     return {"type": "image_url", "image_url": {"url": url}}
-
-
-def _clip_part(data: bytes, form: VideoForm) -> dict[str, Any]:
-    """Return the message part of a clip, in the format of vLLM and hosted servers, or of llama.cpp."""
-    text = base64.b64encode(data).decode("ascii")
-    if form == "input_video":
-        return {"type": "input_video", "input_video": {"data": text}}
-    url = f"data:video/mp4;base64,{text}"
-    return {"type": "video_url", "video_url": {"url": url}}

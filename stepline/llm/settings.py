@@ -1,14 +1,12 @@
 """Settings of whatever asks a language model: who answers, how it is asked, and how long."""
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
 from stepline.settings import Positive, Settings, Threads
-
-VideoForm: TypeAlias = Literal["video_url", "input_video"]  # of a message's part that holds a clip
 
 
 class ChatServerSettings(Settings):

@@ -1,7 +1,6 @@
 """Cuts clips out of a video, exact to the frame and sample, joins them, and copies with chapters."""
 
 import heapq
-import io
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +12,7 @@ from stepline.errors import MediaError, SettingsError
 from stepline.files.atomic_files import atomic_path
 from stepline.media.audio import AudioTimeline
 from stepline.media.container import OpenMedia, open_media, picture_rate
-from stepline.media.frames import Image, display_size, quarter_turns
+from stepline.media.frames import display_size, quarter_turns
 from stepline.media.hdr import copy_colours, is_high_range, rotate_high_range
 from stepline.media.reader import seek_before
 from stepline.media.settings import MediaSettings
@@ -96,30 +95,6 @@ def join_clips(
             reason = f"nothing to cut between {spans[0].start:g} and {spans[-1].end:g} s"
             cause = "the video, or what can be read of it, ends before"
             raise MediaError(f"{path}: {reason}; {cause}")
-
-
-def encode_clip(images: Sequence[Image], rate: float) -> bytes:
-    """Return an mp4 (H.264) without sound of equal-sized pictures (H, W, 3) at `rate` frames/s."""
-    import av
-
-    height, width = images[0].shape[:2]
-    buffer = io.BytesIO()
-    with av.open(buffer, "w", format="mp4", options={"fflags": "+bitexact"}) as clip:
-        frame_rate = Fraction(rate).limit_denominator(1001)
-        stream = clip.add_stream(_h264_encoder(), rate=frame_rate, options=X264_OPTIONS)
-        context = stream.codec_context
-        # 4:2:0 needs even sides
-        context.width = width + width % 2
-        context.height = height + height % 2
-        context.pix_fmt = "yuv420p"
-        context.thread_count = 1
-        for image in images:
-            pixels = np.ascontiguousarray(image)
-            picture = av.VideoFrame.from_ndarray(pixels, format="rgb24")
-            picture = picture.reformat(context.width, context.height, format="yuv420p")
-            clip.mux(stream.encode(picture))
-        clip.mux(stream.encode(None))
-    return buffer.getvalue()
 
 
 def _h264_encoder() -> str:

@@ -1,7 +1,7 @@
-"""The alignment of steps and seconds as a small file, and back.
+"""The alignment of steps and seconds as a small .npz file.
 
-A .npz of seven arrays, which numpy reads without Stepline. Of the scores (K, T) it has those of
-MIN_SCORE or more, row by row, as scipy's CSR has them.
+numpy reads the seven arrays without Stepline. The scores (K, T) of MIN_SCORE or more are stored row
+by row, as a CSR matrix of scipy.
 
     data (N,) float32, columns (N,) int32, starts (K + 1,) int64    row k: from starts[k] to starts[k + 1]
     shape (2,) int64, rate () columns a second, kind () "probability" or "cosine", texts (K,)
@@ -26,7 +26,7 @@ READ_ERRORS = (OSError, KeyError, ValueError, IndexError, TypeError, zipfile.Bad
 
 
 def alignment_npz(alignment: Alignment | None) -> bytes | None:
-    """Return the file's bytes. None without an alignment."""
+    """Return an alignment as the bytes of a .npz file, None without one."""
     if alignment is None:
         return None
     scores = alignment.scores
@@ -51,9 +51,9 @@ def alignment_npz(alignment: Alignment | None) -> bytes | None:
 
 
 def read_alignment(path: Path | str) -> Alignment:
-    """Return the alignment that `stepline steps --alignment` wrote. What it left out is 0.
+    """Return the alignment that `stepline steps --format alignment` wrote. Scores not stored are 0.
 
-    Raises StoreError for a file that is missing or anything else.
+    Raises StoreError for a missing file, and for a file that holds no alignment.
     """
     try:
         # A pickle could run code.
@@ -63,7 +63,7 @@ def read_alignment(path: Path | str) -> Alignment:
             rate = float(arrays["rate"])
             return Alignment(texts, scores, rate, arrays["kind"].item())
     except READ_ERRORS as error:
-        cure = "write it again with `stepline steps --alignment --force`"
+        cure = "write it again with `stepline steps --format alignment --force`"
         raise StoreError(f"{path}: no alignment that can be read ({error}); {cure}") from error
 
 

@@ -18,7 +18,7 @@ MAX_TITLE_CHARS = 60  # characters. A player shows about that many
 MAX_STEP_CHARS = 44  # characters of one step in a title. A longer one loses its qualifiers first
 MAX_DESCRIPTION_CHARS = 5000  # characters that a YouTube description holds
 INTRO_TITLE = "Intro"
-# What may be left out from here on: until when, by what means, where.
+# Where a long title may end: before words that say until when, by what means, or where.
 QUALIFIER_PATTERN = re.compile(
     r",? (?:until|till|so|if|when|while|as|before|after|by|using|without|unless"
     r"|to|with|in|on|at|from|for|under|over"
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Chapter:
-    """A chapter from its whole second to the start of the next, or to the end of the video."""
+    """A chapter. It ends where the next one starts, or with the video. start: whole second."""
 
     start: int
     title: str
@@ -38,16 +38,16 @@ class Chapter:
 
 @dataclass(frozen=True)
 class ChapterPlan:
-    """The chapters, or none and the reason why there cannot be any."""
+    """Chapters, or no chapters and the reason why there cannot be any."""
 
     chapters: tuple[Chapter, ...]
     reason: str | None = None
 
 
 def chapters(record: Record) -> str | None:
-    """Return lines such as `1:02:03 Fold the strip`, or None where YouTube's rules cannot be met.
+    """Return chapter lines such as `1:02:03 Fold the strip` for a YouTube description.
 
-    The reason for a None is in `plan_chapters(record).reason`, and logged.
+    None where YouTube's rules cannot be met. The reason is logged, and in `plan_chapters(record)`.
     """
     plan = plan_chapters(record)
     if plan.reason is not None:
@@ -67,9 +67,9 @@ def plan_chapters(record: Record) -> ChapterPlan:
     """Return chapters of at least 10 s from the steps that are shown, each at the start of its best
     span.
 
-    A step within 10 s of the chapter before it, or of the end, joins that chapter, and its title
-    where it fits. Before the first step comes an "Intro", unless that would be shorter than 10 s:
-    then the first step's begins at 0:00.
+    A step less than 10 s after the start of a chapter, or before the end, joins that chapter and
+    its title. An "Intro" comes before the first step. Where it would be shorter than 10 s, the first
+    chapter begins at 0:00 instead.
     """
     # The steps that are shown, by whole seconds.
     last = 0.0
@@ -77,11 +77,11 @@ def plan_chapters(record: Record) -> ChapterPlan:
     for number, step in enumerate(record.steps, start=1):
         span = shown_span(step)
         if span is not None:
-            title = _title(step) or f"Step {number}"
+            title = _chapter_title(step) or f"Step {number}"
             numbered_titles.append((int(span.start), number, title))
             last = max(last, span.end)
     titles = [(start, title) for start, _, title in sorted(numbered_titles)]
-    # What the rules need at the least.
+    # The least that the rules need.
     if record.video.duration is not None:
         last = record.video.duration
     end = int(last)
@@ -97,8 +97,7 @@ def plan_chapters(record: Record) -> ChapterPlan:
 
 
 def _join_close_chapters(titles: list[tuple[int, str]], end: int) -> list[Chapter]:
-    """Walk the steps in time, opening a chapter where the rules allow one. The earliest start first
-    gives the most."""
+    """Return as many chapters as the rules allow: each begins at the earliest possible step."""
     joined: list[Chapter] = []
     if titles and titles[0][0] >= MIN_CHAPTER_SECONDS:
         joined.append(Chapter(0, INTRO_TITLE))
@@ -117,8 +116,8 @@ def _join_close_chapters(titles: list[tuple[int, str]], end: int) -> list[Chapte
     return joined
 
 
-def _title(step: Step) -> str:
-    """Return the step's text, short: where it is too long, without its last qualifiers."""
+def _chapter_title(step: Step) -> str:
+    """Return a step's text, shortened by its last qualifiers where it is too long."""
     # A YouTube description refuses angle brackets.
     text = step_line(step).replace("<", "‹").replace(">", "›")
     if len(text) <= MAX_STEP_CHARS:

@@ -1,4 +1,4 @@
-"""The shown steps as clips of their own."""
+"""Each shown step as a clip: an mp4 of its best span."""
 
 import contextlib
 import functools
@@ -21,12 +21,16 @@ MAX_NAME_BYTES = 150
 def write_clips(
     record: Record, path: Path, folder: Path, files: FileSet | None = None
 ) -> list[Path]:
-    """Cut the best span of every shown step out of the video at `path` and return the clips, in the
-    steps' order.
+    """Cut a clip of every shown step, such as `<folder>/<id>.clips/03-fold-the-strip.mp4`.
 
-    They are named `<folder>/<id>.clips/03-fold-the-strip.mp4`. Those of an earlier result go.
-    files: a set of other files with which they appear. Raises MediaError where the video cannot be
-    cut.
+    Args:
+        record: of the video.
+        path: of the video.
+        folder: the outputs' folder. Clips of an earlier record are removed.
+        files: a set of files that appear together with the clips. None: only the clips.
+
+    Returns the paths of the clips, in the order of the steps. Raises MediaError where the video
+    cannot be cut.
     """
     from stepline.media import cut_clip
 
@@ -36,7 +40,6 @@ def write_clips(
     settings = sound_track_settings(record)
     if settings is not None:
         cut = functools.partial(cut_clip, settings=settings)
-    # A set of the caller's, or one of its own.
     change: contextlib.AbstractContextManager[FileSet] = atomic_files()
     if files is not None:
         change = contextlib.nullcontext(files)
@@ -49,8 +52,9 @@ def write_clips(
 
 
 def sound_track_settings(record: Record) -> "MediaSettings | None":
-    """Return the settings by which the sound of a video is the track that its record heard, None
-    where there was one."""
+    """Return settings that select the sound track from which the record was made.
+
+    None where the record names no track."""
     from stepline.media import MediaSettings
 
     number = record.models.get("audio_track")
@@ -58,8 +62,7 @@ def sound_track_settings(record: Record) -> "MediaSettings | None":
 
 
 def clip_spans(record: Record, folder: Path) -> dict[Path, Span]:
-    """Return the path of each shown step's clip, whether it is cut or not, and the seconds it
-    shows."""
+    """Return the path of each shown step's clip, existing or not, with the span that it shows."""
     clips_folder = _clips_folder(record, folder)
     spans = {}
     for number, step in enumerate(record.steps, start=1):
@@ -70,8 +73,7 @@ def clip_spans(record: Record, folder: Path) -> dict[Path, Span]:
 
 
 def remove_clips(record: Record, folder: Path, files: FileSet) -> None:
-    """Remove the clips that an earlier run cut with the change: their seconds are those of other
-    spans."""
+    """Remove the clips of an earlier record, as part of the change `files`."""
     # Only names that `step_file_name` gives.
     for clip in _clips_folder(record, folder).glob("[0-9][0-9]*-*.mp4"):
         files.remove(clip)

@@ -22,24 +22,28 @@ WRITTEN_DATE = datetime(1980, 1, 1, tzinfo=UTC)
 
 
 def markdown(record: Record, pictures: Mapping[str, str], media: str | None = None) -> str:
-    """Return what is needed, and a heading per step, when it is shown, and its picture, in CommonMark.
-    Every text is escaped.
+    """Return a record as CommonMark: materials, then each step with its time and picture.
 
-    pictures: the path of each step's picture as seen from the file, by the step's id. media: the
-    video's.
+    Args:
+        record: whose texts are escaped.
+        pictures: path of each step's picture as seen from the file, by the step's id.
+        media: path of the video as seen from the file, None without links to it.
     """
-    blocks = [f"# {_escape(title(record))}"]
+    blocks = [f"# {_escape_markdown(title(record))}"]
     for heading, items in needed_things(record):
-        lines = [f"- {_escape(material_text(item))} ({_moment(item, media)})" for item in items]
+        lines = [
+            f"- {_escape_markdown(material_text(item))} ({_time_link(item, media)})"
+            for item in items
+        ]
         blocks += [f"## {heading}", "\n".join(lines)]
     if record.steps:
-        blocks.append(_escape(_summary(record)))
+        blocks.append(_escape_markdown(_verdict_summary(record)))
     for number, step in enumerate(record.steps, start=1):
         span = shown_span(step)
         when = step_time(step)
         if span is not None and media is not None:
             when = f"[{when}]({media_link(media)}#t={span.start:g},{span.end:g})"
-        text = _escape(step_line(step))
+        text = _escape_markdown(step_line(step))
         blocks += [f"## {number}. {text}", when]
         if step.id in pictures:
             picture = media_link(pictures[step.id])
@@ -47,7 +51,7 @@ def markdown(record: Record, pictures: Mapping[str, str], media: str | None = No
     return "\n\n".join(blocks) + "\n"
 
 
-def _moment(item: Material, media: str | None) -> str:
+def _time_link(item: Material, media: str | None) -> str:
     """Return the time at which an item is named, as a link if there is a video."""
     when = clock(item.at)
     if media is None:
@@ -56,10 +60,12 @@ def _moment(item: Material, media: str | None) -> str:
 
 
 def docx(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
-    """Return a Word document. Raises ModelError where python-docx is not installed."""
-    # The parts of a document name each other, with up to 2 MB that only the collector frees. It
-    # counts objects and no bytes, so a server would keep hundreds of documents for a while. Where
-    # several threads make documents, parts of one grow old with another: all ages are collected.
+    """Return a record as a Word document, with a picture per step.
+
+    keyframes: a JPEG of each step, by the step's id. Raises ModelError without python-docx.
+    """
+    # The parts of a document refer to each other, with up to 2 MB that only the garbage collector
+    # frees. It counts objects, not bytes, so a server would keep hundreds of documents for a while.
     try:
         return _word_document(record, keyframes)
     finally:
@@ -76,29 +82,29 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
         ) from error
     document = Document()
 
-    # what the file says of itself
-    name = _xml(title(record))
+    # the properties of the file
+    name = _xml_text(title(record))
     date = WRITTEN_DATE.replace(tzinfo=None)
-    about = document.core_properties
-    about.title = name[:255]
-    about.author = "Stepline"
-    about.comments = ""
-    about.created = date
-    about.modified = date
+    properties = document.core_properties
+    properties.title = name[:255]
+    properties.author = "Stepline"
+    properties.comments = ""
+    properties.created = date
+    properties.modified = date
 
-    # what the work needs
+    # materials and tools
     document.add_heading(name, 0)
     for heading, items in needed_things(record):
         document.add_heading(heading, 2)
         for item in items:
-            text = _xml(material_text(item))
+            text = _xml_text(material_text(item))
             document.add_paragraph(text, style="List Bullet")
 
     # the steps
     if record.steps:
-        document.add_paragraph(_summary(record))
+        document.add_paragraph(_verdict_summary(record))
     for number, step in enumerate(record.steps, start=1):
-        text = _xml(step_line(step))
+        text = _xml_text(step_line(step))
         document.add_heading(f"{number}. {text}", 2)
         document.add_paragraph(step_time(step))
         if step.id in keyframes:
@@ -109,18 +115,18 @@ def _word_document(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
     return _with_fixed_dates(buffer.getvalue())
 
 
-def _summary(record: Record) -> str:
-    """Return the number of steps, and the verdicts on them."""
+def _verdict_summary(record: Record) -> str:
+    """Return the number of steps, and how many there are of each verdict."""
     count = len(record.steps)
     noun = "step" if count == 1 else "steps"
     return f"{count} {noun}: {headline(record.steps)}"
 
 
-def _escape(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     return MARKUP_PATTERN.sub(r"\\\1", text)
 
 
-def _xml(text: str) -> str:
+def _xml_text(text: str) -> str:
     """Return the text without the code points that XML cannot hold."""
     letters = []
     for letter in text:

@@ -1,5 +1,4 @@
-"""What video editors, players and annotation tools take of a record: chapters, OpenTimelineIO,
-Label Studio.
+"""A record for video editors, players and annotation tools: chapters, OpenTimelineIO, Label Studio.
 
 OpenTimelineIO      https://opentimelineio.readthedocs.io, schemas Timeline.1, Clip.2, Marker.2
 Label Studio        https://labelstud.io/tags/timelinelabels, ranges of frames of a Video, and a TextArea per region
@@ -18,30 +17,30 @@ from stepline.outputs.text import (
     step_line,
     title,
 )
-from stepline.outputs.verdict import Verdict, doubt, step_verdict
+from stepline.outputs.verdict import Verdict, doubt_label, step_verdict
 from stepline.records import Record, Span, Step
 from stepline.version import __version__
 
 INTRO_TITLE = "Intro"
-MIN_CHAPTER_SECONDS = 1.0  # s. A step that is shown for less of its own joins the chapter before it
-# of OpenTimelineIO's markers
+MIN_CHAPTER_SECONDS = 1.0  # a step that starts sooner after the last chapter joins it
+# names of OpenTimelineIO's marker colours
 MARKER_COLOURS: dict[Verdict, str] = {"shown": "GREEN", "likely": "CYAN", "unclear": "YELLOW"}
-# of Label Studio's regions
+# labels of Label Studio's regions
 REGION_LABELS: dict[Verdict, str] = {
     "shown": "shown",
     "likely": "likely shown",
     "unclear": "unclear",
 }
-CANDIDATE_LABEL = "candidate"  # of a span that a step may have instead of its best one
+CANDIDATE_LABEL = "candidate"  # label of a further span, which may be right instead of the best
 LABEL_STUDIO_RATE = 24  # frames/s of its Video tag by default. Times are counted in them
 TIME_BASE = 1000  # units of a second in OpenTimelineIO's times
 
 
 def file_chapters(record: Record) -> list[tuple[Span, str]]:
-    """Return the chapters of a media file: from the start of each shown step to the next, with an
-    intro before them.
+    """Return the span and title of each chapter of a media file.
 
-    Unlike YouTube's there may be few and short ones.
+    A chapter lasts from the start of a shown step to the start of the next one, with an intro before
+    the first. Unlike YouTube's chapters, there may be few and short ones.
     """
     starts: list[float] = []
     texts: list[str] = []
@@ -70,9 +69,10 @@ def file_chapters(record: Record) -> list[tuple[Span, str]]:
 
 
 def opentimelineio(record: Record, media: str | None = None) -> str:
-    """Return a timeline of the whole video with a marker a shown step, as OpenTimelineIO's JSON.
-    media: its link."""
-    # A marker per step that is shown, and where the timeline ends.
+    """Return a timeline of the whole video with a marker per shown step, as OpenTimelineIO's JSON.
+
+    media: link of the video, None without one.
+    """
     markers: list[JsonValue] = []
     end = max(record.video.duration or 0.0, 1 / TIME_BASE)
     for span, step in _shown_steps(record):
@@ -108,18 +108,18 @@ def opentimelineio(record: Record, media: str | None = None) -> str:
         "name": title(record),
         "tracks": stack,
     }
-    return _json(timeline)
+    return _to_json(timeline)
 
 
 def label_studio(record: Record, media: str | None = None) -> str:
-    """Return a task with the steps as predictions, one region a span, in the form of
-    TimelineLabels. `stepline datasets label-studio` reads it.
+    """Return a Label Studio task with the steps as predictions, one TimelineLabels region per span.
 
-    media: the video's link. The label of a region is its step's verdict: "shown", "likely shown"
-    (by its words) or "unclear". That of a further span of a placed step is "candidate". A text area
-    holds the step's text. Frames count from 1, at LABEL_STUDIO_RATE.
+    The label of a best span is the verdict on its step: "shown", "likely shown" or "unclear". Further
+    spans are "candidate". A text area holds the step's text. Frames count from 1, at
+    LABEL_STUDIO_RATE. `stepline datasets label-studio` reads the task back.
+
+    media: link of the video, None: its path.
     """
-    # a region per span, the best one first
     result: list[JsonValue] = []
     for number, step in enumerate(record.steps, start=1):
         if shown_span(step) is None:
@@ -138,11 +138,11 @@ def label_studio(record: Record, media: str | None = None) -> str:
         "result": result,
     }
     task: dict[str, JsonValue] = {"data": data, "predictions": [prediction]}
-    return _json([task])
+    return _to_json([task])
 
 
 def _region(id: str, step: Step, span: Span, *, is_best: bool) -> list[JsonValue]:
-    """Return the two results of a region: its label and its text."""
+    """Return the two results of a region, for its label and for its text."""
     label = REGION_LABELS[step_verdict(step)]
     if not is_best and step.status is not None:
         label = CANDIDATE_LABEL
@@ -170,11 +170,11 @@ def _region(id: str, step: Step, span: Span, *, is_best: bool) -> list[JsonValue
 
 
 def _marker(span: Span, step: Step) -> dict[str, JsonValue]:
-    """Return the marker of a step, with the doubt whether it is shown, if there is any."""
+    """Return the OpenTimelineIO marker of a shown step."""
     metadata: dict[str, JsonValue] = {"id": step.id}
-    reason = doubt(step)
-    if reason is not None:
-        metadata["verdict"] = reason
+    label = doubt_label(step)
+    if label is not None:
+        metadata["verdict"] = label
     return {
         "OTIO_SCHEMA": "Marker.2",
         "name": step_line(step),
@@ -193,7 +193,7 @@ def _shown_steps(record: Record) -> list[tuple[Span, Step]]:
     return shown_steps
 
 
-def _json(tree: JsonValue) -> str:
+def _to_json(tree: JsonValue) -> str:
     text = json.dumps(tree, ensure_ascii=False, indent=2, allow_nan=False)
     return printable(text) + "\n"
 

@@ -15,7 +15,7 @@ from stepline.outputs.text import amount_text, material_text, one_line, shown_sp
 from stepline.outputs.web_addresses import RecordLinks
 from stepline.records import Record, Step, TimeKind
 
-# JSON says the same, HTML cannot be left
+# escaped in JSON, so that no text can end the script element of a page
 UNSAFE_CHARACTERS = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
 RECIPE_TIMES: Final[dict[TimeKind, str]] = {
     "total": "totalTime",
@@ -27,13 +27,14 @@ NO_LINKS = RecordLinks()
 
 
 def jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
-    """Return the HowTo as JSON, safe inside a `<script type="application/ld+json">`.
+    """Return a schema.org HowTo as JSON, safe inside a `<script type="application/ld+json">`.
 
-    Offsets are seconds. A step that is not shown carries no clip, and without links no file path
-    leaves the machine.
+    A step that is not shown has no clip.
+
+    links: of the page, video and pictures. Without them the JSON holds no path of this machine.
     """
     steps, clips = _steps_and_clips(record, links, is_howto=True)
-    tree = _work(record, links, "HowTo", HOWTO_TIMES, "yield")
+    tree = _work_properties(record, links, "HowTo", HOWTO_TIMES, "yield")
     supplies: list[JsonValue] = []
     for thing in record.materials:
         supply: dict[str, JsonValue] = {"@type": "HowToSupply", "name": one_line(thing.name)}
@@ -42,33 +43,32 @@ def jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
         supplies.append(supply)
     if supplies:
         tree["supply"] = supplies
-    tree |= _tools(record)
+    tree |= _tool_property(record)
     tree["video"] = _video_object(record, links) | {"hasPart": clips}
     tree["step"] = steps
-    return _script_safe(tree | _language(record))
+    return _to_script_json(tree | _language_property(record))
 
 
 def recipe_jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
-    """Return a schema.org Recipe, as recipe managers import it: an image and a clip of the video
-    for each step.
+    """Return a schema.org Recipe as JSON, with an image and a clip of the video for each step.
 
-    Ingredients, times and yield are what the speaker says. `recipe_gaps` says what search engines
-    miss in it.
+    Recipe managers import it. Ingredients, times and yield are those that the speaker says.
+
+    links: of the page, video and pictures.
     """
     steps, clips = _steps_and_clips(record, links, is_howto=False)
-    tree = _work(record, links, "Recipe", RECIPE_TIMES, "recipeYield")
+    tree = _work_properties(record, links, "Recipe", RECIPE_TIMES, "recipeYield")
     # without a file or address there is no video to name
     if links.video is not None:
         tree["video"] = _video_object(record, links) | {"hasPart": clips}
     tree["recipeIngredient"] = list(map(material_text, record.materials))
     tree["recipeInstructions"] = steps
-    tree |= _tools(record)
-    return _script_safe(tree | _language(record))
+    tree |= _tool_property(record)
+    return _to_script_json(tree | _language_property(record))
 
 
 def recipe_gaps(record: Record, links: RecordLinks) -> list[str]:
-    """Return what Google requires of a Recipe with a video and this record cannot tell, a phrase
-    each."""
+    """Return a phrase for each field of a Recipe with a video that Google requires and is not known."""
     gaps = []
     if links.image is None:
         gaps.append("image (no step has a picture)")
@@ -79,14 +79,20 @@ def recipe_gaps(record: Record, links: RecordLinks) -> list[str]:
     return gaps
 
 
-def _work(
-    record: Record, links: RecordLinks, kind: str, time_fields: dict[TimeKind, str], yields: str
+def _work_properties(
+    record: Record,
+    links: RecordLinks,
+    type_name: str,
+    time_fields: dict[TimeKind, str],
+    yield_field: str,
 ) -> dict[str, JsonValue]:
-    """Return the title of the work, and its image, author, date, times and yield, those that are
-    known. Of a range it is the longer time, which no field but one can hold."""
+    """Return the known properties that HowTo and Recipe share: title, image, author, times, yield.
+
+    Of a range of time it is the longer time.
+    """
     tree: dict[str, JsonValue] = {
         "@context": "https://schema.org",
-        "@type": kind,
+        "@type": type_name,
         "name": title(record),
     }
     if links.page:
@@ -100,7 +106,7 @@ def _work(
     for time in record.times:
         tree[time_fields[time.kind]] = iso_duration(time.high)
     if record.yields:
-        tree[yields] = material_text(record.yields[0])
+        tree[yield_field] = material_text(record.yields[0])
     return tree
 
 
@@ -126,8 +132,10 @@ def _video_object(record: Record, links: RecordLinks) -> dict[str, JsonValue]:
 def _steps_and_clips(
     record: Record, links: RecordLinks, *, is_howto: bool
 ) -> tuple[list[JsonValue], list[JsonValue]]:
-    """Return a HowToStep for each step, numbered as in the page, and a Clip for each that is
-    shown. Of a HowTo the steps name their clips, of a Recipe they hold them."""
+    """Return a HowToStep for each step, and a Clip for each shown step.
+
+    Steps of a HowTo refer to their clips by id, steps of a Recipe hold them.
+    """
     steps: list[JsonValue] = []
     clips: list[JsonValue] = []
     for number, step in enumerate(record.steps, start=1):
@@ -155,7 +163,7 @@ def _steps_and_clips(
 
 
 def _clip(step: Step, number: int, links: RecordLinks) -> dict[str, JsonValue] | None:
-    """Return the Clip of a step. None where it is not shown."""
+    """Return the schema.org Clip of a step, None where the step is not shown."""
     span = shown_span(step)
     if span is None:
         return None
@@ -175,7 +183,7 @@ def _clip(step: Step, number: int, links: RecordLinks) -> dict[str, JsonValue] |
 
 
 def iso_duration(seconds: float) -> str:
-    """Return a time as ISO 8601 has it, in hours, minutes and seconds: PT1H30M."""
+    """Return a duration in the form of ISO 8601, such as PT1H30M."""
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     parts = [(hours, "H"), (minute, "M"), (second, "S")]
@@ -183,19 +191,19 @@ def iso_duration(seconds: float) -> str:
     return f"PT{text or '0S'}"
 
 
-def _tools(record: Record) -> dict[str, JsonValue]:
+def _tool_property(record: Record) -> dict[str, JsonValue]:
     tools: list[JsonValue] = [
         {"@type": "HowToTool", "name": one_line(tool.name)} for tool in record.tools
     ]
     return {"tool": tools} if tools else {}
 
 
-def _language(record: Record) -> dict[str, JsonValue]:
+def _language_property(record: Record) -> dict[str, JsonValue]:
     if record.transcript is None or record.transcript.language is None:
         return {}
     return {"inLanguage": record.transcript.language}
 
 
-def _script_safe(tree: dict[str, JsonValue]) -> str:
+def _to_script_json(tree: dict[str, JsonValue]) -> str:
     text = json.dumps(tree, ensure_ascii=False, indent=2, allow_nan=False)
     return text.translate(UNSAFE_CHARACTERS) + "\n"

@@ -1,4 +1,8 @@
-"""Which files in a folder are outputs that Stepline wrote, and which belong to someone else."""
+"""Which files in a folder are outputs that Stepline wrote, and which belong to someone else.
+
+A run overwrites only files that an earlier run wrote and nobody has changed since. Most outputs are
+recognised because the record gives the same text again. A hidden note holds digests of the others.
+"""
 
 import contextlib
 import functools
@@ -14,9 +18,9 @@ from stepline.files.digests import sha256
 from stepline.limits import parse_json
 from stepline.outputs.page import record_digest
 from stepline.outputs.registry import (
+    BUILT_IN_OUTPUTS,
     NO_ADDRESSES,
     OUTPUTS,
-    OWN_OUTPUTS,
     OutputExtras,
     output_path,
     output_places,
@@ -28,45 +32,47 @@ from stepline.plugins import plugin_identities
 from stepline.records import Record, Video
 from stepline.storage import read_record
 
-# What an output that is made from the record alone may have been written with.
-EXTRAS_OF_REMADE = (OutputExtras(), OutputExtras(said_cues=False))
-
 
 def missing_outputs(
     record: Record, folder: Path, formats: Sequence[str], web: WebAddresses | None = None
 ) -> list[str]:
-    """Return those of the formats that are not in the folder as this record gives them, with these
-    addresses."""
+    """Return the formats whose files in the folder are not what this record gives.
+
+    Args:
+        record: of the video.
+        folder: the outputs' folder.
+        formats: keys of OUTPUTS that are asked for.
+        web: addresses that the outputs should name.
+    """
     manifest = OutputManifest(record.id, folder, web)
-    missing = []
-    for name in OUTPUTS:
-        if name in formats and not manifest.has(record, name, formats):
-            missing.append(name)
-    return missing
+    return [
+        name
+        for name in OUTPUTS
+        if name in formats and not manifest.is_up_to_date(record, name, formats)
+    ]
 
 
 def foreign_outputs(id: str, folder: Path, formats: Sequence[str]) -> list[Path]:
-    """Return the output paths taken by files that no run wrote, or that were changed since."""
+    """Return the output paths that hold a file which no run wrote, or which was changed since."""
     manifest = OutputManifest(id, folder)
-    places = []
+    paths = []
     for name in OUTPUTS:
-        if name not in formats:
-            continue
         path = manifest.path_of(name)
-        if os.path.lexists(path) and not manifest.owns(name):
-            places.append(path)
-    return places
+        if name in formats and os.path.lexists(path) and not manifest.owns(name):
+            paths.append(path)
+    return paths
 
 
 class OutputManifest:
-    """Outputs of earlier runs for one id in a folder, from its record and a hidden note.
+    """The outputs of earlier runs for one id in a folder, known from its record and a hidden note.
 
-    The note, `.ID.outputs.json`, has a line of digests for each output that cannot be recognised
-    without it. The digests are the sha256 of the file, one over all its files, the record and the
-    plugin. The last is the sha256 of what was there before. web: the addresses of this run.
+    The note, `.ID.outputs.json`, maps the name of each output that the record does not give again
+    to an entry. An entry holds hex digests, separated by spaces: of the file, of the file's inputs
+    (its files, record, addresses and plugin), and of the files that were there before.
     """
 
     def __init__(self, id: str, folder: Path, web: WebAddresses | None = None) -> None:
+        """web: the addresses that this run writes."""
         self.folder = folder
         self.web = web or NO_ADDRESSES
         self.note_path = folder / f".{safe_stem(id)}.outputs.json"
@@ -78,13 +84,13 @@ class OutputManifest:
 
     @functools.cached_property
     def notes(self) -> list[dict[str, str]]:
-        """The note of the last run that ended, and after it those of killed ones."""
+        """The note of the last run that ended, then the notes that killed runs left."""
         paths = [self.note_path, *partial_files(self.note_path)]
         return [_read_note(path) for path in paths]
 
     @functools.cached_property
     def records(self) -> dict[Path, Record]:
-        """The record of the last run, and those that runs killed between two files left."""
+        """The record of the last run, and the records of runs that were killed between two files."""
         path = self.path_of("json")
         readable = {}
         for candidate in (path, *partial_files(path)):
@@ -93,133 +99,115 @@ class OutputManifest:
         return readable
 
     def owns(self, name: str) -> bool:
-        """Whether an earlier run has left this output, and no one has changed it since."""
-        # a record, a page, or a file that is noted or follows from the record
+        """Whether an earlier run wrote this output, and nobody has changed the file since."""
         path = self.path_of(name)
-        if name == "json":  # a record is one that can be read
+        if name == "json":
             return path in self.records
         if not path.is_file():
             return False
-        if name == "html":  # a page has Stepline's mark
+        if name == "html":
             return PAGE_MARK.encode() in path.read_bytes()
-        # any other output is noted, or is what the record gives
-        return self._is_noted(path) or self._is_remade(name)
+        digest = sha256(path)
+        if any(digest in entry.split() for entry in self._entries(path)):
+            return True
+        # Otherwise one of the records gives the same text again.
+        if not OUTPUTS[name].remade:
+            return False
+        data = path.read_bytes()
+        for record in self.records.values():
+            for said_cues in (True, False):
+                text = OUTPUTS[name].write(record, OutputExtras(said_cues=said_cues))
+                if isinstance(text, str) and text.encode() == data:
+                    return True
+        return False
 
-    def has(self, record: Record, name: str, formats: Sequence[str]) -> bool:
-        """Whether this output is in the folder as the record gives it, together with others."""
+    def is_up_to_date(self, record: Record, name: str, formats: Sequence[str]) -> bool:
+        """Whether the file of an output is what the record gives.
+
+        formats: all outputs that are asked for. With a Recipe among them, the page holds it.
+        """
         path = self.path_of(name)
         if not self._follows_from_record(name):
             files: list[Path] = []
             for place in output_places(record, self.folder, name):
                 files += [place, *place.glob("*")]
-            on_disk = {file: file for file in files if file.is_file()}
-            mark = self._mark(record, name, path, on_disk)
-            # Behind these two the note may have what was there before.
-            last_mark = self._marks(path)[0]
-            return last_mark.split()[:2] == mark.split()
-        try:
+            entry = self._entry(record, name, {file: file for file in files if file.is_file()})
+            # After these two digests the note may have those of earlier files.
+            return self._entries(path)[0].split()[:2] == entry.split()
+        text = None
+        with contextlib.suppress(OSError):
             text = path.read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:
-            text = None
-        except OSError:  # writing it will say what is wrong with it
-            return False
-        # A page shows more than the record holds, so it cannot be made again for comparison.
-        if name == "html":
-            if text is None:
-                return False
-            # a page that holds a Recipe serves where none is asked for
-            digests = [page_digest(record, self.web, ["recipe"])]
-            if "recipe" not in formats:
-                digests.append(page_digest(record, self.web, []))
-            return any(digest in text for digest in digests)
-        return text == OUTPUTS[name].write(record, OutputExtras())
+        if name != "html":
+            return text == OUTPUTS[name].write(record, OutputExtras())
+        # A page shows more than the record, so only its digest is compared. One that holds a Recipe
+        # also serves where none is asked for.
+        digests = [page_digest(record, self.web, ["recipe"])]
+        if "recipe" not in formats:
+            digests.append(page_digest(record, self.web, []))
+        return text is not None and any(digest in text for digest in digests)
 
     def write(self, record: Record, formats: Sequence[str], files: FileSet) -> None:
-        """Note which files are Stepline's own where the new JSON will not show it.
+        """Write the note with which a later run recognises the outputs.
 
-        formats: those written now, whose files are in `files`. All but the JSON are there already.
+        Args:
+            record: that this run writes.
+            formats: outputs that this run writes.
+            files: the set that holds these outputs, all but the JSON, under temporary names.
         """
-        marks: dict[str, str] = {}
-        # Files of an earlier run, in formats that are not written now, and its JSON.
-        others = [name for name in OUTPUTS if name not in (*formats, "html")]
-        for name in ("json", *others):
-            if not self.owns(name):
+        note: dict[str, str] = {}
+        for name in OUTPUTS:
+            if name in ("json", "html"):
                 continue
             path = self.path_of(name)
-            earlier = [mark for mark in self._marks(path) if mark]
-            if not earlier:
-                earlier = [sha256(path)]
-            marks[path.name] = earlier[0]
-        # Files of this run that the record alone does not give.
-        for name in formats:
-            if self._follows_from_record(name):
-                continue
-            path = self.path_of(name)
-            places = output_places(record, self.folder, name)
-            new_files = {}
-            for file, partial in files.partials.items():
-                if file in places or file.parent in places:
-                    new_files[file] = partial
-            # what is there until the new ones appear, where a kill may leave it
-            before = [mark.partition(" ")[0] for mark in self._marks(path)]
-            mark = self._mark(record, name, path, new_files)
-            marks[path.name] = " ".join([mark, *before]).strip()
-        if marks:
-            files.partial(self.note_path).write_text(json.dumps(marks), encoding="utf-8")
+            earlier = self._entries(path)
+            if name not in formats:
+                # Files of an earlier run, whose record is replaced now.
+                if self.owns(name):
+                    note[path.name] = next(filter(None, earlier), "") or sha256(path)
+            elif not self._follows_from_record(name):
+                places = output_places(record, self.folder, name)
+                new_files = {
+                    file: partial
+                    for file, partial in files.partials.items()
+                    if file in places or file.parent in places
+                }
+                # A kill may leave the file that is there until the new one appears.
+                before = [entry.partition(" ")[0] for entry in earlier]
+                entry = self._entry(record, name, new_files)
+                note[path.name] = " ".join([entry, *before]).strip()
+        if note:
+            files.partial(self.note_path).write_text(json.dumps(note), encoding="utf-8")
         else:
             files.remove(self.note_path)
 
     def _follows_from_record(self, name: str) -> bool:
-        """Tell whether a record is enough to recognise its output, without a note."""
-        if name == "html":
-            return True
+        """Whether the record is enough to recognise an output."""
         has_addresses = OUTPUTS[name].addressed and self.web != NO_ADDRESSES
-        return OUTPUTS[name].remade and not has_addresses
+        return name == "html" or (OUTPUTS[name].remade and not has_addresses)
 
-    def _mark(self, record: Record, name: str, path: Path, files: Mapping[Path, Path]) -> str:
-        """Return the sha256 of an output's file ("none" without one), and one over its files, the
-        record, the addresses and its plugin.
+    def _entry(self, record: Record, name: str, files: Mapping[Path, Path]) -> str:
+        """Return the two digests of an output: of its file ("none" without one), and of its inputs.
 
-        files: where the bytes of each are now.
+        files: path of each of its files -> where the bytes are now.
         """
         digests = {file: sha256(place) for file, place in files.items()}
         lines = [record_digest(record)]
         if OUTPUTS[name].addressed and self.web != NO_ADDRESSES:
             lines.append(str(self.web))
-        if name not in OWN_OUTPUTS:
+        if name not in BUILT_IN_OUTPUTS:
             lines += plugin_identities({"outputs": name}).values()
         lines += sorted(f"{file.name} {digest}" for file, digest in digests.items())
-        whole = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-        return f"{digests.get(path, 'none')} {whole}"
+        input_digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+        return f"{digests.get(self.path_of(name), 'none')} {input_digest}"
 
-    def _marks(self, path: Path) -> list[str]:
-        """Return the entry of each note for a file, "" without one."""
+    def _entries(self, path: Path) -> list[str]:
+        """Return the entry of each note for a file, "" where a note has none."""
         return [note.get(path.name, "") for note in self.notes]
-
-    def _is_noted(self, path: Path) -> bool:
-        digest = sha256(path)
-        return any(digest in mark.split() for mark in self._marks(path))
-
-    def _is_remade(self, name: str) -> bool:
-        """Whether the file holds what one of the records gives."""
-        if not OUTPUTS[name].remade:
-            return False
-
-        # what the record would give now
-        data = self.path_of(name).read_bytes()
-        for record in self.records.values():
-            for extras in EXTRAS_OF_REMADE:
-                text = OUTPUTS[name].write(record, extras)
-                if not isinstance(text, str):
-                    continue
-                if text.encode() == data:
-                    return True
-        return False
 
 
 def _read_note(path: Path) -> dict[str, str]:
     with contextlib.suppress(OSError, ValueError):
         note = parse_json(path.read_bytes())
         if isinstance(note, dict):
-            return {str(name): str(mark) for name, mark in note.items()}
+            return {str(name): str(entry) for name, entry in note.items()}
     return {}

@@ -28,11 +28,16 @@ PICTURES_SUFFIX = ".pictures"  # of the folder of key frames that some outputs l
 
 @dataclass(frozen=True)
 class OutputExtras:
-    """What an output may show next to the record. `media` is the video's path as seen from the
-    output's folder.
+    """What an output may show in addition to the record.
 
-    video: the same file as seen from here, for outputs that are made from it.
-    formats: the outputs that are written together, which may link each other.
+    Attributes:
+        alignment: P(each step is shown in each second), None where nothing was grounded.
+        media: the video's path as seen from the output's folder, None without a link.
+        keyframes: a JPEG of each step, by the step's id.
+        said_cues: whether subtitles also hold steps that are only said.
+        video: the video's file, for outputs that are made from it.
+        web: addresses of the folder and the video.
+        formats: the outputs that are written together, which may link each other.
     """
 
     alignment: Alignment | None = None
@@ -44,18 +49,20 @@ class OutputExtras:
     formats: tuple[str, ...] = ()
 
 
-# What a file holds, or what writes it to a path.
+# The content of a file, or a function that writes it to a path.
 Content: TypeAlias = str | bytes | Callable[[Path], None]
 Writer: TypeAlias = Callable[[Record, OutputExtras], Content | None]
 
 
 class Output(NamedTuple):
-    """A row: the suffix of the file, and its writer, which returns None where a record
-    does not fit.
+    """An output format: how its file is named and written.
 
-    keyframes: of the steps. "inside" it, or "beside" it in a folder, linked.
-    remade: the record alone gives its text.
-    addressed: it holds the addresses of WebAddresses, where these are given.
+    Attributes:
+        suffix: of the file.
+        write: returns the content of the file, None where the format cannot hold the record.
+        keyframes: whether pictures of the steps are "inside" the file, or "beside" it in a folder.
+        remade: whether the record alone gives its text.
+        addressed: whether it holds the addresses of WebAddresses, where these are given.
     """
 
     suffix: str
@@ -66,18 +73,16 @@ class Output(NamedTuple):
 
 
 # Writers that need more than the record.
-def _howto(record: Record, extras: OutputExtras) -> str:
-    """Return the HowTo. It has links only where they are addresses, so that nothing in it depends
-    on this machine's folders."""
+def _howto_jsonld(record: Record, extras: OutputExtras) -> str:
+    """Return the HowTo. Links are addresses only, so that nothing depends on this machine's folders."""
     if extras.web.base is None:
         return jsonld(record)
     return jsonld(record, record_links(record, extras))
 
 
-def _page(record: Record, extras: OutputExtras) -> str:
-    """Return the page, as a Recipe where that is written too and there is a picture, which a Recipe
-    must have."""
-    linked_data = partial(_howto, extras=extras)
+def _html_page(record: Record, extras: OutputExtras) -> str:
+    """Return the page. It holds the Recipe where that is written too and has an image."""
+    linked_data = partial(_howto_jsonld, extras=extras)
     links = record_links(record, extras)
     # a search engine takes no Recipe without an image
     if "recipe" in extras.formats and links.image is not None:
@@ -93,7 +98,13 @@ def _page(record: Record, extras: OutputExtras) -> str:
 
 
 def page_digest(record: Record, web: WebAddresses, formats: Sequence[str]) -> str:
-    """Return what the page of this record, with these addresses and as a Recipe or not, holds."""
+    """Return the hex digest that a page holds, of its record, addresses and kind of JSON-LD.
+
+    Args:
+        record: that the page shows.
+        web: addresses in the page.
+        formats: outputs that are written together. With "recipe", the page holds a Recipe.
+    """
     digest = record_digest(record)
     # Without addresses or a Recipe, the record alone decides.
     kind = "recipe" if "recipe" in formats else "howto"
@@ -103,7 +114,7 @@ def page_digest(record: Record, web: WebAddresses, formats: Sequence[str]) -> st
 
 
 def record_links(record: Record, extras: OutputExtras) -> RecordLinks:
-    """Return the links of what JSON-LD names, as addresses where they are known."""
+    """Return the links that JSON-LD names, as addresses where these are known."""
     # Only what is written too can be linked.
     web = extras.web
     page_link = None
@@ -118,7 +129,7 @@ def record_links(record: Record, extras: OutputExtras) -> RecordLinks:
 
 
 def picture_links(record: Record, extras: OutputExtras) -> dict[str, str]:
-    """Return the path of each step's picture as seen from the outputs' folder, by the step's id."""
+    """Return the path of each step's picture, as seen from the outputs' folder, by the step's id."""
     folder_name = f"{safe_stem(record.id)}{PICTURES_SUFFIX}"
     links = {}
     for number, step in enumerate(record.steps, start=1):
@@ -127,25 +138,18 @@ def picture_links(record: Record, extras: OutputExtras) -> dict[str, str]:
     return links
 
 
-def _chaptered(form: str) -> Writer:
-    def write(record: Record, extras: OutputExtras) -> Content | None:
-        from stepline.media import copy_with_chapters
+def _copy_with_chapters(record: Record, extras: OutputExtras, name: str) -> Content | None:
+    from stepline.media import copy_with_chapters
 
-        video = _video(extras, form)
-        file_chapters = editing.file_chapters(record)
-        if not file_chapters:
-            return None
-        return lambda path: copy_with_chapters(video, file_chapters, path)
-
-    return write
-
-
-def _video(extras: OutputExtras, form: str) -> Path:
-    if extras.video is None:
+    video = extras.video
+    if video is None:
         raise SettingsError(
-            f"--format {form}: it is made from the video, and none is given; leave {form} out"
+            f"--format {name}: it is made from the video, and none is given; leave {name} out"
         )
-    return extras.video
+    file_chapters = editing.file_chapters(record)
+    if not file_chapters:
+        return None
+    return lambda path: copy_with_chapters(video, file_chapters, path)
 
 
 # The JSON comes last: where it is, the outputs before it are complete.
@@ -155,7 +159,7 @@ OUTPUTS: dict[str, Output] = {
     ),
     "srt": Output(".srt", lambda record, extras: srt(record, said=extras.said_cues), remade=True),
     "chapters": Output(".chapters.txt", lambda record, _: chapters(record), remade=True),
-    "jsonld": Output(".howto.jsonld", _howto, remade=True, addressed=True),
+    "jsonld": Output(".howto.jsonld", _howto_jsonld, remade=True, addressed=True),
     "markdown": Output(
         ".md",
         lambda record, extras: documents.markdown(
@@ -172,8 +176,8 @@ OUTPUTS: dict[str, Output] = {
     "docx": Output(
         ".docx", lambda record, extras: documents.docx(record, extras.keyframes), keyframes="inside"
     ),
-    "mp4": Output(".chapters.mp4", _chaptered("mp4")),
-    "mkv": Output(".chapters.mkv", _chaptered("mkv")),
+    "mp4": Output(".chapters.mp4", partial(_copy_with_chapters, name="mp4")),
+    "mkv": Output(".chapters.mkv", partial(_copy_with_chapters, name="mkv")),
     "otio": Output(".otio", lambda record, extras: editing.opentimelineio(record, extras.media)),
     "labelstudio": Output(
         ".labelstudio.json",
@@ -181,18 +185,17 @@ OUTPUTS: dict[str, Output] = {
         addressed=True,
     ),
     "alignment": Output(".alignment.npz", lambda _, extras: alignment_npz(extras.alignment)),
-    "html": Output(".html", _page, keyframes="inside"),
+    "html": Output(".html", _html_page, keyframes="inside"),
     "json": Output(".json", lambda record, _: to_json(record), remade=True),
 }
-OWN_OUTPUTS = frozenset(OUTPUTS)  # plugins join them when they are named
+BUILT_IN_OUTPUTS = frozenset(OUTPUTS)  # without plugins, which join OUTPUTS when they are named
 USUAL = tuple(name for name in OUTPUTS if name in DEFAULT_OUTPUTS)  # in the order of writing
 
 
 def find_outputs(names: Sequence[str]) -> None:
-    """Take the plugins among these formats into OUTPUTS, before the JSON.
+    """Add the plugins among these formats to OUTPUTS, before the JSON.
 
-    Raises SettingsError for a name that is neither in it nor a plugin's, and for a plugin that is
-    not an Output.
+    Raises SettingsError for an unknown format, and for a plugin that is not an Output.
     """
     for name in names:
         if name in OUTPUTS:
@@ -214,8 +217,10 @@ def find_outputs(names: Sequence[str]) -> None:
 
 
 def render(record: Record, name: str) -> str:
-    """Return an output of a record as text. Raises SettingsError for an unknown one and one that is
-    not text."""
+    """Return an output of a record as text.
+
+    Raises SettingsError for an unknown format, and for one that is not text.
+    """
     find_outputs([name])
     text = OUTPUTS[name].write(record, OutputExtras())
     if not isinstance(text, str):
@@ -226,7 +231,7 @@ def render(record: Record, name: str) -> str:
 
 
 def output_places(record: Record, folder: Path, name: str) -> list[Path]:
-    """Return the file of an output, and the folder of the pictures that it links."""
+    """Return the path of an output, and of the folder of pictures that it links, if any."""
     places = [output_path(record, folder, name)]
     if OUTPUTS[name].keyframes == "beside":
         places.append(pictures_folder(record, folder))
@@ -234,11 +239,11 @@ def output_places(record: Record, folder: Path, name: str) -> list[Path]:
 
 
 def pictures_folder(record: Record, folder: Path) -> Path:
-    """Return the folder of the pictures that some outputs link."""
+    """Return the folder of the pictures that Markdown and Recipe link."""
     return folder / f"{safe_stem(record.id)}{PICTURES_SUFFIX}"
 
 
 def output_path(record: Record, folder: Path, name: str) -> Path:
-    """Return where `write_outputs` puts one format of the record."""
+    """Return the path to which `write_outputs` writes a format of the record."""
     suffix = OUTPUTS[name].suffix
     return folder / (safe_stem(record.id) + suffix)

@@ -1,10 +1,10 @@
-"""Subtitles, WebVTT and SRT: one cue per step, or one a spoken sentence."""
+"""Subtitles as WebVTT and SRT: a cue per step, or a cue per spoken sentence."""
 
 import html
 from dataclasses import dataclass
 
 from stepline.outputs.text import one_line, shown_span, step_line
-from stepline.outputs.verdict import doubt
+from stepline.outputs.verdict import doubt_label
 from stepline.records import Record, Span
 
 SAID_MARK = "[said, not shown] "
@@ -13,8 +13,14 @@ WORD_JOINER = "\u2060"  # invisible and without width: breaks up what a player w
 
 @dataclass(frozen=True)
 class Subtitle:
-    """One subtitle: the number of its step or sentence in the record, from 1, milliseconds,
-    one-line text."""
+    """A subtitle.
+
+    Attributes:
+        number: of its step or sentence in the record, from 1 on.
+        start: milliseconds.
+        end: milliseconds.
+        text: on one line.
+    """
 
     number: int
     start: int
@@ -25,83 +31,82 @@ class Subtitle:
 def webvtt(record: Record, *, said: bool = True) -> str:
     """Return the steps as WebVTT, ordered by time. The cue identifier is the step's number.
 
-    said: also cue the steps that are only said, where they are said and marked so. False leaves
-    them out.
+    said: whether steps that are only said have a marked cue too, at the time of their words.
     """
-    return _vtt(_cues(record, said))
+    return _format_vtt(_step_cues(record, with_said=said))
 
 
 def srt(record: Record, *, said: bool = True) -> str:
     """Return the steps as SubRip, numbered by time.
 
     SubRip has no escapes: an invisible word joiner breaks up `-->`, tags and `{\\` so that players
-    show them as text.
+    show them as text. said: as of `webvtt`.
     """
-    return _srt(_cues(record, said))
+    return _format_srt(_step_cues(record, with_said=said))
 
 
 def spoken_vtt(record: Record) -> str:
     """Return the transcript as WebVTT, one cue per sentence."""
-    return _vtt(_spoken(record))
+    return _format_vtt(_sentence_cues(record))
 
 
 def spoken_srt(record: Record) -> str:
     """Return the transcript as SubRip, one cue per sentence."""
-    return _srt(_spoken(record))
+    return _format_srt(_sentence_cues(record))
 
 
-def _vtt(cues: list[Subtitle]) -> str:
+def _format_vtt(cues: list[Subtitle]) -> str:
     blocks = ["WEBVTT\n"]
     for cue in cues:
         text = html.escape(cue.text, quote=False)
-        blocks.append(f"{cue.number}\n{_times(cue, '.')}\n{text}\n")
+        blocks.append(f"{cue.number}\n{_cue_times(cue, '.')}\n{text}\n")
     return "\n".join(blocks)
 
 
-def _srt(cues: list[Subtitle]) -> str:
+def _format_srt(cues: list[Subtitle]) -> str:
     blocks = []
     for number, cue in enumerate(cues, start=1):
-        blocks.append(f"{number}\n{_times(cue, ',')}\n{_escape_srt(cue.text)}\n")
+        blocks.append(f"{number}\n{_cue_times(cue, ',')}\n{_escape_srt(cue.text)}\n")
     return "\n".join(blocks)
 
 
-def _spoken(record: Record) -> list[Subtitle]:
+def _sentence_cues(record: Record) -> list[Subtitle]:
     cues = []
     for number, sentence in enumerate(record.sentences, start=1):
         text = one_line(sentence.text) or "…"
-        cues.append(_cue(number, sentence.span, text))
+        cues.append(_make_cue(number, sentence.span, text))
     return cues
 
 
-def _cues(record: Record, with_said: bool) -> list[Subtitle]:
+def _step_cues(record: Record, *, with_said: bool) -> list[Subtitle]:
     cues = []
     for number, step in enumerate(record.steps, start=1):
         text = step_line(step) or f"Step {number}"
         best = shown_span(step)
         if best is not None:
-            reason = doubt(step)
-            mark = "" if reason is None else f"[{reason}] "
-            cues.append(_cue(number, best, mark + text))
+            label = doubt_label(step)
+            mark = "" if label is None else f"[{label}] "
+            cues.append(_make_cue(number, best, mark + text))
         elif with_said and step.said is not None:
-            cues.append(_cue(number, step.said, SAID_MARK + text))
+            cues.append(_make_cue(number, step.said, SAID_MARK + text))
     return sorted(cues, key=lambda cue: (cue.start, cue.number))
 
 
-def _cue(number: int, span: Span, text: str) -> Subtitle:
+def _make_cue(number: int, span: Span, text: str) -> Subtitle:
     start = round(span.start * 1000)
     # a cue must not be empty
     return Subtitle(number, start, max(start + 1, round(span.end * 1000)), text)
 
 
-def _times(cue: Subtitle, point: str) -> str:
-    return f"{_stamp(cue.start, point)} --> {_stamp(cue.end, point)}"
+def _cue_times(cue: Subtitle, decimal_point: str) -> str:
+    return f"{_timestamp(cue.start, decimal_point)} --> {_timestamp(cue.end, decimal_point)}"
 
 
-def _stamp(milliseconds: int, point: str) -> str:
+def _timestamp(milliseconds: int, decimal_point: str) -> str:
     seconds, milli = divmod(milliseconds, 1000)
     minutes, second = divmod(seconds, 60)
     hour, minute = divmod(minutes, 60)
-    return f"{hour:02d}:{minute:02d}:{second:02d}{point}{milli:03d}"
+    return f"{hour:02d}:{minute:02d}:{second:02d}{decimal_point}{milli:03d}"
 
 
 def _escape_srt(text: str) -> str:

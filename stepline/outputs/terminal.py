@@ -29,21 +29,20 @@ PICTURES_LEGEND = "● described by a network, with its confidence, which is not
 
 
 def step_table(record: Record) -> str:
-    """Return the headline, then one line per step: mark, when it is shown, how sure, what to do. A
-    legend follows.
+    """Return a table of the steps: verdict mark, time, P(shown) and text, between headline and legend.
 
-    How sure is not repeated for steps that are likely shown by their words: the headline has it.
+    Steps that are likely shown by their words have one P(shown) together, in the headline.
     """
     if not record.steps:
-        return f"{record.id}: no step found in {_basis(record)}\n"
+        return f"{record.id}: no step found in {_evidence_text(record)}\n"
     count = "1 step" if len(record.steps) == 1 else f"{len(record.steps)} steps"
-    head = f"{record.id}: {count}, {headline(record.steps)}, from {_basis(record)}"
+    head = f"{record.id}: {count}, {headline(record.steps)}, from {_evidence_text(record)}"
     legend = PICTURES_LEGEND if from_pictures(record) else MARKS_LEGEND
-    return "\n".join([head, "", *map(_line, record.steps), "", legend, ""])
+    return "\n".join([head, "", *map(_table_row, record.steps), "", legend, ""])
 
 
-def _basis(record: Record) -> str:
-    """Return what the steps were made from."""
+def _evidence_text(record: Record) -> str:
+    """Return what the steps were made from, such as "12 sentences"."""
     count = len(record.sentences)
     speech = "1 sentence" if count == 1 else f"{count} sentences"
     if not from_pictures(record):
@@ -53,7 +52,7 @@ def _basis(record: Record) -> str:
     return f"the pictures and {speech}"
 
 
-def _line(step: Step) -> str:
+def _table_row(step: Step) -> str:
     best = shown_span(step)
     when = ""
     if best is not None:
@@ -61,7 +60,6 @@ def _line(step: Step) -> str:
     elif step.said:
         when = f"said {clock(step.said.start)}"
     verdict = step_verdict(step)
-    # Likely steps have one number together, in the headline.
     score = ""
     if step.score is not None and verdict != "likely":
         score = f"{percent_text(step.score)}%"
@@ -72,7 +70,7 @@ def _line(step: Step) -> str:
 
 
 def transcript_text(record: Record) -> str:
-    """Return one line per sentence: when, and what is said."""
+    """Return the transcript as text: a line per sentence with its start time."""
     lines = []
     for sentence in record.sentences:
         start = clock(sentence.span.start)

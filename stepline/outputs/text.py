@@ -1,5 +1,4 @@
-"""What all outputs share: texts and times as people read them, safe file names, which span of a
-step is shown."""
+"""Helpers of all outputs: texts and times as people read them, safe file names, the shown span."""
 
 import hashlib
 import re
@@ -20,8 +19,7 @@ DIGEST_HEX_DIGITS = 10  # hex digits of the id's sha256
 
 
 def one_line(text: str) -> str:
-    """Return the text on one line: every run of white space becomes a space, control characters
-    vanish."""
+    """Return the text on one line: white space becomes single spaces, control characters go."""
     letters = (x for x in text if x.isspace() or unicodedata.category(x) != "Cc")
     return " ".join("".join(letters).split())
 
@@ -32,15 +30,16 @@ def sentence_case(text: str) -> str:
 
 
 def step_line(step: Step) -> str:
-    """Return a step's text on one line, in sentence case, with a mark before what is not to be
-    done."""
+    """Return a step's text on one line, in sentence case. A warning has a mark before it."""
     text = sentence_case(one_line(step.text))
     return WARNING_MARK + text if step.kind == "avoid" and text else text
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return at most `limit` characters, cut at a word where one ends in the last third, with an
-    ellipsis."""
+    """Return at most `limit` characters of a text, with an ellipsis where it is cut.
+
+    It is cut after a word where one ends in the last third.
+    """
     if len(text) <= limit:
         return text
     head = text[: limit - 1]
@@ -58,13 +57,15 @@ def clock(seconds: float) -> str:
 
 
 def percent_text(probability: float) -> str:
-    """Return a probability as whole per cent. What is little, but not nothing, as <1."""
+    """Return a probability in whole per cent, "<1" where it would round to 0."""
     return "<1" if 0.0 < probability < 0.005 else f"{probability * 100:.0f}"
 
 
 def safe_stem(name: str) -> str:
-    """Return `name` itself where it is safe as a file name, else what is safe of it, `~` and a
-    digest of all of it."""
+    """Return a file name for a record's id: the id itself where it is safe as one.
+
+    Otherwise the name is the safe characters of the id, `~` and a digest of the id.
+    """
     # Some file systems return a name in another form than it was given.
     normal_name = unicodedata.normalize("NFC", name)
     if (
@@ -83,10 +84,9 @@ def safe_stem(name: str) -> str:
 
 
 def shown_span(step: Step) -> Span | None:
-    """Return the best span of a step that is shown, or by its words would be, the pictures being
-    unclear.
+    """Return the best span of a step whose status is shown or unclear, else None.
 
-    None for one that is not, whatever candidates it carries.
+    A step without a status counts as shown where it has a span.
     """
     if step.spans and step.status in (None, "shown", "unclear"):
         return step.spans[0]
@@ -107,22 +107,20 @@ def amount_text(amount: Amount) -> str:
     return f"{number} {amount.unit or ''}".strip()
 
 
-def material_text(thing: Material) -> str:
-    """Return a thing with its amounts, as a recipe lists it: "1.5 cup flour", "2 tbsp + 1 cup
-    milk"."""
-    amounts = " + ".join(map(amount_text, thing.amounts))
-    return f"{amounts} {one_line(thing.name)}".strip()
+def material_text(material: Material) -> str:
+    """Return a material with its amounts: "1.5 cup flour", "2 tbsp + 1 cup milk"."""
+    amounts = " + ".join(map(amount_text, material.amounts))
+    return f"{amounts} {one_line(material.name)}".strip()
 
 
 def needed_things(record: Record) -> list[tuple[str, tuple[Material, ...]]]:
-    """Return what the work needs under its headings, those that are not empty."""
+    """Return the headings "Materials" and "Tools" with their items, without empty ones."""
     headings = [("Materials", record.materials), ("Tools", record.tools)]
     return [(heading, things) for heading, things in headings if things]
 
 
 def from_pictures(record: Record) -> bool:
-    """Whether a network described the steps from the pictures: then a score is its confidence, not
-    calibrated."""
+    """Whether a network described all steps from the pictures. Scores are then not calibrated."""
     if not record.models.get("describer") or record.captions:
         return False
     return not any(step.said is not None or step.sources for step in record.steps)

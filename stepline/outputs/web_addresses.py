@@ -9,27 +9,30 @@ from urllib.parse import quote, urljoin, urlsplit
 from stepline.errors import SettingsError
 
 WEB_SCHEMES = ("http", "https")
-# in every page, by which it is known again
+# in every page, which marks it as written by Stepline
 PAGE_MARK = '<meta name="generator" content="Stepline">'
-PREFIX_ENDS = ("/", "=")  # of a prefix to which a file name is joined as it is
+PREFIX_ENDS = ("/", "=")  # a file name is joined to such a prefix without another slash
 
 
 def media_link(path: str) -> str:
-    """Return a file's path as a link that can never be read as another scheme or host."""
+    """Return a file's path as a quoted link, which no browser reads as another scheme or host."""
     return Path(path).as_uri() if path.startswith("/") else quote(path, safe="/")
 
 
 def picture_link(jpeg: bytes) -> str:
-    """Return a JPEG as a link that holds it."""
+    """Return a JPEG as a data URL."""
     return f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"
 
 
 @dataclass(frozen=True)
 class WebAddresses:
-    """base: the address of the folder of outputs. media: what is before a video's file name.
+    """The web addresses at which outputs and videos are published. Without them links are relative.
 
-    None where no one says: then links are relative to the folder. Raises SettingsError for a base
-    that is not an address of http(s), and for an empty prefix.
+    Attributes:
+        base: http(s) address of the folder of outputs.
+        media: the part of a video's address before its file name.
+
+    Raises SettingsError for a base that is not an http(s) address, and for an empty prefix.
     """
 
     base: str | None = None
@@ -49,7 +52,7 @@ class WebAddresses:
             raise SettingsError(f"--media-url {self.media!r}: is empty; {cure}")
 
     def absolute(self, link: str) -> str:
-        """Return a link from the folder as an address, or as it is where no base is known."""
+        """Return a relative link as an address, unchanged without a base."""
         if self.base is None:
             return link
         # Without its slash, urljoin would replace the last folder.
@@ -58,8 +61,7 @@ class WebAddresses:
     def video(self, path: str | None) -> str | None:
         """Return the address of a video.
 
-        path: as seen from the folder. None without one, and for one that is above the root of the
-        base, where no address leads.
+        path: as seen from the folder. The address is None for a path above the server's root.
         """
         if path is None:
             return None
@@ -83,17 +85,18 @@ class WebAddresses:
 
 
 def is_address(link: str) -> bool:
-    """Tell whether a link is an address of http(s)."""
+    """Whether a link is an http(s) address."""
     return urlsplit(link).scheme in WEB_SCHEMES
 
 
 @dataclass(frozen=True)
 class RecordLinks:
-    """Links of what JSON-LD names.
+    """The links in the JSON-LD of a record.
 
-    page: of the page of the steps, "" for the one that holds it, None without one.
-    video: of the file.
-    pictures: of each step's, by the step's id.
+    Attributes:
+        page: link of the HTML page, None without one.
+        video: link of the video, None without one.
+        pictures: link of each step's picture, by the step's id.
     """
 
     page: str | None = None
@@ -102,25 +105,25 @@ class RecordLinks:
 
     @property
     def image(self) -> str | None:
-        """The picture of the last step that has one, which comes nearest to the result."""
+        """The link of the last picture, which is nearest to the result."""
         links = list(self.pictures.values())
         return None if not links else links[-1]
 
     @property
     def is_absolute(self) -> bool:
-        """Whether every link is an address of its own."""
+        """Whether every link is an http(s) address."""
         links = list(self.pictures.values())
         links += filter(None, (self.page, self.video))
         return all(map(is_address, links))
 
     def step(self, number: int) -> str | None:
-        """Return the link of a step, from 1 on, in the page."""
+        """Return the link of a step in the page. number: of the step, from 1 on."""
         if self.page is None:
             return None
         return f"{self.page}#step-{number}"
 
     def moment(self, start: float, end: float) -> str | None:
-        """Return the link of seconds: in the page, else in the video's file."""
+        """Return the link of a span in seconds: in the page, else in the video."""
         if self.page is not None:
             return f"{self.page}?t={start:g}"
         if self.video is not None:

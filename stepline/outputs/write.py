@@ -42,12 +42,21 @@ def write_outputs(
 ) -> list[Path]:
     """Write `<id>` with each format's suffix into the folder. Return the paths in OUTPUTS' order.
 
-    formats: keys of OUTPUTS, or one of them.
-    media: the video's path, linked from the page, unless it does not stay: linked=False.
     A format that cannot hold the record (chapters of a short video) is left out, and an older file
-    of its name removed.
-    web: where the folder and the video will be found, for the outputs that name addresses.
-    files: a set of other files with which these appear. Without it they are a set of their own.
+    of its name is removed.
+
+    Args:
+        record: to write.
+        folder: of the outputs.
+        alignment: P(each step is shown in each second), None where nothing was grounded.
+        keyframes: a JPEG of each step, by the step's id.
+        media: path of the video.
+        linked: whether outputs link the video. False for a video that does not stay.
+        formats: keys of OUTPUTS, or one of them.
+        said_cues: whether subtitles also hold steps that are only said.
+        files: a set of other files together with which the outputs appear. None: only the outputs.
+        web: addresses of the folder and the video, for the outputs that name addresses.
+
     Raises SettingsError for an unknown format and for one that needs the video where none is given.
     Raises ModelError where its library is not installed, MediaError where the video cannot be read,
     StoreError where the folder cannot be written.
@@ -80,14 +89,14 @@ def write_outputs(
             if content is None:
                 together.remove(path)
             else:
-                _write(content, together.partial(path))
+                _write_content(content, together.partial(path))
                 paths.append(path)
-    _log_gaps(record, extras, folder)
+    _warn_missing_fields(record, extras, folder)
     return paths
 
 
-def _log_gaps(record: Record, extras: OutputExtras, folder: Path) -> None:
-    """Log what a Recipe lacks for search engines, and Label Studio to open the video."""
+def _warn_missing_fields(record: Record, extras: OutputExtras, folder: Path) -> None:
+    """Log which fields a Recipe lacks for search engines, and the address Label Studio lacks."""
     if "recipe" in extras.formats:
         gaps = recipe_gaps(record, record_links(record, extras))
         if gaps:
@@ -101,22 +110,22 @@ def _log_gaps(record: Record, extras: OutputExtras, folder: Path) -> None:
 def _write_pictures(
     record: Record, folder: Path, extras: OutputExtras, files: FileSet
 ) -> list[Path]:
-    """Write the pictures that some formats link, if any does."""
+    """Write the pictures that Markdown and Recipe link, and return their paths."""
     if not any(OUTPUTS[name].keyframes == "beside" for name in extras.formats):
         return []
-    home = pictures_folder(record, folder)
+    picture_folder = pictures_folder(record, folder)
     paths = []
     for id, link in picture_links(record, extras).items():
-        path = home / Path(link).name
+        path = picture_folder / Path(link).name
         files.partial(path).write_bytes(extras.keyframes[id])
         paths.append(path)
     # Pictures of an earlier run go, unless the set knows that they are written now.
-    for stale in home.glob("[0-9][0-9]*-*"):
-        files.remove(stale)
+    for old_picture in picture_folder.glob("[0-9][0-9]*-*"):
+        files.remove(old_picture)
     return paths
 
 
-def _write(content: Content, path: Path) -> None:
+def _write_content(content: Content, path: Path) -> None:
     if callable(content):
         content(path)
     elif isinstance(content, str):

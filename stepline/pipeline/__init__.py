@@ -1,1 +1,1 @@
-"""The main job: a video in, its record out. Alone in knowing all stages."""
+"""The main job: a video is turned into the record of its steps."""

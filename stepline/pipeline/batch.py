@@ -1,8 +1,7 @@
-"""One video to a record, or to all its files. Also many: which files, under which ids, what is done
-already.
+"""The main job on one video or many, and Stepline's public functions `steps`, `scores`, `batch` and `transcribe`.
 
-`steps` and `transcribe` are Stepline's public functions. `run_video` is what `stepline steps` does
-with each video.
+`run_video` is what `stepline steps` does with each video: it takes the result of an earlier run, or
+runs the main job and writes its files. `VideoPool` does that in several processes.
 """
 
 import faulthandler
@@ -18,7 +17,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from logging.handlers import QueueHandler
 from pathlib import Path
-from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -33,6 +32,7 @@ from stepline.errors import (
     StoreError,
     error_line,
 )
+from stepline.features.files import is_feature_file
 from stepline.files.atomic_files import check_writable, remove_partial_files
 from stepline.files.digests import sha256
 from stepline.files.locks import lock_output
@@ -47,13 +47,13 @@ from stepline.networks.device import (
 from stepline.numeric import one_blas_thread
 from stepline.pipeline.networks import Networks, fingerprint, load_networks, shared_recognisers
 from stepline.pipeline.output_files import KEYFRAME_PIXELS, OutputOptions, write_files
-from stepline.pipeline.part import part_info, to_whole_video_times
+from stepline.pipeline.part import media_info_of_part, to_whole_video_times
 from stepline.pipeline.request import Request, SourceOptions, StepsSettings
 from stepline.pipeline.sources import (
     VideoSource,
     find_sources,
-    is_taken,
-    open_only_source,
+    is_name_taken,
+    open_single_source,
     read_media_info,
     require_utf8_name,
 )
@@ -67,7 +67,7 @@ from stepline.version import __version__
 from stepline.workers import Reply, Send, WorkerDeath, WorkerPool, WorkerProcess
 
 if TYPE_CHECKING:
-    from stepline.grounding.task_graph import TaskGraph
+    from stepline.grounding.speech import TaskGraph
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,13 @@ PROVISIONAL_MARK = "provisional"
 
 @dataclass(frozen=True)
 class VideoResult:
-    """The record and files of a video, and whether an earlier run wrote them."""
+    """The result of one video.
+
+    Attributes:
+        record: the steps and all else that was found.
+        files: the files that were written. Empty where an earlier run had written them.
+        earlier: whether an earlier run made the record.
+    """
 
     record: Record
     files: tuple[Path, ...]
@@ -97,17 +103,20 @@ def steps(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Record:
-    """Return the steps of a video, a file or an address of http(s): what to do, and the seconds in
-    which it is shown.
+    """Find the steps of a video: what to do, and the seconds in which each is shown.
 
-    texts: your own lines to look for, instead of steps written from the speech. Of a text, its
-    lines. Or the steps of other videos of the task, of `compare.read_task_graph`.
-    captions: a file that replaces speech recognition.
-    out: a folder for all that `stepline steps` writes. Its result of an earlier run is taken.
-    part: the seconds of the video that are heard and looked at alone. Times are still of the whole.
-    title: what to call the video. None: as its page, its file or its speaker does.
-    device: where networks run from now on in this process: auto, cpu, cuda, cuda:N or mps.
-    progress: called with the stage's name, the second reached and the video's seconds.
+    Args:
+        video: a file or an address of http(s).
+        texts: your own lines to find, instead of steps written from the speech. A str is split into its
+            lines. The steps of other videos of the task come from `compare.read_task_graph`.
+        captions: a file that replaces speech recognition.
+        settings: None: the defaults.
+        out: a folder for all files that `stepline steps` writes. A result of an earlier run is taken.
+        part: the only seconds of the video that are used. Times still count from the video's start.
+        title: the title of the video. None: the title of its page or file, or one from the speech.
+        device: where networks run from now on in this process: auto, cpu, cuda, cuda:N or mps.
+        progress: called with the stage's name, the second reached and the video's duration in seconds.
+
     Raises MediaError, CaptionError, ModelError or SettingsError, each with its cure.
     """
     if device is not None:
@@ -117,14 +126,14 @@ def steps(
     settings = settings or StepsSettings()
     folder = None if out is None else Path(out)
     options = _source_options(texts, captions, part, title)
-    opened = open_only_source(video, settings, folder, **options)
+    opened = open_single_source(video, settings, folder, **options)
 
     # the record, and in a folder its files
     with opened as request:
         networks = load_networks(settings, several=True)  # another call may follow
         if folder is None:
             record = understand(request, settings, networks=networks, progress=progress).record
-            return _with_advice(request, record, settings)
+            return _add_advice(request, record, settings)
         from stepline.outputs import USUAL
 
         outputs = OutputOptions(folder, USUAL)
@@ -134,8 +143,9 @@ def steps(
 class VideoScores(NamedTuple):
     """Scores of a user's texts per second of a video.
 
-    values: (K, T) float32, P(text k is being shown then), row = text.
-    times: (T,), the second at which each column begins.
+    Attributes:
+        values: (K, T) float32. values[k, t] is P(text k is being shown at second t).
+        times: (T,) seconds at which the columns begin.
     """
 
     values: Matrix
@@ -152,11 +162,19 @@ def scores(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> VideoScores:
-    """Return how each of your own lines fits each second of a video, as an array (K, T), and the
-    times of its columns.
+    """Score how well each of your own lines fits each second of a video.
 
-    The values are those that place the lines in `steps(video, texts=...)`: P(the line is being
-    shown then), all 0 in a sound without a picture. The other arguments as of `steps`.
+    Args:
+        video: a file or an address of http(s).
+        texts: K lines, as of `steps`.
+        captions: a file that replaces speech recognition.
+        settings: None: the defaults.
+        part: the only seconds of the video that are used.
+        device: where networks run, as of `steps`.
+        progress: as of `steps`.
+
+    Returns P(line k is shown at second t), (K, T), with the times of the columns. These are the values
+    by which `steps(video, texts=...)` finds the lines. They are 0 where the video has no picture.
     Raises SettingsError without a line, MediaError, CaptionError or ModelError, each with its cure.
     """
     options = _source_options(texts, captions, part)
@@ -168,7 +186,7 @@ def scores(
 
     # the lines, placed as `steps` places them
     settings = settings or StepsSettings()
-    with open_only_source(video, settings, None, **options) as request:
+    with open_single_source(video, settings, None, **options) as request:
         networks = load_networks(settings, several=True)  # another call may follow
         result = understand(request, settings, networks=networks, progress=progress)
 
@@ -188,8 +206,7 @@ def _source_options(
     part: Span | None = None,
     title: str | None = None,
 ) -> SourceOptions:
-    """Return the request options. A single text is split into its lines that are not empty."""
-    from stepline.grounding.task_graph import TaskGraph
+    from stepline.grounding.speech import TaskGraph
 
     options: SourceOptions = {"part": part, "title": title}
     if captions is not None:
@@ -203,8 +220,15 @@ def _source_options(
 
 @dataclass(frozen=True)
 class BatchResult:
-    """One video of `batch`: its record, or the error that ended it. number: its place among
-    `total`, from 1."""
+    """One video of `batch`.
+
+    Attributes:
+        path: its file.
+        record: its record. None where an error ended it.
+        error: the error that ended it.
+        number: its position among all videos, from 1 on.
+        total: the number of all videos.
+    """
 
     path: Path
     record: Record | None
@@ -223,12 +247,19 @@ def batch(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Iterator[BatchResult]:
-    """Yield the result of each video: files, folders and links, as of `stepline steps`, one or
-    several. Networks are loaded once.
+    """Find the steps of many videos. The networks are loaded once.
 
-    out, formats: as --out and --format. What an earlier run has made there is taken. The other
-    arguments as of `steps`. A video that cannot be read ends itself, no other. Raises MediaError
-    for a folder without videos, SettingsError and ModelError for what concerns all of them.
+    Args:
+        videos: files, folders and addresses, one or several.
+        texts: lines to find, as of `steps`.
+        settings: None: the defaults.
+        out: the folder for the files, as --out. Results of an earlier run are taken.
+        formats: the outputs to write, as --format. None: the usual ones.
+        device: where networks run, as of `steps`.
+        progress: as of `steps`.
+
+    Yields the result of each video. A video that cannot be read does not stop the others. Raises
+    MediaError for a folder without videos, SettingsError and ModelError for what concerns all videos.
     """
     from stepline.outputs import USUAL
 
@@ -270,19 +301,25 @@ def transcribe(
     part: Span | None = None,
     progress: Progress | None = None,
 ) -> Record:
-    """Return a record that holds only what is said in a video, by the recogniser or as given
-    captions say it.
+    """Transcribe the speech of a video, or read its captions, into a record without steps.
 
-    part: as of `steps`. Raises MediaError or CaptionError where a file cannot be read.
+    Args:
+        video: a file or an address of http(s).
+        captions: a file that replaces speech recognition.
+        settings: None: the defaults.
+        part: the only seconds of the video that are used.
+        progress: as of `steps`.
+
+    Raises MediaError or CaptionError where a file cannot be read.
     """
     settings = settings or StepsSettings()
 
     # what is said
     options = _source_options((), captions, part)
-    with open_only_source(video, settings, None, **options) as request:
+    with open_single_source(video, settings, None, **options) as request:
         path = request.path
         whole = read_media_info(request, settings)
-        info = part_info(whole, part)
+        info = media_info_of_part(whole, part)
         models = shared_recognisers(settings.asr, current_device())
         speech = recognise_speech(request, info, settings, models=models, progress=progress)
 
@@ -313,11 +350,17 @@ def run_video(
     networks: Networks | None = None,
     progress: Progress | None = None,
 ) -> VideoResult:
-    """Understand one video and write its files, JSON last, or return what an earlier run wrote.
+    """Find the steps of one video and write its files, or return the result of an earlier run.
 
-    networks: of the same settings, where several videos share them. Another process that works on a
-    video of this name in the same folder is waited for. Where it has made the same, that is taken.
-    Raises a SteplineError. Nothing is left half-written.
+    Args:
+        request: the video and what the user gave with it.
+        settings: of the main job.
+        options: which files are written, and where.
+        networks: those of the same settings, where several videos share them. None: they are loaded.
+        progress: as of `steps`.
+
+    The JSON is written last. If another process works on a video of this name in the same folder, this
+    one waits, and takes the result if it is the same. Raises a SteplineError. No file is half-written.
     """
     from stepline.media import Thumbnails
     from stepline.outputs import CLIPS_SUFFIX, safe_stem
@@ -325,20 +368,22 @@ def run_video(
     require_utf8_name(request.path)
     # what an earlier run has made is taken
     stem = safe_stem(request.id)
-    refuse_overwriting(request, options)
+    check_overwriting(request, options)
+    if is_feature_file(request.path):
+        return _describe_feature_file(request, settings, options)
     networks = networks or load_networks(settings)
-    earlier = _earlier_result(request, settings, options, networks)
+    earlier = _load_earlier_result(request, settings, options, networks)
     if earlier is not None:
         return earlier
     check_writable(options.out)  # before the minutes of work that would be lost
 
     # one process at a time
-    taken_before = is_taken(request.path, options.out)
+    taken_before = is_name_taken(request.path, options.out)
     with lock_video(request.id, options.out):
-        if is_taken(request.path, options.out) and not taken_before:
+        if is_name_taken(request.path, options.out) and not taken_before:
             reason = "another process has now written a video of that name there"
             raise SettingsError(f"{options.out / stem}: {reason}; run again")
-        earlier = _earlier_result(request, settings, options, networks)
+        earlier = _load_earlier_result(request, settings, options, networks)
         if earlier is not None:
             return earlier
         # What a killed run left half-written goes.
@@ -346,28 +391,44 @@ def run_video(
             remove_partial_files(folder)
 
         # the work
-        thumbnails = Thumbnails(KEYFRAME_PIXELS) if options.pictured else None
+        thumbnails = Thumbnails(KEYFRAME_PIXELS) if options.has_keyframes else None
         result = understand(
             request, settings, networks=networks, progress=progress, thumbnails=thumbnails
         )
-        result = replace(result, record=_with_advice(request, result.record, settings))
+        result = replace(result, record=_add_advice(request, result.record, settings))
         files = write_files(request, result, options, thumbnails)
         return VideoResult(result.record, files, earlier=False)
 
 
+def _describe_feature_file(
+    request: Request, settings: StepsSettings, options: OutputOptions
+) -> VideoResult:
+    from stepline.outputs import write_outputs
+    from stepline.pipeline.describe import describe_features
+
+    if options.clips or request.part is not None:
+        reason = "holds features, which have no picture and are used whole"
+        raise SettingsError(f"{request.path}: {reason}; leave --clips, --from and --to out")
+    with lock_video(request.id, options.out):
+        record = describe_features(request, settings)
+        files = write_outputs(record, options.out, formats=options.formats)
+        return VideoResult(record, tuple(files), earlier=False)
+
+
 def lock_video(id: str, out: Path) -> AbstractContextManager[bool]:
-    """Return what holds the outputs of a video in a folder for this process. Another's end is
-    waited for."""
+    """Lock the outputs of a video in a folder for this process. Waits for another process to finish."""
     from stepline.outputs import safe_stem
 
     return lock_output(out / f".{safe_stem(id)}.lock", out / safe_stem(id), wait=True)
 
 
-def _earlier_result(
+def _load_earlier_result(
     request: Request, settings: StepsSettings, options: OutputOptions, networks: Networks
 ) -> VideoResult | None:
-    """Return what another run of this version has made of the same video with the same settings,
-    where it is final and all that is asked for is there."""
+    """Return the result of an earlier run of this version on the same video with the same settings.
+
+    None where it is provisional, or where an output that is asked for is missing.
+    """
     from stepline.outputs import clip_spans, missing_outputs, safe_stem
 
     if options.force:
@@ -392,11 +453,10 @@ def _earlier_result(
     return VideoResult(record, (), earlier=True)
 
 
-def refuse_overwriting(request: Request, options: OutputOptions) -> None:
-    """Raise SettingsError where an output would take the place of a file that is the user's own.
+def check_overwriting(request: Request, options: OutputOptions) -> None:
+    """Raise SettingsError where an output would overwrite a file of the user.
 
-    That is one that was given, whatever the options, and one that no earlier run wrote, or that was
-    changed since.
+    Such a file is an input of this run, or one that no earlier run wrote, or that was changed since.
     """
     from stepline.outputs import OUTPUTS, foreign_outputs, safe_stem
 
@@ -416,12 +476,11 @@ def refuse_overwriting(request: Request, options: OutputOptions) -> None:
         raise SettingsError(f"{foreign}: {reason}; {cure}")
 
 
-def _with_advice(request: Request, record: Record, settings: StepsSettings) -> Record:
-    """Return the record, with a warning that says what would help where nothing in the video could
-    become a step.
+def _add_advice(request: Request, record: Record, settings: StepsSettings) -> Record:
+    """Return the record with a warning that says what helps where no step was found.
 
-    Raises CaptionError where the captions given hold no sentence, MediaError where pictures are
-    asked for and none is.
+    Raises CaptionError where given captions hold no sentence, MediaError where the pictures are to be
+    described and there are none.
     """
     has_speech = record.transcript is not None and bool(record.transcript.sentences)
     if request.texts or has_speech or record.models.get("describer"):
@@ -451,7 +510,7 @@ def _with_advice(request: Request, record: Record, settings: StepsSettings) -> R
 
 
 def read_texts(path: Path) -> tuple[str, ...]:
-    """Return the lines of a recipe: those that hold a letter, without list numbers and bullets.
+    """Read the lines of a recipe: those with a letter, without list numbers and bullets.
 
     Raises SettingsError when the file cannot be read as text or holds no line.
     """
@@ -476,7 +535,7 @@ def read_texts(path: Path) -> tuple[str, ...]:
 MIN_WORKER_BYTES = (
     2**30
 )  # bytes of a process; 731 MB at most were measured with the default settings
-MODEL_COPIES = 2  # times the size of a recogniser's file that it takes in memory, at most
+MODEL_MEMORY_FACTOR = 2  # times the size of a recogniser's file that it takes in memory, at most
 POLL_SECONDS = 0.5  # s between two looks while no worker has news
 END_SECONDS = 10.0  # s that workers have to clean up after an interrupt
 CGROUP_FOLDER = Path("/sys/fs/cgroup")  # where a container sees what memory it may use
@@ -485,13 +544,15 @@ LOGGER_NAMES = ("", "faster_whisper")  # whose levels a worker has from the proc
 
 @dataclass(frozen=True)
 class VideoWorkerSetup:
-    """Settings that each worker process gets.
+    """What each worker process of `VideoPool` is given when it starts.
 
-    Args:
+    Attributes:
+        settings: of the main job.
+        output: which files are written, and where.
         request_parts: arguments of `VideoSource.open`.
         device: as of `set_device`.
-        compute: as of `set_device`.
-        log_levels: of `LOGGER_NAMES`.
+        compute: numeric precision, as of `set_device`.
+        log_levels: levels of the loggers in LOGGER_NAMES.
     """
 
     settings: StepsSettings
@@ -504,7 +565,13 @@ class VideoWorkerSetup:
 
 @dataclass(frozen=True)
 class VideoOutcome:
-    """The result of a video, or the error that ended it. label: what messages call the video."""
+    """The result of a video, or the error that ended it.
+
+    Attributes:
+        label: the video's name in messages.
+        result: None where it failed.
+        error: None where it succeeded.
+    """
 
     label: str
     result: VideoResult | None = None
@@ -512,10 +579,10 @@ class VideoOutcome:
 
 
 def max_parallel_videos(settings: StepsSettings) -> int:
-    """Return how many videos this machine carries at the same time: each takes a core and memory.
+    """Return how many videos this machine can process at the same time.
 
-    OMP_NUM_THREADS: cores that each takes instead. One where they would share a GPU, or a local
-    language model.
+    Each takes a core (or OMP_NUM_THREADS cores) and memory. The number is 1 where the videos would
+    share a GPU or a local language model.
     """
     # What cannot be shared between processes: a GPU, or a model that fills the memory.
     has_local_writer = settings.writing.writer == "llm" and settings.writing.llm.gguf is not None
@@ -523,14 +590,14 @@ def max_parallel_videos(settings: StepsSettings) -> int:
     if is_local_model or current_device().kind != "cpu":
         return 1
     cores_per_video = cpu_threads() if os.environ.get("OMP_NUM_THREADS") else 1
-    by_memory = available_bytes() // video_bytes(settings)
+    by_memory = available_memory() // estimate_video_memory(settings)
     return max(1, min(core_count() // cores_per_video, by_memory))
 
 
-def video_bytes(settings: StepsSettings) -> int:
-    """Return the memory that the main job takes on a video, with room to spare.
+def estimate_video_memory(settings: StepsSettings) -> int:
+    """Return the bytes of memory that the main job takes for one video, with room to spare.
 
-    A recogniser that the settings name is fetched here where it is missing, once for all processes.
+    A recogniser that the settings name is downloaded here if it is missing, once for all processes.
     """
     if settings.asr.model is None or settings.asr.recogniser != "whisper":
         return MIN_WORKER_BYTES
@@ -538,13 +605,13 @@ def video_bytes(settings: StepsSettings) -> int:
 
     # MIN_WORKER_BYTES was measured with the default model. A named one may be far larger.
     files = find_model(settings.asr.model).glob("*.bin")
-    return MIN_WORKER_BYTES + MODEL_COPIES * sum(file.stat().st_size for file in files)
+    return MIN_WORKER_BYTES + MODEL_MEMORY_FACTOR * sum(file.stat().st_size for file in files)
 
 
-def available_bytes(cgroup: Path = CGROUP_FOLDER) -> int:
-    """Return the memory that can still be used: of the machine, or of the container's limit.
+def available_memory(cgroup: Path = CGROUP_FOLDER) -> int:
+    """Return the bytes of memory that are free on this machine, or within the container's limit.
 
-    cgroup: folder of the container's numbers.
+    cgroup: the folder in which the container states its limit.
     """
     # A container's limit counts as well, and psutil reports the machine's memory.
     free = int(psutil.virtual_memory().available)
@@ -557,7 +624,7 @@ def available_bytes(cgroup: Path = CGROUP_FOLDER) -> int:
 
 
 class VideoPool(WorkerPool[WorkerProcess]):
-    """Worker processes that do the main job, at most `size`."""
+    """Worker processes that do the main job on videos, at most `size` at a time."""
 
     def __init__(self, setup: VideoWorkerSetup, size: int) -> None:
         variables = worker_variables(max(1, core_count() // size))
@@ -589,7 +656,6 @@ class VideoPool(WorkerPool[WorkerProcess]):
             yield None
 
     def _outcome(self, worker: WorkerProcess, message: object) -> VideoOutcome | None:
-        """Return the outcome in a worker's message, or log the log record in it."""
         source: VideoSource | None = worker.task if worker.is_busy else None
         if isinstance(message, Reply):
             outcome: VideoOutcome = message.value
@@ -611,22 +677,12 @@ class VideoPool(WorkerPool[WorkerProcess]):
         return None
 
 
-class MessageHandler(QueueHandler):
-    """Sends log records to the parent of this worker process."""
-
-    def __init__(self, send: Send) -> None:
-        super().__init__(SimpleQueue())
-        self._send = send
-
-    def enqueue(self, record: logging.LogRecord) -> None:
-        """Send a log record."""
-        self._send(record)
-
-
 def start_worker(setup: VideoWorkerSetup, send: Send) -> Callable[[VideoSource], VideoOutcome]:
-    """Return a function that processes one video, after loading the networks in this process."""
+    """Load the networks in this worker process. Return a function that does the main job on one video."""
     faulthandler.enable()
-    logging.basicConfig(handlers=[MessageHandler(send)])
+    # The queue of this handler is the pipe to the parent.
+    queue: Any = SimpleNamespace(put_nowait=send)
+    logging.basicConfig(handlers=[QueueHandler(queue)])
     for name, level in zip(LOGGER_NAMES, setup.log_levels, strict=True):
         logging.getLogger(name).setLevel(level)
     set_device(setup.device, setup.compute)
@@ -638,15 +694,17 @@ def start_worker(setup: VideoWorkerSetup, send: Send) -> Callable[[VideoSource],
             with opened as request:
                 result = run_video(request, setup.settings, setup.output, networks=networks)
         except Exception as error:  # noqa: BLE001   sent to the parent, which prints it
-            return VideoOutcome(source.label, error=portable_error(error))
+            return VideoOutcome(source.label, error=make_picklable(error))
         return VideoOutcome(source.label, result)
 
     return run
 
 
-def portable_error(error: Exception) -> Exception:
-    """Return the error as it can be sent to another process, its trace in a note. Where it cannot
-    be, return a RuntimeError with its name and words."""
+def make_picklable(error: Exception) -> Exception:
+    """Return an error that can be sent to another process, with its stack trace as a note.
+
+    An error whose class cannot be pickled becomes a RuntimeError with its name and message.
+    """
     trace = "".join(traceback.format_exception(error)).rstrip()
     try:
         # An error that cannot be copied would break the pipe, so it is tried here.

@@ -1,5 +1,4 @@
-"""Steps described from the pictures by a trained network, where speech names none. Also those of
-ready features."""
+"""Steps that ProcX describes from the pictures of a video, or from a file of features."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from pydantic import JsonValue
 from stepline.errors import SettingsError
 from stepline.models.procx.settings import DescribeSettings
 from stepline.networks.device import one_torch_thread
-from stepline.outputs.text import one_line
 from stepline.pipeline.networks import Networks, fingerprint, load_describer
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import (
@@ -28,19 +26,23 @@ from stepline.vision.settings import VisionLanguageSettings
 
 if TYPE_CHECKING:
     from stepline.models.procx.checkpoint import LoadedProcx as LoadedDescriber
-    from stepline.vision import ScreenText
 
-FROM_PICTURES = "speech gives no step; a trained network describes the steps from the pictures"
-STEPS_DESCRIBED_BY_VLM = (
-    "no one speaks; a vision-language model describes the steps from the pictures"
+DESCRIBED_BY_NETWORK = (
+    "speech gives no step; a trained network describes the steps from the pictures"
 )
+DESCRIBED_BY_VLM = "no one speaks; a vision-language model describes the steps from the pictures"
 
 
 @dataclass(frozen=True)
 class Descriptions:
-    """Steps that a network describes. captions: shown next to steps from speech.
+    """Steps that a network described.
 
-    network: its digest and whether it read speech, None where none described anything.
+    Attributes:
+        steps: where speech gives no step.
+        captions: where speech gives steps too.
+        dropped: descriptions that were left out.
+        notes: warnings for the record.
+        network: the network's sha256 and whether it read speech. None where none described anything.
     """
 
     steps: tuple[Step, ...] = ()
@@ -50,7 +52,7 @@ class Descriptions:
     network: JsonValue = None
 
 
-def describe_pictures(
+def describe_by_network(
     describer: "LoadedDescriber | None",
     features: FeatureSequence | None,
     transcript: Transcript,
@@ -58,11 +60,18 @@ def describe_pictures(
     settings: DescribeSettings,
     duration: float,
 ) -> Descriptions:
-    """Return the steps that the pictures of a video show. None where there is no network, no
-    picture, or no need.
+    """Describe the steps that the pictures of a video show, by ProcX.
 
-    written: the steps that speech names. Raises ModelError where the features are not the
-    network's.
+    Args:
+        describer: the network. None describes nothing.
+        features: (T, D) of the pictures. None describes nothing.
+        transcript: what is said, for a network that reads it.
+        written: the steps that speech gives.
+        settings: of the description.
+        duration: of the video, in seconds.
+
+    Returns empty descriptions where none are needed. Raises ModelError where the features are of
+    another kind than the network's.
     """
     if describer is None or features is None or (written and settings.when == "speechless"):
         return Descriptions()
@@ -87,7 +96,7 @@ def describe_pictures(
         return Descriptions(
             captions=description.steps, dropped=description.dropped, network=network
         )
-    notes = () if settings.when == "alone" else (FROM_PICTURES,)
+    notes = () if settings.when == "alone" else (DESCRIBED_BY_NETWORK,)
     return Descriptions(
         steps=description.steps, dropped=description.dropped, notes=notes, network=network
     )
@@ -101,12 +110,18 @@ def insert_described_steps(
     duration: float,
     settings: VisionLanguageSettings,
 ) -> tuple[tuple[Step, ...], Alignment | None]:
-    """Return all written steps in their order, and their alignment: those that no one says in the
-    place they were seen.
+    """Insert the steps that a model only saw among the steps that are said.
 
-    written: of these `placed` are placed already, row by row of the alignment. The others hold the
-    second of the picture that they rest on as `at`. They are shown in the place around it, as
-    surely as a model is reliable by the settings.
+    Args:
+        written: all K steps in their order. A step that only a picture shows holds the second of that
+            picture as `at`.
+        placed: those of them that are grounded already, one per row of the alignment.
+        alignment: of `placed`. None where nothing was grounded.
+        shots: of the video, as slices of its seconds.
+        duration: of the video, in seconds.
+        settings: the model's rates of right and wrong answers, which give the score of a seen step.
+
+    Returns all steps, and their alignment (K, T). A seen step is shown in the shot around its picture.
     """
     from stepline.grounding.vision_language.places import video_places
 
@@ -144,68 +159,12 @@ def insert_described_steps(
     return tuple(steps), Alignment(texts, scores, alignment.rate, alignment.kind)
 
 
-# s from a picture within which a line on screen counts as read in it. Lines are read once per second
-MAX_TEXT_DISTANCE_SECONDS = 1.0
-AMOUNT_NOT_READ_REMARK = (
-    "against: no one says the amount {}, and it is not read in the picture: the model's claim"
-)
-AMOUNT_READ_REMARK = "for: the amount {} is on screen: {}"
-
-
-def check_amounts(
-    step: Step, transcript: Transcript, lines: "Sequence[ScreenText]", start: float = 0.0
-) -> Step:
-    """Return the step with a remark on each amount in it that a model took from a picture: read
-    there too, or not.
-
-    Amounts that a sentence of its sources says need none.
-    lines: text on screen, by an own reader that misses small letters.
-    start: second of the whole video at which the part with the lines begins.
-    """
-    from stepline.grounding.vision_language.describe import SEEN_BY_VLM
-    from stepline.writing.llm.citing import named_seconds
-    from stepline.writing.quantities import quantities
-
-    # Remarks name seconds of the whole video, lines those of the part.
-    seconds = [second - start for second in named_seconds(step)]
-    # when the model saw it
-    spans = []
-    for second in seconds:
-        start = max(0.0, second - MAX_TEXT_DISTANCE_SECONDS)
-        spans.append(Span(start, second + MAX_TEXT_DISTANCE_SECONDS))
-    if SEEN_BY_VLM in step.seen:
-        spans += step.spans
-    if not spans:
-        return step
-
-    # the amounts that are said, and the lines on screen then
-    spoken_amounts = []
-    for index in step.sources:
-        spoken_amounts += quantities(transcript.sentences[index].text)
-    lines_then = []
-    for line in lines:
-        if any(line.span.overlap(span) > 0 for span in spans):
-            lines_then.append(line.text)
-
-    # A remark for each amount that no one says.
-    remarks = []
-    for amount in quantities(step.text):
-        if any(amount.is_same(other) for other in spoken_amounts):
-            continue
-        remark = AMOUNT_NOT_READ_REMARK.format(amount)
-        for text in lines_then:
-            if any(amount.is_same(other) for other in quantities(text)):
-                remark = AMOUNT_READ_REMARK.format(amount, one_line(text))
-                break
-        remarks.append(remark)
-    return step.model_copy(update={"seen": (*step.seen, *dict.fromkeys(remarks))})
-
-
 def describe_features(request: Request, settings: StepsSettings) -> Record:
-    """Return a record of the steps in a file of precomputed features, with captions as speech.
+    """Describe the steps of a file of features, with captions as speech.
 
-    Rows are scaled to length 1 only for a network that learned from such. Raises ModelError where
-    they are not the network's, StoreError or ShapeError where they cannot be read.
+    Rows are scaled to length 1 only for a network that was trained on such rows. Raises ModelError
+    where they are of another kind than the network's, StoreError or ShapeError where they cannot be
+    read.
     """
     from stepline.features.files import read_feature_file
 
@@ -216,7 +175,7 @@ def describe_features(request: Request, settings: StepsSettings) -> Record:
     describer = load_describer(settings.procx, vision)
     if describer is None:
         raise SettingsError(
-            "procx.path is not set; give a network that `stepline train procx` wrote, with --model"
+            "procx.path is not set; give a network that `stepline train procx` wrote, with --describe"
         )
     vision = vision.model_copy(update={"unit": describer.trained.unit})
     settings = settings.model_copy(update={"vision": vision})
@@ -231,7 +190,7 @@ def describe_features(request: Request, settings: StepsSettings) -> Record:
         transcript = captions.transcript
 
     # what it describes
-    descriptions = describe_pictures(
+    descriptions = describe_by_network(
         describer, features, transcript, (), settings.procx, features.duration
     )
     video = Video(

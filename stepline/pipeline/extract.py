@@ -15,7 +15,6 @@ import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import JsonValue
@@ -36,9 +35,6 @@ from stepline.processes import trim_memory
 from stepline.progress import Progress
 from stepline.records import FeatureSequence, Rejected, count_reasons
 
-if TYPE_CHECKING:
-    from stepline.vision import Backbone
-
 ROWS_FOLDER = "rows"  # folder of features whose shard is not written yet
 UNREADABLE_REASON = "it cannot be read"
 # Settings that change no value of a row. Another value of them may go on in the same folder.
@@ -48,7 +44,14 @@ UNUSED_SETTINGS |= {"faces", "screen", "screen_text"}  # seen next to the rows
 
 @dataclass(frozen=True)
 class ExtractionReport:
-    """Counts of an extraction. added: ids of this run. already: videos stored before it."""
+    """Counts of an extraction.
+
+    Attributes:
+        added: ids of the videos that this run stored.
+        rows: feature rows of these videos.
+        already: number of videos that the store had before.
+        omitted: videos without features, each with its reason.
+    """
 
     added: tuple[str, ...]
     rows: int
@@ -65,13 +68,18 @@ def extract_to_store(
     progress: Progress | None = None,
     report: Callable[[str], None] = lambda line: None,  # noqa: ARG005
 ) -> ExtractionReport:
-    """Add the features of all videos to the store in `folder`. One that cannot be read is listed,
-    and the rest go on.
+    """Extract the features of videos into the store in `folder`.
 
-    sources: videos, and folders of them. settings: of `media` and `vision`. report: called with a
-    line per video.
-    Raises MediaError without any video, SettingsError where the folder holds features of another
-    backbone or rate.
+    Args:
+        sources: videos, and folders of them.
+        folder: of the store.
+        settings: `media` and `vision` count.
+        shard_bytes: size of a shard.
+        progress: called with the stage, the second reached and the duration.
+        report: called with a line per video.
+
+    A video that cannot be read is listed, and the others go on. Raises MediaError without any video,
+    SettingsError where the folder holds features of another backbone or rate.
     """
     from stepline.vision import PrecomputedBackbone, load_backbone
 
@@ -87,121 +95,85 @@ def extract_to_store(
     claim_run_folder(folder, run, facts)
     remove_partial_files(folder / ROWS_FOLDER)
 
-    # a video after the other
-    extraction = Extraction(folder, settings, backbone, shard_bytes, progress)
+    # A full shard is written at once. What is not full on an error is not written: `rows/` keeps it,
+    # and a run that goes on ends with the same bytes.
+    writer = FeatureWriter(folder, shard_bytes=shard_bytes)
+    options = VisualOptions(backbone=backbone, motion=False, progress=progress)
+    added: dict[str, int] = {}  # id -> rows, of this run
+    omitted: list[Rejected] = []
+    unwritten: list[Path] = []  # files of rows whose shard is not written yet
+    already = 0
     for number, (id, path) in enumerate(videos, start=1):
-        line = extraction.add_video(Request(path, id))
-        if line:
-            report(f"{number} of {len(videos)}, {id}: {line}")
-    extraction.finish()
+        if id in writer:
+            already += 1
+            continue
+        stored = folder / ROWS_FOLDER / _rows_file_name(id, path)
+        try:
+            features = _read_or_extract(Request(path, id), stored, writer, settings, options)
+        except (MediaError, ShapeError) as error:
+            features = Rejected("video", UNREADABLE_REASON, id=id, value=str(error))
+        if isinstance(features, Rejected):
+            omitted.append(features)
+            line = f"left out, {features.reason} {features.value}".rstrip()
+        else:
+            rows = features.values
+            writer.add(id, rows, rate=features.rate, backbone=features.backbone)
+            added[id] = len(rows)
+            unwritten.append(stored)
+            # An empty writer has just written a shard, so the files of its rows can go.
+            if not writer.unwritten_count:
+                _remove_files(unwritten)
+            trim_memory()
+            line = f"{len(rows)} rows"
+        report(f"{number} of {len(videos)}, {id}: {line}")
+    writer.flush()
+    shutil.rmtree(folder / ROWS_FOLDER, ignore_errors=True)
 
-    # what came of them
-    omitted = extraction.omitted
+    # The same claim again, now with the counts.
     write_omitted(
         folder, ({"video": row.id, "reason": row.reason, "value": row.value} for row in omitted)
     )
-    added = extraction.added
-    already = extraction.already
     counts: JsonValue = {"videos": len(added) + already, "omitted": {**count_reasons(omitted)}}
-    # The same claim again, now with the counts.
     claim_run_folder(folder, run, facts | {"counts": counts})
-    return ExtractionReport(
-        added=tuple(added), rows=sum(added.values()), already=already, omitted=tuple(omitted)
-    )
+    return ExtractionReport(tuple(added), sum(added.values()), already, tuple(omitted))
 
 
-class Extraction:
-    """A feature store that is being filled. Rows of videos whose shard is not full yet are in
-    `rows/`, from which a killed run goes on.
+def _remove_files(files: list[Path]) -> None:
+    for file in files:
+        file.unlink(missing_ok=True)
+    files.clear()
 
-    added: id -> rows, of this run. already: videos that the store held before.
+
+def _read_or_extract(
+    request: Request,
+    stored: Path,
+    writer: FeatureWriter,
+    settings: StepsSettings,
+    options: VisualOptions,
+) -> FeatureSequence | Rejected:
+    """Return the rows that a killed run left in `stored`, else those of the video, kept there.
+
+    Returns the reason where the store cannot take any. Raises MediaError or ShapeError for a video
+    that cannot be read.
     """
+    from stepline.media import probe
 
-    def __init__(
-        self,
-        folder: Path,
-        settings: StepsSettings,
-        backbone: "Backbone",
-        shard_bytes: int,
-        progress: Progress | None,
-    ) -> None:
-        # Not as a context, which on an error would write a shard that is not full: later runs
-        # would end with other bytes.
-        self._writer = FeatureWriter(folder, shard_bytes=shard_bytes)
-        self._rows = folder / ROWS_FOLDER
-        self._settings = settings
-        self._options = VisualOptions(backbone=backbone, motion=False, progress=progress)
-        self._dim = backbone.dim
-        self._unwritten: list[Path] = []  # files of rows whose shard is not written yet
-        self.added: dict[str, int] = {}
-        self.omitted: list[Rejected] = []
-        self.already = 0
-
-    def add_video(self, request: Request) -> str:
-        """Add the feature rows of a video and return a line to report, "" if it is stored already."""
-        if request.id in self._writer:
-            self.already += 1
-            return ""
-
-        # rows that a killed run left, else those of the video
-        stored = self._rows / _rows_name(request.id, request.path)
-        try:
-            features = self._read_or_extract(request, stored)
-        except (MediaError, ShapeError) as error:
-            features = Rejected("video", UNREADABLE_REASON, id=request.id, value=str(error))
-        if isinstance(features, Rejected):
-            self.omitted.append(features)
-            return f"left out, {features.reason} {features.value}".rstrip()
-
-        # the rows stay until their shard is written
-        self._writer.add(
-            request.id, features.values, rate=features.rate, backbone=features.backbone
-        )
-        self.added[request.id] = len(features.values)
-        self._unwritten.append(stored)
-        # An empty writer has just written a shard, so the files of its rows can go.
-        if not self._writer.unwritten_count:
-            self._remove_written()
-        trim_memory()
-        return f"{len(features.values)} rows"
-
-    def finish(self) -> None:
-        """Write the last shard, and remove the rows that it holds."""
-        self._writer.flush()
-        self._remove_written()
-        shutil.rmtree(self._rows, ignore_errors=True)
-
-    def _remove_written(self) -> None:
-        for file in self._unwritten:
-            file.unlink(missing_ok=True)
-        self._unwritten.clear()
-
-    def _read_or_extract(self, request: Request, stored: Path) -> FeatureSequence | Rejected:
-        """Return the rows that a killed run left in `stored`, else those of the video, kept there.
-        Without rows, return why.
-
-        Raises MediaError or ShapeError for a video that cannot be read.
-        """
-        from stepline.media import probe
-
-        # A bad id names no file. A row of zeros tests it before minutes of decoding.
-        no_rows = np.zeros((1, self._dim), np.float32)
-        flaw = self._writer.rejection_reason(request.id, no_rows)
-        if flaw is None and stored.exists():
-            return read_feature_file(stored, unit=False)
-        features = None
-        if flaw is None:
-            media = self._settings.media
-            info = probe(request.path, media)
-            features = extract_features(request, info, self._settings, self._options).features
-            flaw = (NO_PICTURE, "")
-            if features is not None:
-                flaw = self._writer.rejection_reason(request.id, features.values)
-        if flaw is not None or features is None:
-            reason, value = flaw or (NO_PICTURE, "")
-            return Rejected("video", reason, id=request.id, value=value)
-        write_feature_file(features, stored)
-        return features
+    # A bad id names no file. A row of zeros tests it before minutes of decoding.
+    dim = options.backbone.dim if options.backbone is not None else 1
+    flaw = writer.rejection_reason(request.id, np.zeros((1, dim), np.float32))
+    if flaw is None and stored.exists():
+        return read_feature_file(stored, unit=False)
+    features = None
+    if flaw is None:
+        info = probe(request.path, settings.media)
+        features = extract_features(request, info, settings, options).features
+        if features is not None:
+            flaw = writer.rejection_reason(request.id, features.values)
+    if flaw is not None or features is None:
+        reason, value = flaw or (NO_PICTURE, "")
+        return Rejected("video", reason, id=request.id, value=value)
+    write_feature_file(features, stored)
+    return features
 
 
 def feature_settings(settings: StepsSettings) -> JsonValue:
@@ -217,11 +189,11 @@ def feature_settings(settings: StepsSettings) -> JsonValue:
     }
 
 
-def _rows_name(id: str, path: Path) -> str:
-    """Return the name of a video's rows while its shard is not written, or another for a file that
-    was replaced in that time.
+def _rows_file_name(id: str, path: Path) -> str:
+    """Return a file name for the rows of a video whose shard is not written yet.
 
-    It tells ids apart also on disks that take V and v for one, and is short whatever the id.
+    It is a hash: it is short, and differs for ids that differ only in upper and lower case. Another
+    file at the same path has another name.
     """
     # Size and time of change are part of the name, so a replaced file is read again.
     with contextlib.suppress(OSError):  # to read it says what is wrong

@@ -1,4 +1,4 @@
-"""The user's own lines, found in one video, or in ready features, by a trained network."""
+"""The user's own lines, found in a video or in a file of features by a trained network."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from stepline.records import FeatureSequence, Matrix, Record, Video
 
 if TYPE_CHECKING:
     from stepline.grounding.said_to_shown import Array
-    from stepline.grounding.task_graph import TaskGraph
+    from stepline.grounding.speech import TaskGraph
     from stepline.models.nasva.checkpoint import LoadedAligner
 
 
@@ -28,15 +28,18 @@ def ground_texts(
     before: "Array | None" = None,
     graph: "TaskGraph | None" = None,
 ) -> Record:
-    """Return a record whose steps are the texts, with their seconds, by a trained network.
+    """Find the seconds in which each text is shown, by a trained network.
 
-    source: a video, or a file of ready features.
-    vectors: a file of the texts' features. Without one the encoder that the network was trained
-    with makes them.
-    before: (K, K) P(text i comes before text j).
-    graph: of other videos of the task, whose lines the texts are. It says their kinds.
-    Raises ModelError, SettingsError, ShapeError or MediaError where something is missing or does
-    not fit.
+    Args:
+        source: a video, or a file of features.
+        texts: K lines.
+        settings: of the main job. `nasva.aligner.path` names the network.
+        vectors: a file of the texts' features. None: the network's own encoder makes them.
+        before: (K, K) P(text i comes before text j).
+        graph: steps of other videos of the task, if the texts are its lines. It gives their kinds.
+
+    Returns a record whose steps are the texts. Raises ModelError, SettingsError, ShapeError or
+    MediaError where something is missing or does not fit.
     """
     from stepline.grounding.speech import line_steps
     from stepline.models.nasva.predict import ground_by_aligner
@@ -84,9 +87,14 @@ def ground_texts(
 def text_vectors(
     texts: Sequence[str], aligner: "LoadedAligner", file: Path | None, settings: StepsSettings
 ) -> Matrix:
-    """Return (K, C) vectors of the texts, from a file if there is one. Else they come from the
-    encoder that the network was trained with, or the backbone's own where the network does not name
-    one.
+    """Return (K, C) vectors of the texts.
+
+    Args:
+        texts: K lines.
+        aligner: the network. Without a file, its own text encoder is used, or the backbone's where the
+            network does not name one.
+        file: a file of vectors.
+        settings: of the main job.
 
     Raises ModelError where that encoder is not available, StoreError where the file lacks a text.
     """
@@ -109,9 +117,11 @@ def text_vectors(
     return embed(texts, model=aligner.text_encoder("--text-features"))
 
 
-def read_order(path: Path, lines: int) -> "Array":
-    """Return (K, K) P(line i comes before line j) from a JSON list of lists. Null, or 0.5, where it
-    is not known."""
+def read_order_matrix(path: Path, lines: int) -> "Array":
+    """Read (K, K) P(line i comes before line j) from a JSON list of lists.
+
+    null stands for 0.5: the order is not known.
+    """
     from stepline.datasets.files import read_json
 
     # Null means that the order of two lines is not known, so both orders are as likely.

@@ -1,13 +1,12 @@
-"""The trained networks that the settings name: each is found, checked and read once, before minutes
-of other work.
+"""The trained networks that the settings name: each is found, checked and read before minutes of other work.
 
-Their digests, with those of every other file that the user gives, say what a result was made from.
+The sha256 of their files is part of the fingerprint, which says what a result was made from.
 """
 
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import JsonValue
 
@@ -24,20 +23,23 @@ from stepline.vision.settings import VisionSettings
 if TYPE_CHECKING:
     from stepline.models.nasva.checkpoint import LoadedAligner
     from stepline.models.procx.checkpoint import LoadedProcx as LoadedDescriber
+    from stepline.models.training.network import LoadedNetwork
     from stepline.models.wys2.predict import LoadedDetector
     from stepline.models.wys2.summarizer import LoadedSummarizer
     from stepline.speech.whisper import Models
 
+N = TypeVar("N", bound="LoadedNetwork")
+
 
 @dataclass(frozen=True)
 class Networks:
-    """The trained networks of the main job, ready to infer. None where the settings name none.
+    """The trained networks of the main job. None where the settings name none.
 
-    aligner: places steps (NaSVA).
-    detector: says whether the picture shows what is said (WYS2).
-    describer: finds and describes steps without speech (ProcX).
-    recognisers: Whisper's models, as `shared_recognisers` keeps them. None: each goes with its
-    video, before the memory is needed for something else.
+    Attributes:
+        aligner: finds when steps are shown (NaSVA).
+        detector: says whether the picture shows what is said (WYS2).
+        describer: finds and describes steps without speech (ProcX).
+        recognisers: Whisper's models that videos share. None: each video loads and frees them.
     """
 
     aligner: "LoadedAligner | None" = None
@@ -71,18 +73,22 @@ class Networks:
 
 @lru_cache(maxsize=1)
 def shared_recognisers(settings: AsrSettings, device: Device) -> "Models":  # noqa: ARG001
-    """Return Whisper's models that stay loaded from one video to the next. Those of other settings
-    take their place."""
+    """Return a cache of Whisper's models that several videos share.
+
+    It is emptied when the settings or the device change.
+    """
     return {}
 
 
 def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks:
-    """Return every trained network that the settings name. several: whether more than one video is
-    to share them.
+    """Load every trained network that the settings name.
 
-    Raises ModelError where one cannot be read. Raises ModelError or SettingsError where it was
-    trained on other features than the settings make. Raises SettingsError for a language model's
-    prompt that is not one. All of this is before any video is heard.
+    Args:
+        settings: of the main job.
+        several: whether several videos share the networks.
+
+    Raises ModelError where one cannot be read, ModelError or SettingsError where it was trained on
+    other features than the settings make, SettingsError for a broken prompt of a language model.
     """
     # Cheap checks come first: a wrong prompt or server ends the run before networks are read.
     if settings.writing.writer == "llm":
@@ -92,7 +98,7 @@ def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks
     check_vlm(settings.vision)
     return Networks(
         load_aligner(settings),
-        load_judge(settings.judge, settings.vision),
+        load_judge_detector(settings.judge, settings.vision),
         load_describer(settings.procx, settings.vision),
         shared_recognisers(settings.asr, current_device()) if several else None,
     )
@@ -114,7 +120,7 @@ def check_vlm(vision: VisionSettings) -> None:
 
 
 def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":
-    """Return the network that places steps, None where the settings name none."""
+    """Return the network that grounds steps. None where the settings name none."""
     path, vision = settings.nasva.aligner.path, settings.vision
     if path is None:
         if vision.backbone == "s3d-mixed5c" and settings.procx.when != "alone":
@@ -125,19 +131,22 @@ def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":
         return None
     from stepline.models.nasva.checkpoint import load_aligner
 
-    # a network needs the features that it was trained on
-    loaded = load_aligner(path)
+    return _require_features(load_aligner(path), vision, vision.text_space)
+
+
+def _require_features(loaded: N, vision: VisionSettings, *text_space: str) -> N:
+    """Return a network. Raises an error where the settings make other features than its own."""
     if vision.backbone == "none":
         raise SettingsError(
-            f"{path}: a trained network needs pictures; take out vision.backbone=none"
+            f"{loaded.path}: a trained network needs pictures; take out vision.backbone=none"
         )
-    loaded.check_space(vision.backbone, vision.text_space, rate=vision.rate)
+    loaded.check_space(vision.backbone, *text_space, rate=vision.rate)
     loaded.check_scale(unit=vision.unit_rows)
     return loaded
 
 
-def load_judge(settings: JudgeSettings, vision: VisionSettings) -> "LoadedDetector | None":
-    """Return the detector of visual narrations, None where the settings name none."""
+def load_judge_detector(settings: JudgeSettings, vision: VisionSettings) -> "LoadedDetector | None":
+    """Return the detector of visual narrations. None where the settings name none."""
     if settings.detector is None:
         return None
     from stepline.models.wys2.predict import check_backbone, load_detector
@@ -148,7 +157,7 @@ def load_judge(settings: JudgeSettings, vision: VisionSettings) -> "LoadedDetect
 
 
 def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "LoadedDescriber | None":
-    """Return the network that describes, None where the settings name none and none is needed."""
+    """Return the network that describes steps. None where the settings name none and none is needed."""
     if settings.path is None:
         if settings.when == "alone":
             raise SettingsError(
@@ -157,13 +166,7 @@ def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "Loade
         return None
     from stepline.models.procx.checkpoint import load_model
 
-    # a network needs the features that it was trained on
-    loaded = load_model(settings.path)
-    if vision.backbone == "none":
-        need = "a network that describes needs pictures"
-        raise SettingsError(f"{settings.path}: {need}; take out vision.backbone=none")
-    loaded.check_space(vision.backbone, rate=vision.rate)
-    loaded.check_scale(unit=vision.unit_rows)
+    loaded = _require_features(load_model(settings.path), vision)
     if settings.speech:
         loaded.check_speech()
     return loaded
@@ -186,7 +189,7 @@ def load_summarizer(path: Path, vision: VisionSettings) -> "LoadedSummarizer":
 def fingerprint(
     request: Request, settings: StepsSettings, networks: Networks
 ) -> dict[str, JsonValue]:
-    """Return everything that decides the result, except the video's own bytes, as plain values."""
+    """Return all that decides a result, except the video's own bytes, as JSON values."""
     # files that decide the result, by their digests
     vision = settings.vision
     features: JsonValue = None

@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 
 KEYFRAME_PIXELS = 480  # pixels of the longer side. Sharp on a phone, at most 18 kB per step
 SMALL_KEYFRAME_PIXELS = 320  # pixels. About 9 kB, where a page has very many
-MARK_COLOUR = (230, 40, 60)  # of the frame around what is clicked: red, as editors mark it
-MARK_WIDTH, MARK_MARGIN = 3, 3  # pixels of that frame, and around the label
+BOX_COLOUR = (230, 40, 60)  # of the frame around what is clicked: red, as editors mark it
+BOX_WIDTH, BOX_MARGIN = 3, 3  # pixels of that frame, and around the label
 MIN_STEPS_FOR_SMALL_KEYFRAMES = (
     60  # from which key frames are small, so that the page of an hour stays a few MB
 )
@@ -62,7 +62,7 @@ class OutputOptions:
         find_outputs(self.formats)
 
     @property
-    def pictured(self) -> bool:
+    def has_keyframes(self) -> bool:
         """Whether an output holds pictures of the steps."""
         from stepline.outputs import OUTPUTS
 
@@ -92,14 +92,14 @@ def write_files(
             remove_clips(record, options.out, files)  # of another result: they show other seconds
         clips = write_clips(record, request.path, options.out, files) if options.clips else []
         pictures: dict[str, bytes] = {}
-        if options.pictured:
+        if options.has_keyframes:
             pictures = keyframes(record, request.path, thumbnails, request.start)
         outputs = write_outputs(
             record,
             options.out,
             alignment=result.alignment,
             keyframes=pictures,
-            media=None if request.captions_alone else request.path,
+            media=None if request.is_captions_only else request.path,
             linked=request.kept,
             formats=options.formats,
             files=files,
@@ -140,7 +140,7 @@ def keyframes(
     second_of: dict[str, float] = {}  # step id -> second of its picture
     for (second, span), ids in ids_by_place.items():
         count = min(len(ids), max(1, int(span.duration)))
-        seconds = _seconds_within(span, count, start) if count > 1 else [second]
+        seconds = _spread_seconds(span, count, start) if count > 1 else [second]
         for number, id in enumerate(ids):
             second_of[id] = seconds[number * count // len(ids)]
 
@@ -173,11 +173,11 @@ def keyframes(
         if second in pictures:
             marked[id] = pictures[second]
             if id in targets:
-                marked[id] = mark_target(marked[id], targets[id])
+                marked[id] = draw_target_box(marked[id], targets[id])
     return marked
 
 
-def _seconds_within(span: Span, count: int, start: float) -> list[float]:
+def _spread_seconds(span: Span, count: int, start: float) -> list[float]:
     """Return the middles of seconds, as `Thumbnails` keeps them, spread evenly over a span that is
     `count` seconds long at least."""
     middles = []
@@ -187,7 +187,7 @@ def _seconds_within(span: Span, count: int, start: float) -> list[float]:
     return middles
 
 
-def mark_target(picture: bytes, target: ScreenTarget) -> bytes:
+def draw_target_box(picture: bytes, target: ScreenTarget) -> bytes:
     """Return a JPEG with a frame around what is clicked."""
     from PIL import Image, ImageDraw
 
@@ -199,12 +199,12 @@ def mark_target(picture: bytes, target: ScreenTarget) -> bytes:
 
     # the box on the screen, in pixels of this picture
     box = (
-        x * image.width - MARK_MARGIN,
-        y * image.height - MARK_MARGIN,
-        end_x * image.width + MARK_MARGIN,
-        end_y * image.height + MARK_MARGIN,
+        x * image.width - BOX_MARGIN,
+        y * image.height - BOX_MARGIN,
+        end_x * image.width + BOX_MARGIN,
+        end_y * image.height + BOX_MARGIN,
     )
-    ImageDraw.Draw(image).rectangle(box, outline=MARK_COLOUR, width=MARK_WIDTH)
+    ImageDraw.Draw(image).rectangle(box, outline=BOX_COLOUR, width=BOX_WIDTH)
     return encode_jpeg(np.asarray(image), MAX_KEYFRAME_BYTES)
 
 

@@ -1,12 +1,11 @@
-"""A part of a video: only its seconds are heard and looked at, on a clock of its own. Results have
-the whole video's.
+"""A part of a video: only its seconds are heard and seen. Inside the main job, times count from its start.
 
-    part_info(info, part)                  what the file holds, as long as the part; part: None where it is all of it
-    transcript_within(transcript, part)    captions of the whole video -> those of the part
-    features_within(features, part)        ready rows of the whole video -> those of the part
+    media_info_of_part(info, part)               the duration becomes the part's
+    crop_transcript(transcript, part)            captions of the whole video -> those of the part
+    crop_features(features, part)                features of the whole video -> those of the part
     to_whole_video_times(record, ..., start)     times of the part -> times of the whole video
 
-`media.MediaReader` reads the part.
+A part of None is the whole video. `media.MediaReader` reads a part of a file.
 """
 
 import math
@@ -26,9 +25,11 @@ TIME_FIELDS = {"transcript", "steps", "captions", "materials", "tools", "yields"
 TIME_FIELDS |= {"sentences", "words", "span", "spans", "said", "at", "target"}
 
 
-def part_info(info: "MediaInfo", part: Span | None) -> "MediaInfo":
-    """Return the media information of a part of a file. Raises SettingsError where that begins
-    behind its end."""
+def media_info_of_part(info: "MediaInfo", part: Span | None) -> "MediaInfo":
+    """Return the media information with the duration of the part.
+
+    Raises SettingsError where the part begins after the end of the video.
+    """
     if part is None:
         return info
     if part.start >= info.duration:
@@ -38,17 +39,19 @@ def part_info(info: "MediaInfo", part: Span | None) -> "MediaInfo":
     return replace(info, duration=end - part.start)
 
 
-def transcript_within(transcript: Transcript, part: Span | None) -> Transcript:
-    """Return the sentences that begin in a part, on its clock."""
+def crop_transcript(transcript: Transcript, part: Span | None) -> Transcript:
+    """Return the sentences that begin in the part. Their times count from its start."""
     if part is None:
         return transcript
     inside = tuple(item for item in transcript.sentences if item.span.start in part)
-    moved: Transcript = _shifted(transcript.model_copy(update={"sentences": inside}), -part.start)
+    moved: Transcript = _shift_times(
+        transcript.model_copy(update={"sentences": inside}), -part.start
+    )
     return moved
 
 
-def features_within(features: FeatureSequence, part: Span | None) -> FeatureSequence:
-    """Return the rows of a part of the video, from the row in which it begins."""
+def crop_features(features: FeatureSequence, part: Span | None) -> FeatureSequence:
+    """Return the feature rows of the part, from the row in which it begins to the one in which it ends."""
     if part is None:
         return features
     # Whole rows: the one in which the part begins, to the one in which it ends.
@@ -62,33 +65,33 @@ def to_whole_video_times(
 ) -> tuple[Record, Alignment | None]:
     """Return the record and alignment of a part in times of the whole video.
 
-    start: second at which the part begins."""
+    start: second of the video at which the part begins.
+    """
     if alignment is not None:
         # nothing is known of the rows before
         before = round(start * alignment.rate)
         scores = np.pad(alignment.scores, ((0, 0), (before, 0)))  # (K, before + T)
         alignment = replace(alignment, scores=scores)
-    return _shifted(record, start), alignment
+    return _shift_times(record, start), alignment
 
 
-def _shifted(value: Any, seconds: float) -> Any:
-    """Return a value with all its times moved by some seconds."""
+def _shift_times(value: Any, seconds: float) -> Any:
+    """Return a record, or a value in it, with all its times moved by some seconds."""
     if isinstance(value, Span):
-        return shifted_span(value, seconds)
+        return shift_span(value, seconds)
     if isinstance(value, int | float):
         return round(value + seconds, 6)
     if isinstance(value, tuple):
-        return tuple(_shifted(item, seconds) for item in value)
+        return tuple(_shift_times(item, seconds) for item in value)
     if not isinstance(value, FrozenModel):
         return value
     names = TIME_FIELDS & type(value).model_fields.keys()
-    update = {name: _shifted(getattr(value, name), seconds) for name in names}
+    update = {name: _shift_times(getattr(value, name), seconds) for name in names}
     return value.model_copy(update=update)
 
 
-def shifted_span(span: Span, seconds: float) -> Span:
-    """Return the span that many seconds later, rounded to the microsecond. What would be before 0
-    is cut off."""
+def shift_span(span: Span, seconds: float) -> Span:
+    """Return the span that many seconds later, rounded to a microsecond. Times before 0 become 0."""
     # Rounding hides the error of adding floats. A span never becomes empty.
     start = max(0.0, round(span.start + seconds, 6))
     end = round(span.end + seconds, 6)

@@ -1,4 +1,4 @@
-"""What the picture of a video shows: feature rows, motion and cuts, and what small detectors see."""
+"""The visual features of a video: backbone features, motion, cuts, faces, text on screen."""
 
 import contextlib
 import math
@@ -9,7 +9,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from stepline.networks.device import current_device
-from stepline.pipeline.part import features_within
+from stepline.pipeline.part import crop_features
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress, read_ahead, with_progress
 from stepline.records import FeatureSequence
@@ -23,18 +23,23 @@ if TYPE_CHECKING:
 
 
 NO_PICTURE = "no picture in it can be seen, so nothing counts as shown"
-FRAMES_AHEAD = 4  # of pictures, decoded while others are looked at
+PREFETCHED_FRAMES = 4  # of pictures, decoded while others are looked at
 # an odd number puts one frame on the middle of a feature row. The others measure motion
 FRAMES_PER_ROW = 3
 
 
 @dataclass(frozen=True)
 class VisualFeatures:
-    """What the picture shows: features (T, D), motion and cuts, the backbone that saw it, the last
-    second decoded.
+    """What was extracted from the pictures of a video. None where it has no picture to use.
 
-    cues: what small detectors see as well. screen: what is on the screen, of a screen recording.
-    All None where there is no picture to use.
+    Attributes:
+        features: (T, D) rows of the backbone.
+        activity: motion per second, and the cuts.
+        backbone: the network that made the features.
+        end: the last second that was decoded.
+        warnings: for the record.
+        cues: faces and text on screen.
+        screen: the text and changes of the screen, if it is a screen recording.
     """
 
     features: FeatureSequence | None = None
@@ -50,11 +55,14 @@ class VisualFeatures:
 class VisualOptions:
     """Options of visual feature extraction.
 
-    backbone: that of the settings, where several videos share it.
-    motion: whether motion, cuts and cues are measured.
-    screens: whether a screen recording is read, too. Its pictures are decoded again.
-    thumbnails: as `MediaReader` takes them.
-    ahead: pictures that another thread decodes beforehand, more for a GPU.
+    Attributes:
+        backbone: a loaded one that several videos share. None: it is loaded.
+        motion: whether motion, cuts, faces and text are measured.
+        screens: whether a screen recording is read. Its pictures are decoded again for that.
+        progress: called with the stage, the second reached and the duration.
+        stop: ends the extraction when it is set.
+        thumbnails: keeps pictures for the page, as `MediaReader` takes it.
+        ahead: frames that another thread decodes in advance.
     """
 
     backbone: "Backbone | None" = None
@@ -67,8 +75,10 @@ class VisualOptions:
 
 
 def load_text_encoder(look: "Future[VisualFeatures]") -> None:
-    """Load what embeds texts for the backbone that saw the pictures. An encoder that cannot be read
-    is reported by the stage that needs it."""
+    """Load the text encoder of the backbone that saw the pictures, once `look` has ended.
+
+    An encoder that cannot be read is reported by the stage that needs it.
+    """
     from stepline.text import load_encoder
     from stepline.vision.conse import ConSEBackbone
 
@@ -80,8 +90,10 @@ def load_text_encoder(look: "Future[VisualFeatures]") -> None:
 
 
 class MotionMeter:
-    """Measures motion and cuts, and runs the small detectors, at one pace however many frames the
-    backbone takes."""
+    """Measures motion and cuts, and runs the small detectors, on the frames of a video.
+
+    Its rate does not depend on how many frames the backbone takes.
+    """
 
     def __init__(self, vision: "VisionSettings") -> None:
         from stepline.grounding.screens import ScreenMeter
@@ -104,11 +116,11 @@ class MotionMeter:
         self._cues.add(frame)
 
     def finish(self) -> "tuple[Activity, PictureCues]":
-        """Return motion, cuts and detector cues."""
+        """Return motion with cuts, and the cues of the detectors."""
         return self._activity.finish(), self._cues.finish()
 
     def screen_statistics(self) -> "ScreenStatistics":
-        """Return the screen statistics of the pictures."""
+        """Return the statistics that tell a screen recording from a film."""
         return self._screen.finish()
 
 
@@ -118,14 +130,20 @@ def extract_features(
     settings: StepsSettings,
     options: VisualOptions | None = None,
 ) -> VisualFeatures:
-    """Return the features of a video's picture, row by row, with motion and cuts. Empty without a
-    picture or backbone.
+    """Extract the visual features of a video.
 
-    Ready features, where the settings name some, are taken instead of what a network would see.
+    Args:
+        request: the video, or a part of it.
+        info: of its file.
+        settings: `media` and `vision` count.
+        options: None: the defaults.
+
+    Returns empty features without a picture or a backbone. Features from a file, where the settings
+    name one, replace those of a network.
     """
     vision = settings.vision
     if not info.has_picture:
-        return VisualFeatures(warnings=() if request.captions_alone else (NO_PICTURE,))
+        return VisualFeatures(warnings=() if request.is_captions_only else (NO_PICTURE,))
     if vision.backbone == "none":
         return VisualFeatures()
     from stepline.media import MediaReader
@@ -134,7 +152,7 @@ def extract_features(
     # what looks at the frames
     options = options or VisualOptions()
     backbone = options.backbone or load_backbone(vision)
-    ready = _ready_features(backbone, request)
+    ready = _load_stored_features(backbone, request)
     encoder = VideoEncoder(backbone, rate=vision.rate, batch=current_device().batch(vision.batch))
     motion = MotionMeter(vision) if options.motion else None
     reader = MediaReader(
@@ -170,31 +188,30 @@ def extract_features(
     warnings += motion.warnings
     screen = None
     if options.screens:
-        from stepline.pipeline.screen import read_if_screen
+        from stepline.pipeline.screen import read_screen_recording
 
-        screen = read_if_screen(request, info, settings, motion.screen_statistics())
+        screen = read_screen_recording(request, info, settings, motion.screen_statistics())
     return replace(visual, activity=activity, cues=cues, screen=screen, warnings=(*warnings,))
 
 
-def _ready_features(backbone: "Backbone", request: Request) -> FeatureSequence | None:
-    """Return the rows that a file already holds of a video, or of its part."""
+def _load_stored_features(backbone: "Backbone", request: Request) -> FeatureSequence | None:
     from stepline.vision import PrecomputedBackbone
 
     if not isinstance(backbone, PrecomputedBackbone):
         return None
-    return features_within(backbone.features(request.id), request.part)
+    return crop_features(backbone.features(request.id), request.part)
 
 
 @contextlib.contextmanager
 def _frames(
     reader: "MediaReader", info: "MediaInfo", options: VisualOptions
 ) -> "Iterator[Iterator[Frame]]":
-    """Yield the frames of a video, decoded ahead by another thread where that is wanted."""
+    """Yield the frames of a video, decoded in advance by another thread where that is wanted."""
     from stepline.media import Frame
 
     ahead = options.ahead
     if current_device().kind != "cpu":  # the CPU decodes about a batch while the GPU encodes one
-        ahead = current_device().batch(FRAMES_AHEAD * FRAMES_PER_ROW)
+        ahead = current_device().batch(PREFETCHED_FRAMES * FRAMES_PER_ROW)
     stream = read_ahead(reader, ahead) if ahead else iter(reader)
     with contextlib.closing(stream):
         yield with_progress(stream, Frame, "looking", info.duration, options.progress, options.stop)

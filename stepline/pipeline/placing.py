@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import JsonValue
 
 from stepline.errors import ModelError, SettingsError
 from stepline.grounding.correspondence import (
@@ -31,7 +30,7 @@ from stepline.grounding.correspondence import (
 )
 from stepline.models.wys2.settings import JudgeSettings
 from stepline.outputs.text import one_line, shorten, shown_span
-from stepline.pipeline.describe import STEPS_DESCRIBED_BY_VLM, Descriptions, insert_described_steps
+from stepline.pipeline.describe import DESCRIBED_BY_VLM, Descriptions, insert_described_steps
 from stepline.pipeline.networks import Networks
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.request import Request, StepsSettings
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 
     from stepline.grounding.ground import Grounding
     from stepline.grounding.said_to_shown import Array
-    from stepline.grounding.task_graph import TaskGraph
     from stepline.grounding.vision_language import VisualAnswers
     from stepline.llm.pictures import PictureReader
     from stepline.media import MediaInfo
@@ -64,7 +62,7 @@ MAX_LINE_CHARS = 80  # letters of each of these lines
 
 
 @dataclass(frozen=True)
-class PlacedSteps:
+class GroundedVideoSteps:
     """The steps where they are shown, and what says so: None where nothing was grounded, or no
     vlm asked."""
 
@@ -84,7 +82,7 @@ def place_steps(
     duration: float,
     *,
     sentence_probabilities: "Array | None" = None,
-) -> PlacedSteps:
+) -> GroundedVideoSteps:
     """Return the steps where they are shown, by speech, pictures and a vlm, with what speaks
     for and against each.
 
@@ -112,17 +110,16 @@ def place_steps(
             sentence_probabilities=_probabilities_within_video(
                 sentence_probabilities, spoken, transcript
             ),
-            graph=request.graph,
         )
         if settings.vision.vlm.named:
             answers = ask_vlm(request, grounding, visual, settings, duration)
             grounding = replace(grounding, steps=answers.steps, alignment=answers.alignment)
         alignment = grounding.alignment
         report = grounding.report
-        unclear = report.unclear if isinstance(report, GroundReport) else PICTURES_DO_NOT_FIT
-        steps = with_evidence_remarks(grounding.steps, transcript, visual, unclear=unclear)
+        unclear = report.unclear_reason if isinstance(report, GroundReport) else PICTURES_DO_NOT_FIT
+        steps = add_evidence_remarks(grounding.steps, transcript, visual, unclear=unclear)
     else:
-        steps = tuple(map(_not_shown, spoken))
+        steps = tuple(map(_set_not_shown, spoken))
 
     # steps that only a model saw
     if len(spoken) < len(inside.steps):
@@ -135,7 +132,7 @@ def place_steps(
             settings.vision.vlm,
         )
         steps = separate_overlapping_spans(steps)
-    return PlacedSteps(steps, alignment, grounding, answers)
+    return GroundedVideoSteps(steps, alignment, grounding, answers)
 
 
 def _probabilities_within_video(
@@ -147,7 +144,7 @@ def _probabilities_within_video(
     return sentence_probabilities[:, : len(transcript.sentences)]
 
 
-def _not_shown(step: Step) -> Step:
+def _set_not_shown(step: Step) -> Step:
     """Return a step of a sound without a picture, where nothing is shown."""
     status = "said" if step.said else "not found"
     return step.model_copy(update={"status": status, "score": 0.0})
@@ -163,14 +160,12 @@ def ground_steps(
     *,
     written: bool = True,
     sentence_probabilities: "Array | None" = None,
-    graph: "TaskGraph | None" = None,
 ) -> "Grounding | AlignerGrounding":
     """Return the steps with the seconds in which they are shown, their scores and the alignment.
 
     aligner: a trained network that does it. Without one the default grounder does, which needs
     none.
     written: whether the steps are what a writer found in the transcript, not the user's own lines.
-    graph: what other videos of the task do, whose lines the steps are.
     """
     # by a trained network
     backbone = visual.backbone
@@ -205,25 +200,8 @@ def ground_steps(
         written=written,
         sentence_probabilities=sentence_probabilities,
         instruction=_instruction(transcript, settings) if written else None,
-        shown_log_odds=_shown_log_odds(steps, graph, settings),
     )
     return ground_inputs(inputs, settings.nasva.ground)
-
-
-def _shown_log_odds(
-    steps: Sequence[Step], graph: "TaskGraph | None", settings: StepsSettings
-) -> "Array | None":
-    """Return how much less likely than others the lines of a graph are shown, (K,) nats."""
-    from stepline.grounding.task_graph import GraphPrior
-
-    if graph is None:
-        return None
-    log_odds = GraphPrior(graph, settings.nasva.coarse).shown_log_odds
-    if log_odds is None:
-        return None
-    # steps without a place in the video are not grounded
-    rows = [int(step.id) - 1 for step in steps]
-    return log_odds[rows]
 
 
 def _instruction(transcript: Transcript, settings: StepsSettings) -> float | None:
@@ -252,7 +230,7 @@ def ask_vlm(
         grounding.steps,
         grounding.alignment,
         _shots(visual, grounding.alignment.scores.shape[1]),
-        _question_pictures(request, settings, duration),
+        _vlm_frame_reader(request, settings),
         duration,
         request.start,
     )
@@ -260,42 +238,22 @@ def ask_vlm(
 
 
 def describe_with_vlm(
-    request: Request,
-    visual: VisualFeatures,
-    settings: StepsSettings,
-    duration: float,
-    network_result: Descriptions,
+    request: Request, visual: VisualFeatures, settings: StepsSettings, duration: float
 ) -> Descriptions:
-    """Return the steps of a video in which no one speaks, in a vision-language model's words for
-    its pictures.
-
-    network_result: what a network describes, if one is given. Its places are asked about then.
-    """
+    """Return the steps of a video in which no one speaks, in the words of a vision-language model."""
     from stepline.grounding.vision_language.describe import describe_places
 
     answer = describe_places(
         _shots(visual, math.ceil(duration)),
-        _question_pictures(request, settings, duration),
+        _vlm_frame_reader(request, settings),
         duration=duration,
         settings=settings.vision.vlm,
-        network_steps=network_result.steps,
         start=request.start,
     )
-    # The network's own report stays, and the vlm adds its answers to it.
-    network: dict[str, JsonValue] = {}
-    if isinstance(network_result.network, dict):
-        network = network_result.network
-    notes = [*network_result.notes, *answer.notes]
+    notes = answer.notes
     if answer.steps:
-        notes.append(STEPS_DESCRIBED_BY_VLM)
-    dropped = (*network_result.dropped, *answer.dropped)
-    return Descriptions(
-        answer.steps,
-        network_result.captions,
-        dropped,
-        tuple(notes),
-        {**network, "witness": answer.report},
-    )
+        notes = (*notes, DESCRIBED_BY_VLM)
+    return Descriptions(answer.steps, notes=notes, network={"witness": answer.report})
 
 
 def _shots(visual: VisualFeatures, seconds: int) -> list[slice]:
@@ -305,22 +263,16 @@ def _shots(visual: VisualFeatures, seconds: int) -> list[slice]:
     return shot_slices(visual.activity.cuts if visual.activity else (), seconds)
 
 
-def _question_pictures(
-    request: Request, settings: StepsSettings, duration: float
-) -> "PictureReader":
-    """Return a function that reads the pictures or clips for a vision-language model."""
-    from stepline.grounding.vision_language.places import question_pictures
+def _vlm_frame_reader(request: Request, settings: StepsSettings) -> "PictureReader":
+    """Return a function that reads the pictures for a vision-language model."""
+    from stepline.grounding.vision_language.places import picture_reader
 
-    return question_pictures(
-        request.path,
-        settings.vision.vlm,
-        duration=duration,
-        start=request.start,
-        media=settings.media,
+    return picture_reader(
+        request.path, settings.vision.vlm.picture_size, start=request.start, media=settings.media
     )
 
 
-def doing_by_second(
+def action_by_second(
     steps: Sequence[Step], transcript: Transcript, visual: VisualFeatures
 ) -> "npt.NDArray[np.float64] | None":
     """Return (T,): log odds of doing against talk in each second. None where no faces were looked
@@ -335,7 +287,7 @@ def doing_by_second(
     return action_log_odds(presenter, step_speech, other_speech)
 
 
-def with_evidence_remarks(
+def add_evidence_remarks(
     steps: Sequence[Step],
     transcript: Transcript,
     visual: VisualFeatures,
@@ -346,13 +298,13 @@ def with_evidence_remarks(
 
     unclear: why a step that is unclear is so.
     """
-    doing = doing_by_second(steps, transcript, visual)
+    doing = action_by_second(steps, transcript, visual)
     return tuple(
-        describe_evidence(step, transcript, visual, unclear=unclear, doing=doing) for step in steps
+        add_step_evidence(step, transcript, visual, unclear=unclear, doing=doing) for step in steps
     )
 
 
-def describe_evidence(
+def add_step_evidence(
     step: Step,
     transcript: Transcript,
     visual: VisualFeatures,
@@ -377,7 +329,7 @@ def describe_evidence(
         remarks.append(f"against: {unclear}")
     # Whether a shot begins with its sentences, and what else is seen.
     sentences = [transcript.sentences[index] for index in step.sources]
-    if visual.activity is not None and _begins_with_a_cut(sentences, visual.activity.cuts):
+    if visual.activity is not None and _starts_at_cut(sentences, visual.activity.cuts):
         remarks.append("for: a new shot begins with its sentence")
     if visual.cues is not None:
         # someone at work may look up: then a face says nothing
@@ -389,7 +341,7 @@ def describe_evidence(
     return step.model_copy(update={"seen": (*remarks, *step.seen)})
 
 
-def _begins_with_a_cut(sentences: Sequence[Sentence], cuts: Iterable[float]) -> bool:
+def _starts_at_cut(sentences: Sequence[Sentence], cuts: Iterable[float]) -> bool:
     # The same window around the start of a sentence as the grounder uses for its evidence.
     lags = [cut - sentence.span.start for sentence in sentences for cut in cuts]
     return any(-BEFORE_SECONDS <= lag <= AFTER_SECONDS for lag in lags)
@@ -426,9 +378,9 @@ def _screen_text_remarks(cues: "PictureCues", span: Span, words: str) -> list[st
 
 ENGLISH_NAMES = ("en", "english")  # the language that the judgement by wording knows
 # who judged, as `models["judge"]` says
-BY_WORDS = "wording"
-BY_GROUNDING = "grounding"
-BY_DETECTOR = "detector"
+JUDGED_BY_WORDS = "wording"
+JUDGED_BY_GROUNDING = "grounding"
+JUDGED_BY_DETECTOR = "detector"
 
 
 def judge_sentences(
@@ -454,7 +406,7 @@ def judge_sentences(
     # A detector that the user gave comes first, then the grounding, then the words alone.
     if detector is not None:
         p_shown = _judge_by_detector(detector, transcript, visual, settings, media)
-        return _with_shown(transcript, p_shown), BY_DETECTOR
+        return _set_shown_probabilities(transcript, p_shown), JUDGED_BY_DETECTOR
     if not _is_english(transcript):
         return transcript, None
     from stepline.models.wys2.judge import judge_by_grounding, judge_by_words
@@ -463,14 +415,14 @@ def judge_sentences(
         p_shown = judge_by_grounding(
             transcript, steps, alignment, seconds=settings.seconds, weights=settings.weights
         )
-        return _with_shown(transcript, p_shown), BY_GROUNDING
+        return _set_shown_probabilities(transcript, p_shown), JUDGED_BY_GROUNDING
     from stepline.text import embed
 
     # Without pictures, the wording counts, and whether a step cites the sentence.
     cited = {source for step in steps for source in step.sources}
     is_cited = [number in cited for number in range(len(transcript.sentences))]
     p_shown = judge_by_words(embed(_texts(transcript)), is_cited)
-    return _with_shown(transcript, p_shown), BY_WORDS
+    return _set_shown_probabilities(transcript, p_shown), JUDGED_BY_WORDS
 
 
 def _is_english(transcript: Transcript) -> bool:
@@ -510,7 +462,7 @@ def _texts(transcript: Transcript) -> list[str]:
     return [sentence.text for sentence in transcript.sentences]
 
 
-def _with_shown(transcript: Transcript, p_shown: Sequence[float]) -> Transcript:
+def _set_shown_probabilities(transcript: Transcript, p_shown: Sequence[float]) -> Transcript:
     """Return the transcript with P(shown) of every sentence."""
     sentences = tuple(
         sentence.model_copy(update={"shown": round(probability, 4)})

@@ -1,5 +1,4 @@
-"""What the main job is asked: the settings of every stage, and one video with what the user
-adds."""
+"""The input of the main job: the settings of every stage, and one video with what the user gives with it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +15,11 @@ from stepline.vision.settings import VisionSettings
 from stepline.writing.settings import WritingSettings
 
 if TYPE_CHECKING:
-    from stepline.grounding.task_graph import TaskGraph
+    from stepline.grounding.speech import TaskGraph
 
 
 class StepsSettings(Settings):
-    """Every setting of the main job, one section a package."""
+    """Every setting of the main job, a section per package."""
 
     media: MediaSettings = MediaSettings()
     asr: AsrSettings = AsrSettings()
@@ -33,7 +32,7 @@ class StepsSettings(Settings):
 
 
 class RequestOptions(TypedDict, total=False):
-    """Optional inputs that come with a video, as in `Request`."""
+    """Optional fields of a `Request`."""
 
     part: Span | None
     title: str | None
@@ -41,7 +40,7 @@ class RequestOptions(TypedDict, total=False):
 
 
 class SourceOptions(RequestOptions, total=False):
-    """Optional inputs that a link's page can supply. texts=None: the titles of its chapters."""
+    """Optional inputs of a video that the page of a link can supply. texts=None takes the titles of its chapters."""
 
     captions: Path | None
     texts: tuple[str, ...] | None
@@ -51,14 +50,16 @@ class SourceOptions(RequestOptions, total=False):
 class Request:
     """One video and what the user gives with it.
 
-    id: keys the outputs.
-    captions: a file that replaces recognition. Where it is the path itself, there is no video.
-    texts: the user's own lines to ground, instead of steps written from the speech.
-    graph: what other videos of the task do, whose lines the texts are.
-    origin: of a video that was fetched.
-    kept: whether the file stays, so that outputs may name it.
-    part: the seconds that are heard and looked at alone.
-    title: what the user calls it.
+    Attributes:
+        path: its file.
+        id: names its outputs.
+        captions: a file that replaces speech recognition. The path itself if there is no video.
+        texts: the user's own lines to find, instead of steps written from the speech.
+        origin: the page of a video that was downloaded.
+        kept: whether the file stays, so that outputs may link it.
+        part: the only seconds of the video that are used.
+        title: given by the user.
+        graph: the steps of other videos of the task, if the texts are its lines.
     """
 
     path: Path
@@ -73,10 +74,10 @@ class Request:
 
     @property
     def start(self) -> float:
-        """Second of the whole video at which the part begins."""
+        """Second of the video at which the part begins."""
         return 0.0 if self.part is None else self.part.start
 
     @property
-    def captions_alone(self) -> bool:
+    def is_captions_only(self) -> bool:
         """Whether there are captions and no video."""
         return self.captions == self.path

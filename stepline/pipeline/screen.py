@@ -1,5 +1,4 @@
-"""Screen recordings in the main job: read where one is found, and steps put where the screen
-changes."""
+"""Screen recordings in the main job: they are read, and steps are placed where the screen changes."""
 
 import logging
 import math
@@ -22,7 +21,7 @@ from stepline.grounding.screens.reading import (
 )
 from stepline.networks.weights import weights_fetched
 from stepline.outputs.text import one_line, shorten
-from stepline.pipeline.placing import PlacedSteps
+from stepline.pipeline.placing import GroundedVideoSteps
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Alignment, ScreenTarget, Step, Transcript
 from stepline.vision.cues import TEXT_WEIGHTS
@@ -46,18 +45,17 @@ SECONDS_BEFORE_CLICK = 0.3  # s before a change, in which what is clicked is sti
 def read_silent_screen_recording(
     request: Request, info: "MediaInfo", settings: StepsSettings
 ) -> ScreenReading | None:
-    """Return what is on the screen of a video in which no one speaks, None where it is not a screen
-    recording: pairs of its pictures tell."""
+    """Read the screen of a video without speech. None where it is not a screen recording."""
     if not info.has_picture or settings.vision.backbone == "none":
         return None
     statistics = sampled_screen_statistics(
         request.path, request.start, info.duration, settings.media
     )
-    return read_if_screen(request, info, settings, statistics)
+    return read_screen_recording(request, info, settings, statistics)
 
 
-def captions_on_screen(reading: ScreenReading, duration: float) -> Transcript | None:
-    """Return a transcript of the captions on a screen, None without captions."""
+def transcript_from_screen(reading: ScreenReading, duration: float) -> Transcript | None:
+    """Return the captions that a screen recording shows as a transcript, None without captions."""
     sentences = typed_captions(reading, duration)
     if not sentences:
         return None
@@ -65,15 +63,22 @@ def captions_on_screen(reading: ScreenReading, duration: float) -> Transcript | 
 
 
 def screen_report(reading: ScreenReading) -> JsonValue:
-    """Return what a record says of a screen recording: its changes and scenes."""
+    """Return the number of screen changes, and the seconds of its scenes, for the record."""
     scenes = [round(second, 2) for second in reading.scenes]
     return {"changes": len(reading.events), "scenes": [*scenes]}
 
 
-def with_clicks(
-    placed: PlacedSteps, transcript: Transcript, reading: ScreenReading, duration: float
-) -> PlacedSteps:
-    """Return the steps with those that change the screen placed there, with what is clicked."""
+def place_steps_at_clicks(
+    placed: GroundedVideoSteps, transcript: Transcript, reading: ScreenReading, duration: float
+) -> GroundedVideoSteps:
+    """Place the steps that change the screen at these changes.
+
+    Args:
+        placed: the grounded steps.
+        transcript: what is said.
+        reading: the text and changes of the screen.
+        duration: of the video, in seconds.
+    """
     from stepline.grounding.fusion import separate_overlapping_spans
 
     # Captions that change are not a change of the screen.
@@ -83,15 +88,14 @@ def with_clicks(
     steps = []
     for step in placed.steps:
         click = by_step.get(step.id)
-        steps.append(step if click is None else _with_click(step, click, reading))
+        steps.append(step if click is None else _place_at_click(step, click, reading))
     alignment = placed.alignment
     if alignment is not None:
-        alignment = _with_click_rows(alignment, placed.steps, by_step)
+        alignment = _set_click_rows(alignment, placed.steps, by_step)
     return replace(placed, steps=separate_overlapping_spans(steps), alignment=alignment)
 
 
-def _with_click(step: Step, click: Click, reading: ScreenReading) -> Step:
-    """Return a step at its change of the screen."""
+def _place_at_click(step: Step, click: Click, reading: ScreenReading) -> Step:
     event = click.event
     target = None
     # The box of a record is in shares of the picture, so that a page of any size can draw it.
@@ -126,7 +130,7 @@ def _probability(click: Click) -> float:
 
 
 def click_remarks(click: Click) -> tuple[str, ...]:
-    """Return remarks on a click: its label and the change that follows."""
+    """Return remarks for `Step.seen`: the label that is clicked, and the change that follows."""
     remarks = []
     if click.label is not None:
         remarks.append(
@@ -137,7 +141,6 @@ def click_remarks(click: Click) -> tuple[str, ...]:
 
 
 def _result(event: ScreenEvent) -> str:
-    """Return a description of a screen change."""
     if event.appeared:
         kind = "a new screen opens" if event.scene else "then appears"
         return f"{kind}: {_quoted(event.appeared[0].text)}"
@@ -150,11 +153,10 @@ def _quoted(text: str) -> str:
     return f'"{shorten(one_line(text), MAX_LABEL_CHARS)}"'
 
 
-def _with_click_rows(
+def _set_click_rows(
     alignment: Alignment, steps: Sequence[Step], clicks: dict[str, Click]
 ) -> Alignment:
-    """Return the alignment with the rows of steps that change the screen: likely in their span
-    alone."""
+    """Return the alignment with new rows for clicked steps: P(click) in their span, else 0."""
     # The rows of steps with a click agree with their new span.
     scores = alignment.scores.copy()
     seconds = (np.arange(scores.shape[1]) + 0.5) / alignment.rate
@@ -172,12 +174,18 @@ def _with_click_rows(
 MAX_ASPECT_RATIO = 4.0
 
 
-def read_if_screen(
+def read_screen_recording(
     request: Request, info: "MediaInfo", settings: StepsSettings, statistics: "ScreenStatistics"
 ) -> ScreenReading | None:
-    """Return what is on the screen of a screen recording, None of any other video.
+    """Read the text and changes of a screen recording. None for any other video.
 
-    statistics: of its pictures. Without the weights that read text nothing is a screen recording.
+    Args:
+        request: the video.
+        info: of its file.
+        settings: `vision.screen` decides.
+        statistics: of the video's frames.
+
+    Without the weights that read text, no video counts as a screen recording.
     """
     vision = settings.vision
     # "auto" needs the cheap signs first, then text in sampled pictures.
@@ -199,6 +207,6 @@ def read_if_screen(
 
 
 def _has_screen_shape(info: "MediaInfo") -> bool:
-    """Return whether a picture is no longer and no wider than screens are."""
+    """Return whether the aspect ratio is that of a screen."""
     shorter = min(info.width, info.height)
     return max(info.width, info.height) <= MAX_ASPECT_RATIO * shorter

@@ -1,12 +1,10 @@
-"""The videos that a command is given: files, folders of them, captions without their video, and
-links, each fetched when its turn comes.
+"""The videos that a command is given: files, folders of them, captions without a video, and links.
 
     for source in find_sources(["films", "https://example.org/whisk.mp4"], out, settings):
         with source.open(out, settings) as request:
             run_video(request, settings, options)
 
-What an argument is, `input_kind` alone decides: it is asked once, and the answer is the kind of a
-`VideoSource`. What links bring goes to OUT/downloads.
+Only `input_kind` decides what an argument is. A link is downloaded to OUT/downloads when it is opened.
 """
 
 import contextlib
@@ -54,17 +52,17 @@ CAPTIONS_ALONE = (
 LINK_PATTERN = re.compile(r"https?://\S+", re.IGNORECASE)
 DOWNLOADS_FOLDER = "downloads"  # folder in an OUT for what links brought
 # in place of a file, where none has that name: what the page of a link has
-SITE_PATH = Path("site")
+LINK_PAGE_PATH = Path("site")
 
 
 def is_link(name: str) -> bool:
-    """Tell whether an argument is an address, not a path."""
+    """Return whether an argument is an address of http(s), not a path."""
     return LINK_PATTERN.fullmatch(name) is not None
 
 
-def is_site(path: Path | None) -> bool:
-    """Tell whether an option names what the page of a link has."""
-    return path == SITE_PATH and not SITE_PATH.exists()
+def means_link_page(path: Path | None) -> bool:
+    """Return whether the value of an option is "site": the captions or chapters of the page of a link."""
+    return path == LINK_PAGE_PATH and not LINK_PAGE_PATH.exists()
 
 
 InputKind: TypeAlias = Literal["link", "folder", "captions", "video"]
@@ -75,9 +73,9 @@ def input_kind(argument: VideoArgument, *, in_folder: bool = False) -> InputKind
 
     Args:
         argument: a path, or an address of http(s).
-        in_folder: whether it was found in a folder. Then it counts by its suffix, unless it is
-            hidden or Stepline wrote it. A file that is named is tried whatever it is called: one
-            that is no captions counts as a video, and `media.probe` reports what it is instead.
+        in_folder: whether it was found in a folder. Then its suffix decides, and hidden files and files
+            that Stepline wrote do not count. A file that the user names counts whatever its suffix is,
+            as a video if it is not captions. `media.probe` reports what it is instead.
     """
     if is_link(str(argument)):
         return "link"
@@ -91,7 +89,7 @@ def input_kind(argument: VideoArgument, *, in_folder: bool = False) -> InputKind
         return None
     if suffix in FOLDER_SUFFIXES:
         return None if _is_record(path.with_suffix(".json")) else "captions"
-    return "video" if suffix in VIDEO_SUFFIXES and not _is_own_video(path) else None
+    return "video" if suffix in VIDEO_SUFFIXES and not _is_stepline_output(path) else None
 
 
 def _is_record(path: Path) -> bool:
@@ -102,9 +100,8 @@ def _is_record(path: Path) -> bool:
     return True
 
 
-def _is_own_video(file: Path) -> bool:
-    """Tell whether Stepline cut or copied a video, by the record next to it. A clip is in a folder
-    that has one."""
+def _is_stepline_output(file: Path) -> bool:
+    """Return whether Stepline cut or copied a video: its record, or that of its folder, is next to it."""
     from stepline.outputs import CLIPS_SUFFIX, OUTPUTS
     from stepline.pipeline.output_files import SUMMARY_SUFFIX
 
@@ -118,10 +115,12 @@ def _is_own_video(file: Path) -> bool:
 
 @dataclass(frozen=True)
 class VideoSource:
-    """One video that a command is given: a file, or a link that is fetched when it is opened.
+    """One video that a command is given: a file, or a link that is downloaded when it is opened.
 
-    kind: "video" or "captions" of a file.
-    id: of a file, as `name_videos` gives it. A link has none before it is fetched.
+    Attributes:
+        place: the file or the link.
+        kind: "video" or "captions" of a file.
+        id: of a file, as `name_videos` makes it. None for a link that is not downloaded yet.
     """
 
     place: "Path | Link"
@@ -150,16 +149,23 @@ class VideoSource:
         force: bool = False,
         **options: Unpack[RequestOptions],
     ) -> Iterator[Request]:
-        """Yield the request for a video. A link's download stays in OUT with `keep`.
+        """Yield the request for this video. A link is downloaded first.
 
-        captions: SITE_PATH is those of the link's page.
-        texts: None is the titles of the page's chapters.
-        force: fetch a link again.
-        Raises MediaError where a link brings no video, or its page lacks what is asked of it.
+        Args:
+            out: the folder of the results. Downloads go to a folder in it.
+            settings: of the main job.
+            captions: a file. LINK_PAGE_PATH takes the captions of the page of a link.
+            texts: lines to find. None takes the titles of the chapters of the page.
+            keep: whether a download stays in OUT afterwards.
+            report: called with the bytes that are downloaded.
+            force: whether a link is downloaded again.
+            options: other fields of the request.
+
+        Raises MediaError where a link has no video, or its page lacks what is asked for.
         """
         if isinstance(self.place, Path):
             require_utf8_name(self.place)
-            if is_site(captions) or texts is None:
+            if means_link_page(captions) or texts is None:
                 cure = "give captions and texts as files"
                 raise MediaError(f"{self.place}: a file, which has no page; {cure}")
             if self.kind == "captions":
@@ -173,7 +179,7 @@ class VideoSource:
         from stepline.media.links import fetch_link, forget_link
 
         folder = out / DOWNLOADS_FOLDER
-        with_captions = is_site(captions)
+        with_captions = means_link_page(captions)
         video = fetch_link(
             self.place,
             folder,
@@ -205,29 +211,29 @@ def find_sources(
     captions: bool = False,
     force: bool = False,
 ) -> list[VideoSource]:
-    """Return the videos of paths, as `find_videos` does, and after them those of links, playlists
-    as many.
+    """Return the videos of files and folders, and after them those of links and playlists.
 
-    captions: whether folders are searched for captions without a video too. force: ask for links
-    that were fetched before, too.
-    Raises MediaError where a folder holds no video, or the only link cannot be reached or leads to
-    none. One of several ends itself alone, when it is opened.
+    Args:
+        arguments: paths and addresses.
+        out: the folder of the results.
+        settings: of links.
+        captions: whether captions without a video in a folder count too.
+        force: whether links that were looked up before are looked up again.
+
+    Raises MediaError where a folder has no video, or where the only link leads to none. With several
+    arguments, the fault of a link is raised when it is opened.
     """
     # Files come first. A fault of a link is raised only where nothing else could be done.
     paths, urls = _paths_and_links(arguments)
-    files = name_sources(find_inputs(paths, captions=captions), out)
+    kinds = find_inputs(paths, captions=captions)
+    files = [VideoSource(path, kinds[path], id) for id, path in name_videos(kinds, out).items()]
     is_only = len(files) + len(urls) == 1
     links = _find_links(urls, out, settings, is_only=is_only, force=force)
     return [*files, *(VideoSource(link, "link") for link in links)]
 
 
-def name_sources(files: Mapping[Path, InputKind], out: Path) -> list[VideoSource]:
-    """Return files of these kinds as sources, each with its id."""
-    return [VideoSource(path, files[path], id) for id, path in name_videos(files, out).items()]
-
-
 @contextmanager
-def open_only_source(
+def open_single_source(
     argument: VideoArgument,
     settings: StepsSettings,
     out: Path | None,
@@ -235,10 +241,14 @@ def open_only_source(
     report: "Report | None" = None,
     **options: Unpack[SourceOptions],
 ) -> Iterator[Request]:
-    """Yield the one video that a command takes. Of a link, it is fetched into `out`, or for as long
-    as it is worked on.
+    """Yield the request for the one video of a command. A link is downloaded.
 
-    A file is named by its stem alone. options: as `VideoSource.open` takes them.
+    Args:
+        argument: a path or an address.
+        settings: of the main job.
+        out: the folder for a download. None: a temporary folder.
+        report: called with the bytes that are downloaded.
+        options: as of `VideoSource.open`.
     """
     with contextlib.ExitStack() as stack:
         kind = input_kind(argument)
@@ -263,7 +273,7 @@ def open_only_source(
 def fetch_sources(
     arguments: Iterable[VideoArgument], out: Path, settings: StepsSettings, report: "Report | None"
 ) -> list[Path]:
-    """Return paths as they are and, after them, the files of links, fetched into OUT."""
+    """Return the paths among the arguments and, after them, the downloaded files of links."""
     from stepline.media.links import fetch_link
 
     paths, urls = _paths_and_links(arguments)
@@ -274,7 +284,7 @@ def fetch_sources(
 
 
 def _paths_and_links(arguments: Iterable[VideoArgument]) -> tuple[list[Path], list[str]]:
-    """Return the paths and the addresses among arguments, an address once."""
+    """Return the paths among arguments, and the addresses without duplicates."""
     paths = []
     addresses = []
     for argument in arguments:
@@ -289,7 +299,7 @@ def _paths_and_links(arguments: Iterable[VideoArgument]) -> tuple[list[Path], li
 def _find_links(
     urls: list[str], out: Path, settings: StepsSettings, *, is_only: bool, force: bool = False
 ) -> "list[Link]":
-    """Return the videos of addresses. Where several are given, a fault is kept for its turn."""
+    """Return the videos of addresses. A fault is raised if there is nothing else to do, else stored in its link."""
     if not urls:
         return []
     from stepline.media.links import Link, find_links
@@ -305,21 +315,20 @@ def _find_links(
     return links
 
 
-def find_videos(paths: Iterable[Path], *, needed: bool = True) -> list[Path]:
-    """Return the files of `find_inputs`, captions only where they are named."""
-    return list(find_inputs(paths, needed=needed))
+def find_videos(paths: Iterable[Path]) -> list[Path]:
+    """Return the named files and the videos inside named folders."""
+    return list(find_inputs(paths))
 
 
-def find_inputs(
-    paths: Iterable[Path], *, needed: bool = True, captions: bool = False
-) -> dict[Path, InputKind]:
-    """Return the named files and the videos inside named folders, in the order named, each once,
-    with what each is.
+def find_inputs(paths: Iterable[Path], *, captions: bool = False) -> dict[Path, InputKind]:
+    """Return the named files and the videos inside named folders, each with its kind.
 
-    A folder's videos come sorted. Hidden files, copies in shared folders, and the clips and
-    summaries that Stepline cut are left out. captions: as of `find_sources`. Those of a video that
-    is taken are left out.
-    Raises MediaError where a folder holds none and one is needed.
+    Args:
+        paths: files and folders. The result has their order, without duplicates.
+        captions: whether captions without a video in a folder count too.
+
+    The videos of a folder are sorted. Hidden files, shared copies, and clips and summaries that
+    Stepline cut are left out. Raises MediaError where a folder has none.
     """
     # each file once, also where two names lead to it
     found: dict[str, tuple[Path, InputKind]] = {}
@@ -327,13 +336,11 @@ def find_inputs(
         kind = input_kind(path)
         files: dict[Path, InputKind | None] = {path: kind}
         if kind == "folder":
-            nested_files = unshared_files_below(path)
             wanted_kinds = ("video", "captions") if captions else ("video",)
+            nested_files = unshared_files_below(path)
             kinds = {file: input_kind(file, in_folder=True) for file in nested_files}
             files = {file: kind for file, kind in kinds.items() if kind in wanted_kinds}
-            if needed:
-                _report_left_out(path, nested_files)
-        if not files and needed:
+        if not files:
             suffixes = ", ".join(sorted(VIDEO_SUFFIXES))
             if captions:
                 suffixes += f"; captions: {', '.join(sorted(FOLDER_SUFFIXES))}"
@@ -343,12 +350,14 @@ def find_inputs(
             if kind is not None:
                 found.setdefault(os.path.realpath(file), (file, kind))
     inputs = dict(found.values())
-    return _without_sidecars(inputs) if captions else inputs
+    return _drop_sidecar_captions(inputs) if captions else inputs
 
 
-def _without_sidecars(files: Mapping[Path, InputKind]) -> dict[Path, InputKind]:
-    """Return the files without captions that belong to another of them: talk.vtt and talk.en.vtt
-    next to talk.mp4, and talk.vtt next to talk.srt."""
+def _drop_sidecar_captions(files: Mapping[Path, InputKind]) -> dict[Path, InputKind]:
+    """Return the files without the captions of another of them.
+
+    talk.vtt and talk.en.vtt belong to talk.mp4, and talk.vtt to talk.srt.
+    """
     # A sidecar is known by the name of its video, with or without a language tag.
     names = {file: file.absolute().with_suffix("") for file in files}
     owners = {names[file] for file, kind in files.items() if kind != "captions"}
@@ -363,25 +372,8 @@ def _without_sidecars(files: Mapping[Path, InputKind]) -> dict[Path, InputKind]:
     return remaining
 
 
-# What someone may take for a video of a folder: sound alone, playlists, animated pictures.
-RELATED_ENDINGS = (
-    ".m4a .m4b .mka .mp3 .wav .flac .aac .oga .ogg .opus .wma .amr .aiff .aif .caf .ac3 "
-    ".m3u8 .mpd .gif .apng .swf .braw .r3d .dav"
-)
-RELATED_SUFFIXES = frozenset(RELATED_ENDINGS.split())
-
-
-def _report_left_out(folder: Path, files: Iterable[Path]) -> None:
-    """Log which files of a folder are skipped although they may look like videos."""
-    suffixes = [file.suffix.lower() for file in files if not file.name.startswith(".")]
-    counts = Counter(suffix for suffix in suffixes if suffix in RELATED_SUFFIXES)
-    if counts:
-        kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(counts.items()))
-        log.warning("%s: left out: %s; name the files to read them", folder, kinds)
-
-
 def require_utf8_name(path: Path) -> None:
-    """Raise MediaError where a video's name is not UTF-8."""
+    """Raise MediaError where the name of a file is not UTF-8."""
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
@@ -390,15 +382,17 @@ def require_utf8_name(path: Path) -> None:
 
 
 def name_videos(paths: Iterable[Path], out: Path) -> dict[str, Path]:
-    """Return id -> path: the file's stem, made longer where another video of the run or in `out`
-    has that stem."""
+    """Return id -> path. The id is the stem of the file.
+
+    A hash is added to the stem if another video of the run, or one with a record in `out`, has it too.
+    """
     paths = list(paths)
     stems = Counter(path.stem for path in paths)
     # a stem that is not unique gets a digest of the path
     named = {}
     for path in paths:
         id = path.stem
-        if stems[id] > 1 or is_taken(path, out):
+        if stems[id] > 1 or is_name_taken(path, out):
             # A digest of the path, not of the content: the same run gives the same name again.
             real_path = os.path.realpath(path)
             digest = hashlib.sha256(os.fsencode(real_path)).hexdigest()
@@ -407,9 +401,8 @@ def name_videos(paths: Iterable[Path], out: Path) -> dict[str, Path]:
     return named
 
 
-def is_taken(path: Path, out: Path) -> bool:
-    """Tell whether `out` holds this stem's record for a video at another path, which must not be
-    overwritten."""
+def is_name_taken(path: Path, out: Path) -> bool:
+    """Return whether `out` has a record of this stem for a video at another path."""
     from stepline.outputs import safe_stem
 
     try:
@@ -420,14 +413,14 @@ def is_taken(path: Path, out: Path) -> bool:
 
 
 def read_media_info(request: Request, settings: StepsSettings) -> "MediaInfo":
-    """Return what the request's file holds. Of captions: how long they last and no stream.
+    """Return the streams and the duration of the file. Captions have a duration and no stream.
 
     Raises MediaError where a video cannot be read, CaptionError where captions hold no sentence.
     """
     from stepline.media import MediaInfo, probe
     from stepline.media.container import check_duration
 
-    if not request.captions_alone:
+    if not request.is_captions_only:
         return probe(request.path, settings.media)
     from stepline.speech import read_captions
 

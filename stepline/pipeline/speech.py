@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING
 
-from stepline.pipeline.part import transcript_within
+from stepline.pipeline.part import crop_transcript
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress, read_ahead, with_progress
 from stepline.records import FrozenModel, Rejected, Span, Step, Transcript
@@ -142,7 +142,7 @@ def _speech_without_recogniser(
         from stepline.speech import read_captions
 
         captions = read_captions(request.captions, video_id=request.id, settings=settings.asr)
-        transcript = transcript_within(captions.transcript, request.part)
+        transcript = crop_transcript(captions.transcript, request.part)
         return Speech(transcript=transcript, dropped=captions.dropped, warnings=captions.warnings)
     if info.has_sound:
         return None

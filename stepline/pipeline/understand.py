@@ -9,7 +9,7 @@ is shown (9, 12), most likely at 11.5, with score 0.90.
     extract_features(...)        picture   -> feature rows, motion, cuts             pictures.py
     drop_speech_past_end(...)    captions may run on after the video's last second   speech.py
     place_steps(...)             steps x picture -> where each is shown, how sure    placing.py
-    describe_pictures(...)       steps that no speech names                          describe.py
+    describe_by_network(...)       steps that no speech names                          describe.py
     judge_sentences(...)         does the picture show what is said?                 judging.py
 
 This is the only place that puts a Record together, and the only one that knows every stage. Sound
@@ -38,55 +38,63 @@ from stepline.grounding.fusion import separate_overlapping_spans
 from stepline.networks.device import current_device
 from stepline.numeric import one_blas_thread
 from stepline.outputs.text import one_line, sentence_case, shorten
-from stepline.pipeline.describe import check_amounts, describe_pictures
+from stepline.pipeline.describe import describe_by_network
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
-from stepline.pipeline.part import part_info, to_whole_video_times
+from stepline.pipeline.part import media_info_of_part, to_whole_video_times
 from stepline.pipeline.pictures import (
-    FRAMES_AHEAD,
+    PREFETCHED_FRAMES,
     VisualFeatures,
     VisualOptions,
     extract_features,
     load_text_encoder,
 )
-from stepline.pipeline.placing import PlacedSteps, describe_with_vlm, judge_sentences, place_steps
+from stepline.pipeline.placing import (
+    GroundedVideoSteps,
+    describe_with_vlm,
+    judge_sentences,
+    place_steps,
+)
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.screen import (
     CAPTIONS_NOTE,
     SCREEN_NOTE,
-    captions_on_screen,
+    place_steps_at_clicks,
     read_silent_screen_recording,
     screen_report,
-    with_clicks,
+    transcript_from_screen,
 )
 from stepline.pipeline.sources import read_media_info
 from stepline.pipeline.speech import (
     Speech,
-    SpeechInVideo,
     drop_speech_past_end,
     recognise_speech,
     sentences_near_video,
 )
 from stepline.processes import limit_malloc_arenas, trim_memory
 from stepline.progress import Progress, StoppedError
-from stepline.records import Alignment, Record, Step, TitleSource, Transcript, Video
+from stepline.records import Alignment, Record, TitleSource, Transcript, Video
 from stepline.text.embedding import embedding_cache
 from stepline.version import __version__
 from stepline.writing import WrittenSteps, check_writer, write_steps
 
 if TYPE_CHECKING:
-    from stepline.grounding.task_graph import TaskGraph
+    from stepline.grounding.speech import TaskGraph
     from stepline.media import MediaInfo, Thumbnails
     from stepline.writing.extractive.reading import NarrationReading
 
 log = logging.getLogger(__name__)
 
-MEDIA_DECIMALS = 3  # of a second, in a record's durations
+DURATION_DECIMALS = 3  # of a second, in a record's durations
 
 
 @dataclass(frozen=True)
 class StepsResult:
-    """What `understand` returns: the record, and the alignment that a page draws. None where
-    nothing was grounded."""
+    """The result of `understand`.
+
+    Attributes:
+        record: the steps and all else that was found.
+        alignment: P(step k is shown at second t), (K, T). None where nothing was grounded.
+    """
 
     record: Record
     alignment: Alignment | None
@@ -94,7 +102,14 @@ class StepsResult:
 
 @dataclass(frozen=True)
 class VideoRun:
-    """Inputs that every stage of a run reads. info: what the file holds, as long as the part."""
+    """The inputs of every stage of a run.
+
+    Attributes:
+        request: the video.
+        settings: of the main job.
+        networks: the trained networks.
+        info: of the file, with the duration of the part.
+    """
 
     request: Request
     settings: StepsSettings
@@ -103,10 +118,15 @@ class VideoRun:
 
 
 @dataclass(frozen=True)
-class SoundAndPicture:
-    """Speech, written steps and visual features of a video.
+class SpeechAndVisuals:
+    """What was read from the sound and the pictures of a video.
 
-    narration: the parsed English speech, None without any."""
+    Attributes:
+        speech: the transcript.
+        written: the steps that a writer made of it, or the user's lines.
+        visual: features of the pictures.
+        narration: the parsed English speech. None without any.
+    """
 
     speech: Speech
     written: "WrittenSteps"
@@ -124,11 +144,14 @@ def understand(
     progress: Progress | None = None,
     thumbnails: "Thumbnails | None" = None,
 ) -> StepsResult:
-    """Return the steps of a video with the seconds in which they are shown.
+    """Find the steps of a video with the seconds in which they are shown.
 
     Args:
-        networks: what `load_networks` made of the same settings, where several videos share them.
-        thumbnails: what keeps pictures of the seconds that are looked at, for a page.
+        request: the video.
+        settings: of the main job.
+        networks: those of the same settings, where several videos share them. None: they are loaded.
+        progress: called with the stage, the second reached and the duration.
+        thumbnails: keeps pictures of the video for a page.
 
     Raises a SteplineError when the video, the captions or a model cannot be read.
     """
@@ -139,7 +162,7 @@ def understand(
         check_writer(settings.writing)
     whole = read_media_info(request, settings)
     networks = networks or load_networks(settings)
-    run = VideoRun(request, settings, networks, part_info(whole, request.part))
+    run = VideoRun(request, settings, networks, media_info_of_part(whole, request.part))
     # Before the reading: a file that is replaced during it is then known by what was there first.
     digest = sha256(request.path)
     made_from = fingerprint(request, settings, networks)
@@ -148,7 +171,7 @@ def understand(
     trim_memory()
     # The real duration is what could be decoded, or else what the file claims.
     decoded = max(evidence.speech.end, evidence.visual.end)
-    duration = round(decoded or run.info.duration, MEDIA_DECIMALS)
+    duration = round(decoded or run.info.duration, DURATION_DECIMALS)
     if duration <= 0:
         cure = "convert it to mp4 and try again"
         raise MediaError(f"{request.path}: nothing in it can be decoded; {cure}")
@@ -157,7 +180,7 @@ def understand(
     video = Video(
         id=request.id,
         path=str(request.path.absolute()),
-        duration=round(whole.duration, MEDIA_DECIMALS) if request.part else duration,
+        duration=round(whole.duration, DURATION_DECIMALS) if request.part else duration,
         title=title,
         sha256=digest,
         origin=request.origin,
@@ -165,15 +188,15 @@ def understand(
         author=find_author(request, run.info),
         publication_date=find_publication_date(request, run.info),
     )
-    result = _find_steps(run, evidence, duration, video, made_from)
+    result = _load_or_find_steps(run, evidence, duration, video, made_from)
     if request.part is None:
         return result
     return StepsResult(*to_whole_video_times(result.record, result.alignment, request.start))
 
 
-def _find_steps(
+def _load_or_find_steps(
     run: VideoRun,
-    evidence: SoundAndPicture,
+    evidence: SpeechAndVisuals,
     duration: float,
     video: Video,
     made_from: dict[str, JsonValue],
@@ -188,7 +211,7 @@ def _find_steps(
         duration, speech.transcript, written.steps, keep_all_steps=bool(request.texts)
     )
     sentence_probabilities = None
-    if isinstance(written, UserLines):
+    if isinstance(written, PlacedUserLines):
         sentence_probabilities = written.sentence_probabilities
     placed = place_steps(
         request,
@@ -202,13 +225,10 @@ def _find_steps(
     )
     # The changes of a screen place its steps, unless a trained network has placed them.
     if visual.screen is not None and networks.aligner is None:
-        placed = with_clicks(placed, inside.transcript, visual.screen, duration)
-    if settings.writing.llm.pictures:
-        checked = _with_checked_amounts(run, placed.steps, inside, visual)
-        placed = replace(placed, steps=checked)
+        placed = place_steps_at_clicks(placed, inside.transcript, visual.screen, duration)
 
     # what the pictures alone show
-    descriptions = describe_pictures(
+    descriptions = describe_by_network(
         networks.describer,
         visual.features,
         inside.transcript,
@@ -216,11 +236,9 @@ def _find_steps(
         settings.procx,
         duration,
     )
-    silent = not (inside.transcript.sentences or request.texts)
+    silent = not (inside.transcript.sentences or request.texts or networks.describer)
     if settings.vision.vlm.named and visual.features is not None and silent:
-        descriptions = describe_with_vlm(request, visual, settings, duration, descriptions)
-        checked = _with_checked_amounts(run, descriptions.steps, inside, visual)
-        descriptions = replace(descriptions, steps=checked)
+        descriptions = describe_with_vlm(request, visual, settings, duration)
 
     # which sentences are shown
     transcript, judge = inside.transcript, None
@@ -237,7 +255,7 @@ def _find_steps(
         )
 
     seconds = run.info.duration if request.part else duration
-    stage_warnings = _placing_warnings(placed, visual, seconds)
+    stage_warnings = _grounding_warnings(placed, visual, seconds)
     warnings = [*run.info.warnings, *speech.warnings, *visual.warnings, *written.notes]
     warnings += [*stage_warnings, *inside.warnings, *descriptions.notes]
     if visual.screen is not None:
@@ -252,7 +270,7 @@ def _find_steps(
         dropped=speech.dropped + written.dropped + inside.dropped + descriptions.dropped,
         warnings=tuple(dict.fromkeys(warnings)),  # each once
         settings=made_from,
-        models=_models_used(
+        models=_used_models(
             run,
             evidence,
             placed,
@@ -260,20 +278,15 @@ def _find_steps(
             judge=judge,
             describer=descriptions.network,
         ),
-        **_materials_and_tools(evidence.narration, transcript, video.title or ""),
+        **_find_materials_and_tools(evidence.narration, transcript, video.title or ""),
     )
     return StepsResult(record, placed.alignment)
 
 
-def _with_checked_amounts(
-    run: VideoRun, steps: tuple[Step, ...], inside: SpeechInVideo, visual: VisualFeatures
-) -> tuple[Step, ...]:
-    lines = visual.cues.lines if visual.cues else ()
-    return tuple(check_amounts(step, inside.transcript, lines, run.request.start) for step in steps)
-
-
-def _placing_warnings(placed: PlacedSteps, visual: VisualFeatures, seconds: float) -> list[str]:
-    """Return warnings about missing pictures and uncertain step placement."""
+def _grounding_warnings(
+    placed: GroundedVideoSteps, visual: VisualFeatures, seconds: float
+) -> list[str]:
+    """Return warnings about missing pictures and uncertain steps."""
     warnings = []
     if visual.activity is not None and visual.screen is None:  # a screen stays still
         lines = visual.cues.lines if visual.cues is not None else ()
@@ -292,17 +305,16 @@ def _placing_warnings(placed: PlacedSteps, visual: VisualFeatures, seconds: floa
     return warnings
 
 
-def _models_used(
+def _used_models(
     run: VideoRun,
-    evidence: SoundAndPicture,
-    placed: PlacedSteps,
+    evidence: SpeechAndVisuals,
+    placed: GroundedVideoSteps,
     *,
     recogniser: str | None,
     judge: str | None,
     describer: JsonValue,
 ) -> dict[str, JsonValue]:
-    """Return what recognised, wrote, encoded, placed and judged, as a record names them. With them come the device
-    where it is not a CPU and the sound track where there are several."""
+    """Return the names of the models that made the record, with the GPU and the sound track where there is a choice."""
     backbone, screen = evidence.visual.backbone, evidence.visual.screen
     is_written = not run.request.texts and run.settings.procx.when != "alone"
     models: dict[str, JsonValue] = {
@@ -327,11 +339,11 @@ def _models_used(
 
 def _read_sound_and_picture(
     run: VideoRun, progress: Progress | None, thumbnails: "Thumbnails | None"
-) -> SoundAndPicture:
-    """Recognise, write and look side by side. What fails on one side stops the other, as Ctrl-C
-    stops both.
+) -> SpeechAndVisuals:
+    """Transcribe, write steps and extract visual features, in two threads.
 
-    Hours of sound in which no one speaks end the look too: no step is sought in the pictures then.
+    An error in one thread stops the other. In a video without speech, where no step can be found, the
+    extraction is stopped as well.
     """
     request, info, settings = run.request, run.info, run.settings
     stop = Event()
@@ -343,7 +355,11 @@ def _read_sound_and_picture(
     # the picture, in a thread of its own
     with ThreadPoolExecutor(1, thread_name_prefix="see") as pool:
         options = VisualOptions(
-            screens=True, progress=progress, stop=stop, thumbnails=thumbnails, ahead=FRAMES_AHEAD
+            screens=True,
+            progress=progress,
+            stop=stop,
+            thumbnails=thumbnails,
+            ahead=PREFETCHED_FRAMES,
         )
         look = pool.submit(extract_features, request, info, settings, options)
         look.add_done_callback(stop_if_failed)
@@ -366,16 +382,16 @@ def _read_sound_and_picture(
                 with contextlib.suppress(StoppedError):
                     look.result()  # raises what went wrong there
                 screen = read_silent_screen_recording(request, info, settings)
-                evidence = SoundAndPicture(speech, WrittenSteps(), VisualFeatures(screen=screen))
-                return _with_typed_captions(run, evidence) or replace(
+                evidence = SpeechAndVisuals(speech, WrittenSteps(), VisualFeatures(screen=screen))
+                return _use_screen_captions(run, evidence) or replace(
                     evidence, visual=VisualFeatures()
                 )
             pool.submit(load_text_encoder, look)  # after the look, while steps are written
             near = sentences_near_video(speech.transcript, info.duration)
             narration = _read_narration(request, near, settings)
             written = propose_steps(request, near, settings, info, narration)
-            evidence = SoundAndPicture(speech, written, look.result(), narration)
-            return _with_typed_captions(run, evidence) or evidence
+            evidence = SpeechAndVisuals(speech, written, look.result(), narration)
+            return _use_screen_captions(run, evidence) or evidence
         except StoppedError:
             look.result()  # raises what went wrong there
             raise
@@ -383,30 +399,34 @@ def _read_sound_and_picture(
             stop.set()
 
 
-def _with_typed_captions(run: VideoRun, evidence: SoundAndPicture) -> SoundAndPicture | None:
-    """Return what captions on a screen say in place of speech, and the steps of it. None where
-    someone speaks, or no captions are read."""
+def _use_screen_captions(run: VideoRun, evidence: SpeechAndVisuals) -> SpeechAndVisuals | None:
+    """Return the evidence with the captions of a screen recording in place of speech.
+
+    None where someone speaks, or where no captions are on the screen.
+    """
     screen = evidence.visual.screen
     request = run.request
     if screen is None or evidence.speech.transcript.sentences or request.texts:
         return None
     if run.settings.procx.when == "alone":
         return None
-    transcript = captions_on_screen(screen, run.info.duration)
+    transcript = transcript_from_screen(screen, run.info.duration)
     if transcript is None:
         return None
     warnings = (*evidence.speech.warnings, CAPTIONS_NOTE)
     speech = evidence.speech.model_copy(update={"transcript": transcript, "warnings": warnings})
     narration = _read_narration(request, transcript, run.settings)
     written = propose_steps(request, transcript, run.settings, run.info, narration)
-    return SoundAndPicture(speech, written, evidence.visual, narration)
+    return SpeechAndVisuals(speech, written, evidence.visual, narration)
 
 
 def _read_narration(
     request: Request, transcript: Transcript, settings: StepsSettings
 ) -> "NarrationReading | None":
-    """Return the reading of what is said. None where there is nothing in English to read, or where
-    what reads it is not installed and no writer needs it."""
+    """Return the parsed English speech. None where there is none.
+
+    It is also None where the parser is not installed and no writer needs it.
+    """
     if not transcript.sentences or settings.procx.when == "alone":
         return None
     from stepline.text import load_encoder
@@ -433,11 +453,14 @@ def propose_steps(
     info: "MediaInfo | None" = None,
     narration: "NarrationReading | None" = None,
 ) -> "WrittenSteps":
-    """Return the steps to look for: the user's own lines, else what a writer makes of the
-    transcript.
+    """Return the steps to look for: the user's own lines, or what a writer makes of the transcript.
 
-    info: of the video, for a writer that is shown pictures of it. narration: the transcript as it
-    was read already.
+    Args:
+        request: the video and the user's lines.
+        transcript: what is said.
+        settings: of the main job.
+        info: of the file, for a writer that is given frames.
+        narration: the parsed transcript. None: the writer parses it.
     """
     if settings.procx.when == "alone":
         return WrittenSteps()
@@ -465,8 +488,12 @@ Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class UserLines(WrittenSteps):
-    """sentence_probabilities: (K, S) P(sentence s says line k). Rows sum to P(the line is said)."""
+class PlacedUserLines(WrittenSteps):
+    """The user's lines as steps.
+
+    Attributes:
+        sentence_probabilities: (K, S) P(sentence s says line k). A row sums to P(line k is said).
+    """
 
     sentence_probabilities: Array = field(default_factory=lambda: np.zeros((0, 0)), compare=False)
 
@@ -476,37 +503,35 @@ def place_user_lines(
     transcript: Transcript,
     settings: StepsSettings,
     graph: "TaskGraph | None" = None,
-) -> UserLines:
-    """Return the lines as steps, in the order given, with `said` where the narration says them.
+) -> PlacedUserLines:
+    """Return the user's lines as steps, in their order, with `said` where the speech says them.
 
-    graph: what other videos of the task do, whose lines these are.
+    Args:
+        lines: K lines.
+        transcript: S sentences.
+        settings: of the main job.
+        graph: the comparison that the lines come from. It gives their kinds.
     """
-    from stepline.grounding.speech import place_texts
-    from stepline.grounding.task_graph import graph_prior
+    from stepline.grounding.speech import steps_from_texts
     from stepline.text import embed
     from stepline.writing.extractive.writer import transcript_step_probabilities
 
-    # A graph of the task says in which order lines are likely.
-    prior = None
-    if graph is not None:
-        prior = graph_prior(graph, settings.nasva.coarse, embed)
     sentences = [sentence.text for sentence in transcript.sentences]
-    placed = place_texts(
+    placed = steps_from_texts(
         lines,
         transcript,
         embed(sentences),
         embed(lines),
         step_probabilities=transcript_step_probabilities(transcript, settings.writing),
-        settings=settings.nasva.coarse,
-        prior=prior,
+        graph=graph,
     )
-    return UserLines(placed.steps, sentence_probabilities=placed.sentence_probabilities)
+    return PlacedUserLines(placed.steps, sentence_probabilities=placed.sentence_probabilities)
 
 
-def _materials_and_tools(
+def _find_materials_and_tools(
     narration: "NarrationReading | None", transcript: Transcript, title: str
 ) -> dict[str, Any]:
-    """Return the materials, tools, yield and times from the speech, as record fields."""
+    """Return the materials, tools, yields and times of the speech, as fields of a record."""
     from stepline.writing.materials import (
         find_materials,
         find_times,
@@ -529,14 +554,13 @@ def _materials_and_tools(
 
 MAX_TITLE_CHARS = 200
 # what stands for a space in a name: not the hyphens and points between two digits (2024-05-06)
-NAME_JOINT_PATTERN = re.compile(r"_+|(?<!\d)[-.]+|[-.]+(?!\d)")
+WORD_SEPARATOR_PATTERN = re.compile(r"_+|(?<!\d)[-.]+|[-.]+(?!\d)")
 
 
 def choose_title(
     request: Request, info: "MediaInfo", narration: "NarrationReading | None"
 ) -> tuple[str, TitleSource]:
-    """Return the title of a video and its source, the first that has one: user, link, file, speech,
-    name."""
+    """Return the title of a video and its source, the first that has one: user, link, file, speech, name."""
     # Titles that people or files give.
     candidates: dict[TitleSource, str | None] = {
         "user": request.title,
@@ -554,11 +578,11 @@ def choose_title(
         spoken = narration_title(narration)
         if spoken is not None:
             return shorten(spoken, MAX_TITLE_CHARS), "speech"
-    return readable_name(request.path.stem) or request.id, "name"
+    return title_from_file_name(request.path.stem) or request.id, "name"
 
 
 def find_author(request: Request, info: "MediaInfo") -> str | None:
-    """Return who made a video, as the page of its link says, or the file's metadata."""
+    """Return the author of a video, by the page of its link or the metadata of the file."""
     author = (request.origin and request.origin.uploader) or info.author
     return author and one_line(author)
 
@@ -568,7 +592,7 @@ def find_publication_date(request: Request, info: "MediaInfo") -> str | None:
     return (request.origin and request.origin.upload_date) or info.publication_date
 
 
-def readable_name(stem: str) -> str:
+def title_from_file_name(stem: str) -> str:
     """Return the name of a file as a title: "my_lemonade-v2" is "My lemonade v2"."""
-    words = one_line(NAME_JOINT_PATTERN.sub(" ", stem))
+    words = one_line(WORD_SEPARATOR_PATTERN.sub(" ", stem))
     return shorten(sentence_case(words), MAX_TITLE_CHARS)

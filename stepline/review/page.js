@@ -5,13 +5,11 @@ const ENDS = {
   "done": "That was all. Thank you! You can close this page.",
   "not qualified": "Thank you. Too few of the first answers were as expected, so there is nothing more to do.",
 };
-const SENDER = location.pathname === "/" ? "annotate" : "studio"; // below another path, it is a view of the studio
-part("library").hidden = SENDER !== "studio";
 let annotator = "";
 let clip = "";
 
 async function ask(path, body) {
-  const options = body && { method: "POST", headers: { "X-Stepline": SENDER }, body: JSON.stringify(body) };
+  const options = body && { method: "POST", headers: { "X-Stepline": "annotate" }, body: JSON.stringify(body) };
   const reply = await fetch(path, options || {});
   const told = await reply.json();
   if (!reply.ok) throw new Error(told.error);

@@ -10,7 +10,13 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from stepline.pages.layout import BASE_STYLE, page_html
-from stepline.pages.web.local_server import LocalServer, asset, file_response, post, serve_page
+from stepline.pages.web.local_server import (
+    LocalServer,
+    asset_response,
+    file_response,
+    post_route,
+    serve_page,
+)
 from stepline.records import FrozenModel
 from stepline.review.answers import AnnotatorName, Answer
 from stepline.review.queue import AnnotationQueue
@@ -68,7 +74,7 @@ def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> li
         return HTMLResponse(html)
 
     def file(name: str, _: Request) -> Response:
-        return asset(PAGE_FILES[name])
+        return asset_response(PAGE_FILES[name])
 
     # the requests of the page
     def next_task(request: Request) -> Response:
@@ -97,7 +103,9 @@ def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> li
         *(Route(at + name, partial(file, name)) for name in PAGE_FILES),
         Route(f"{at}next", next_task),
         Route(f"{at}clip/{{name:path}}", clip),
-        post(f"{at}begin", ClipStart, lambda start: queue.start_clip(start.annotator, start.clip)),
-        post(f"{at}undo", Annotator, lambda sender: queue.undo(sender.annotator)),
-        post(f"{at}answer", Answer, queue.add_answer),
+        post_route(
+            f"{at}begin", ClipStart, lambda start: queue.start_clip(start.annotator, start.clip)
+        ),
+        post_route(f"{at}undo", Annotator, lambda sender: queue.undo(sender.annotator)),
+        post_route(f"{at}answer", Answer, queue.add_answer),
     ]

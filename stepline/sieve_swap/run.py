@@ -228,7 +228,7 @@ def _pair_part(
     for video, reason in zip(part, reasons, strict=True):
         sets: Sequence[str] = ()
         if isinstance(video, Record):
-            sets = job.excluded.sets_with(video.video.id)
+            sets = job.excluded.datasets_with(video.video.id)
             if reason is None:
                 records[len(rows)] = video
         rows.append(PairedVideo(_id(video), reason, None, evaluation=list(sets)))

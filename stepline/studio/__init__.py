@@ -1,1 +1,1 @@
-"""Studio: a library of videos watched, corrected, searched and served on one machine."""
+"""The studio: a web server on which people watch, correct and search a library of videos."""

@@ -1,8 +1,8 @@
-"""Who may use the studio: anyone with the token of the address that was opened, or with the
-password. A key for programs is the third way. Its role says what it may do.
+"""Who may use the studio: whoever has the token, the password, or a key for programs.
 
-The token is new at each start. A browser gets it once, in the address, and keeps it in a cookie
-that no script reads and no page of another site sends. Programs send it as `Authorization: Bearer`.
+The token is new at each start. It is in the address that the studio prints. A browser exchanges it
+for a cookie that no script reads and no other site sends. Programs send the token or a key as
+`Authorization: Bearer`. The role of a key limits what it may do.
 """
 
 import hashlib
@@ -33,15 +33,15 @@ HEADER_VALUE = "studio"  # value of X-Stepline in requests that send something
 MIN_PASSWORD_CHARS = 8
 MAX_PASSWORD_FILE_BYTES = 4096
 SCRYPT_COST = 2**14  # N of scrypt: 16 MiB and some 50 ms per try
-MAX_TRIES = 5  # wrong passwords of one address in `TRIES_WINDOW_SECONDS`
-MAX_TRIES_OF_ALL_CLIENTS = 60  # wrong passwords of all addresses
+MAX_PASSWORD_TRIES = 5  # wrong passwords of one address in `TRIES_WINDOW_SECONDS`
+MAX_PASSWORD_TRIES_OF_ALL = 60  # wrong passwords of all addresses
 TRIES_WINDOW_SECONDS = 60.0
 OPEN_PATHS = re.compile(r"/login|/health|/static/[\w.-]+")  # need no token: they reveal nothing
-PROGRAM_PATHS = re.compile(r"/api/.*|/health|/metrics")  # asked by programs, not by browsers
+PROGRAM_PATHS = re.compile(r"/api/.*|/health")  # asked by programs, not by browsers
 
 
 class Password:
-    """A password that cannot be tried often. Only its scrypt hash is kept."""
+    """A password with a limit on wrong tries. Only its scrypt hash is kept."""
 
     def __init__(self, password: str, clock: Callable[[], float] = time.monotonic) -> None:
         if len(password) < MIN_PASSWORD_CHARS:
@@ -54,8 +54,10 @@ class Password:
         self._lock = threading.Lock()
 
     def check(self, password: str, address: str) -> bool:
-        """Return whether the text is the password. Raises HTTPException (429) for an address that was
-        wrong too often."""
+        """Return whether a text is the password.
+
+        address: of the client. Raises HTTPException (429) after too many wrong tries.
+        """
         # One after the other: tries at the same time count too, and only wrong ones do.
         with self._lock:
             now = self._clock()
@@ -64,7 +66,7 @@ class Password:
                 self._tries.popleft()
             # One address may be wrong a few times. Many addresses together may be wrong more often.
             client_tries = sum(other == address for _, other in self._tries)
-            if client_tries >= MAX_TRIES or len(self._tries) >= MAX_TRIES_OF_ALL_CLIENTS:
+            if client_tries >= MAX_PASSWORD_TRIES or len(self._tries) >= MAX_PASSWORD_TRIES_OF_ALL:
                 raise HTTPException(
                     HTTPStatus.TOO_MANY_REQUESTS,
                     "too many wrong passwords; wait a minute",
@@ -82,8 +84,7 @@ class Password:
 
 
 def read_password(file: Path) -> Password:
-    """Return the password in the first line of a file. Raises SettingsError where it is missing or
-    short."""
+    """Read the password in the first line of a file. Raises SettingsError where it is missing or short."""
     try:
         lines = read_limited(file, MAX_PASSWORD_FILE_BYTES).decode().splitlines()
         return Password(lines[0].strip() if lines else "")
@@ -96,10 +97,13 @@ def read_password(file: Path) -> Password:
 
 
 class Access:
-    """The rules of one server.
+    """The access rules of one server.
 
-    host: the address that it listens at. password: required where others can reach it. https:
-    whether it uses that. keys: of programs.
+    Args:
+        host: the address at which the server listens.
+        password: required where other machines can reach the server.
+        https: whether the server uses it.
+        keys: of programs.
     """
 
     def __init__(
@@ -124,10 +128,10 @@ class Access:
         self._names = {name.casefold() for name in ("localhost", host, socket.gethostname())}
 
     def is_own_host(self, host: str) -> bool:
-        """Return whether the Host of a request is this server.
+        """Return whether the Host header of a request names this server.
 
-        A name can be rebound to another address. An address cannot, and neither can a name over
-        https, since no certificate of this server holds a stranger's name.
+        A malicious site can rebind its name to this machine. So without https, only addresses and the names
+        of this machine count.
         """
         if self._https:
             return bool(host)
@@ -140,13 +144,15 @@ class Access:
             return name.casefold() in self._names
 
     def refuse(self, request: Request) -> Response | None:
-        """Return the reply to a request without the token or a key, with several, or with a key
-        whose role does not suffice. None for one that may go on."""
+        """Return the refusal of a request without valid token or key, or with too low a role.
+
+        None for a request that is allowed.
+        """
         path = request.url.path
         is_page = request.method == "GET" and not PROGRAM_PATHS.fullmatch(path)
         # The address that was opened: the token in it becomes a cookie.
-        if is_page and self._has_token_in_address(request):
-            reply = _entry_reply(request)
+        if is_page and self._has_url_token(request):
+            reply = _redirect_without_token(request)
             self.set_session_cookie(reply)
             return reply
         if OPEN_PATHS.fullmatch(path):
@@ -166,19 +172,21 @@ class Access:
         return JSONResponse({"error": reason}, HTTPStatus.UNAUTHORIZED, headers)
 
     def set_session_cookie(self, reply: Response) -> None:
-        """Give the browser the token as a cookie."""
+        """Set the cookie that holds the token."""
         reply.set_cookie(
             self._cookie, self.token, httponly=True, samesite="strict", path="/", secure=self._https
         )
 
-    def _has_token_in_address(self, request: Request) -> bool:
+    def _has_url_token(self, request: Request) -> bool:
         query = parse_qsl(request.url.query, keep_blank_values=True)
         tokens = [value for name, value in query if name == "token"]
         return len(tokens) == 1 and self._is_token(tokens[0])
 
     def _role(self, request: Request) -> Role | None:
-        """Return what a request may do. With the token in header and cookie and no other text
-        there: all. With one key in the header alone: what its role says. None without either."""
+        """Return the role of a request. None without a valid token or key.
+
+        The token gives "admin", if every token in header and cookies is right. A key must be in the header.
+        """
         headers = request.headers
         # Every token that came, of the header and of the cookie.
         tokens = [value.removeprefix("Bearer ") for value in headers.getlist("Authorization")]
@@ -201,8 +209,7 @@ class Access:
 
 
 def _role_refusal(role: Role, request: Request) -> Response | None:
-    """Return the refusal (403) of a request that needs more than a role allows. None for one that
-    may go on."""
+    """Return the refusal (403) of a request that needs a higher role. None for one that is allowed."""
     needed = needed_role(request.method, request.url.path)
     if role_includes(role, needed):
         return None
@@ -211,11 +218,11 @@ def _role_refusal(role: Role, request: Request) -> Response | None:
     return JSONResponse({"error": f"{reason}; {cure}"}, HTTPStatus.FORBIDDEN)
 
 
-def _entry_reply(request: Request) -> Response:
-    """Return the reply that leads to the page of a request, without the token.
+def _redirect_without_token(request: Request) -> Response:
+    """Return a redirect to the same page, without the token in its address.
 
-    A browser sends no strict cookie where the page of another site, or a file, led to a redirect.
-    So there a page of this server leads on.
+    After a redirect from another site or a file, browsers do not send strict cookies. So a page with a
+    refresh is used there.
     """
     path = request.url.path
     if request.headers.get("Sec-Fetch-Site", "none") == "none":

@@ -1,5 +1,4 @@
-"""The API of the studio: one table of operations, from which both the routes and their OpenAPI
-description are made."""
+"""The studio's API: one table of operations, from which the routes and the OpenAPI description are made."""
 
 import asyncio
 import logging
@@ -10,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, JsonValue
@@ -30,12 +28,17 @@ from stepline.records import FrozenModel
 from stepline.studio.events import Broadcast
 from stepline.studio.job_api import JobApi
 from stepline.studio.jobs import JobRunner
-from stepline.studio.live import follow_log, live_log, live_logs
-from stepline.studio.metrics import METRICS_TYPE, RequestCounts, studio_metrics
-from stepline.studio.operations import Operation, in_video_thread, not_found, openapi, read_body
-from stepline.studio.sharing import share, share_file
+from stepline.studio.live import find_live_log, follow_log, list_live_logs
+from stepline.studio.operations import (
+    Operation,
+    in_video_thread,
+    openapi,
+    parse_body,
+    raise_not_found,
+)
+from stepline.studio.sharing import write_share_file
 from stepline.studio.store import Studio
-from stepline.studio.video_api import LABEL_PARAMETERS, VideoApi, card_filter, known_id
+from stepline.studio.video_api import LABEL_PARAMETERS, VideoApi, card_filter, require_video_id
 
 log = logging.getLogger(__name__)
 
@@ -45,26 +48,23 @@ MAX_QUERY_CHARS = 500
 
 
 class ShareBody(FrozenModel):
-    """Which videos are shared. videos: whether the videos themselves are copied.
+    """Which videos are shared.
 
-    out: a folder outside of the library, below one that is allowed, or None for one file as the
-    reply.
+    Attributes:
+        ids: the ids of the videos.
+        videos: whether the video files themselves are copied.
     """
 
     ids: Annotated[tuple[str, ...], Field(min_length=1, max_length=1000)]
     videos: bool = False
-    out: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
 
 
 class StudioApi:
-    """The operations of one library."""
+    """The operations on one library."""
 
-    def __init__(
-        self, studio: Studio, broadcast: Broadcast, jobs: JobRunner, counts: RequestCounts
-    ) -> None:
+    def __init__(self, studio: Studio, broadcast: Broadcast, jobs: JobRunner) -> None:
         self._studio = studio
         self._broadcast = broadcast
-        self._counts = counts
         self._videos = VideoApi(studio, jobs)
         # Whoever follows a video learns that it is gone.
         self._videos.on_removal = lambda id: broadcast.publish("video", {"id": id, "removed": True})
@@ -76,44 +76,50 @@ class StudioApi:
         self._indexed = -MAX_INDEX_AGE_SECONDS
 
     def operations(self) -> list[Operation]:
-        """Return the table of operations."""
+        """Return all operations."""
         # Each row is a method, a path, the function that answers, and what the description says.
         query = {"q": "what is done", "most": f"answers, 1 to {MAX_MOMENTS}"} | LABEL_PARAMETERS
         return [
-            Operation("GET", "/api/library", self.library, "The library's id."),
+            Operation("GET", "/api/library", self.get_library_id, "The library's id."),
             *self._videos.operations(),
             *self._jobs.operations(),
-            Operation("GET", "/api/search", self.search, "The moments that answer a query.", query),
             Operation(
-                "GET", "/api/live", self.live_runs, "The live runs whose logs are in the library."
+                "GET", "/api/search", self.search_moments, "The moments that answer a query.", query
+            ),
+            Operation(
+                "GET",
+                "/api/live",
+                self.list_live_runs,
+                "The live runs whose logs are in the library.",
             ),
             Operation(
                 "GET",
                 "/api/live/{name}/events",
-                self.live_events,
+                self.stream_live_events,
                 "The events of a live run, from the first on, as server-sent events.",
             ),
             Operation(
                 "POST",
                 "/api/share",
-                self.share,
-                "One file, or a folder, that needs no server.",
+                self.share_videos,
+                "A file of pages that need no server.",
                 body=ShareBody,
             ),
-            Operation("GET", "/api/events", self.events, "What happens, as server-sent events."),
-            Operation("GET", "/api/openapi.json", self.openapi, "This description."),
             Operation(
-                "GET", "/health", self.health, "Whether the studio can work; needs no token."
+                "GET", "/api/events", self.stream_events, "What happens, as server-sent events."
             ),
-            Operation("GET", "/metrics", self.metrics, "Its figures, as OpenMetrics."),
+            Operation("GET", "/api/openapi.json", self.get_openapi, "This description."),
+            Operation(
+                "GET", "/health", self.check_health, "Whether the studio can work; needs no token."
+            ),
         ]
 
-    def library(self, _: Request) -> Response:
+    def get_library_id(self, _: Request) -> Response:
         """Return the library's id."""
         return JSONResponse({"id": self._studio.database.identity})
 
-    async def search(self, request: Request) -> Response:
-        """Return moments. Without the weights of MiniLM they are found by their words alone."""
+    async def search_moments(self, request: Request) -> Response:
+        """Return the moments that answer a query. Without the weights of MiniLM, only words are matched."""
         query = request.query_params.get("q", "")
         most = request.query_params.get("most", "10")
         is_count = is_whole_number(most) and 1 <= int(most) <= MAX_MOMENTS
@@ -139,46 +145,43 @@ class StudioApi:
         if time.monotonic() > self._indexed + MAX_INDEX_AGE_SECONDS:
             self._index.update()
             self._indexed = time.monotonic()
-        return [_moment(moment) for moment in self._index.search(query, most, names)]
+        return [_moment_json(moment) for moment in self._index.search(query, most, names)]
 
-    async def share(self, request: Request) -> Response:
-        """Return one file that holds the videos' steps. With `out`, write a folder of them."""
-        body = await read_body(request, ShareBody)
+    async def share_videos(self, request: Request) -> Response:
+        """Return a file with the pages of videos, or the page of one video."""
+        body = await parse_body(request, ShareBody)
         library = self._studio.library
-        ids = [known_id(library, id) for id in body.ids]
-        # A folder on this machine, where one is named. Else one file that the browser saves.
-        if body.out is not None:
-            write_share = partial(share, with_videos=body.videos)
-            index = await in_video_thread(write_share, library, ids, Path(body.out))
-            return JSONResponse({"index": str(index)})
-        write_share = partial(share_file, with_videos=body.videos)
+        ids = [require_video_id(library, id) for id in body.ids]
+        write_share = partial(write_share_file, with_videos=body.videos)
         path = await in_video_thread(write_share, library, ids)
         # The temporary folder goes after its file was sent.
         cleaning = BackgroundTask(shutil.rmtree, path.parent, ignore_errors=True)
         return FileResponse(path, filename=path.name, background=cleaning)
 
-    async def events(self, _: Request) -> Response:
-        """Return the events from now on."""
+    async def stream_events(self, _: Request) -> Response:
+        """Return the events from now on, as server-sent events."""
         return _event_stream(self._broadcast.listen(self.is_stopping))
 
-    def live_runs(self, _: Request) -> Response:
-        """Return the live runs."""
-        return JSONResponse({"runs": live_logs(self._studio.library.folder)})
+    def list_live_runs(self, _: Request) -> Response:
+        """Return the live runs whose logs are in the library."""
+        return JSONResponse({"runs": list_live_logs(self._studio.library.folder)})
 
-    async def live_events(self, request: Request) -> Response:
-        """Return the events of a live run."""
+    async def stream_live_events(self, request: Request) -> Response:
+        """Return the events of a live run, as server-sent events."""
         folder = self._studio.library.folder
-        with not_found("no such live run"):
-            path = await run_in_threadpool(live_log, folder, request.path_params["name"])
+        with raise_not_found("no such live run"):
+            path = await run_in_threadpool(find_live_log, folder, request.path_params["name"])
         return _event_stream(follow_log(path, self.is_stopping))
 
-    def openapi(self, _: Request) -> Response:
-        """Return the table of operations as OpenAPI 3.1."""
+    def get_openapi(self, _: Request) -> Response:
+        """Return the operations as OpenAPI 3.1."""
         return JSONResponse(openapi(self.operations()))
 
-    def health(self, _: Request) -> Response:
-        """Return that the database answers. The error 503 says that it does not, without the
-        reason, since anyone may ask."""
+    def check_health(self, _: Request) -> Response:
+        """Return 200 while the database can be read, else 503.
+
+        The reason is only logged, since anyone may ask.
+        """
         try:
             self._studio.database.row("SELECT 1 FROM library")
         except StoreError as error:
@@ -187,12 +190,8 @@ class StudioApi:
             return JSONResponse(reply, HTTPStatus.SERVICE_UNAVAILABLE)
         return JSONResponse({"status": "ok"})
 
-    def metrics(self, _: Request) -> Response:
-        """Return the figures of the studio as OpenMetrics."""
-        return Response(studio_metrics(self._studio, self._counts), media_type=METRICS_TYPE)
-
     def close(self) -> None:
-        """Close the index of the search."""
+        """Close the search index."""
         if self._index is not None:
             self._searching.submit(self._index.close)
         self._searching.shutdown()
@@ -205,7 +204,7 @@ def _event_stream(events: AsyncIterator[str]) -> Response:
     )
 
 
-def _moment(moment: Moment) -> dict[str, JsonValue]:
+def _moment_json(moment: Moment) -> dict[str, JsonValue]:
     id = video_id(moment.file)
     tree: dict[str, JsonValue] = asdict(moment)
     if moment.start is None:

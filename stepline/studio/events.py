@@ -1,4 +1,4 @@
-"""The events of a library: to browsers as server-sent events, to programs as signed webhooks."""
+"""Events of a library, sent to browsers as server-sent events and to programs as signed webhooks."""
 
 import asyncio
 import hashlib
@@ -42,7 +42,12 @@ CLOSE_SECONDS = 2.0  # to send what waits when the server ends
 
 @dataclass(eq=False)
 class Listener:
-    """One open connection of a browser."""
+    """An open event stream of a browser.
+
+    Attributes:
+        loop: the event loop of its queue.
+        events: the queue. None in it ends the stream.
+    """
 
     loop: asyncio.AbstractEventLoop
     events: "asyncio.Queue[str | None]" = field(
@@ -50,7 +55,7 @@ class Listener:
     )
 
     def put(self, event: str) -> None:
-        """Queue an event. Close the connection if too many wait."""
+        """Queue an event. Close the stream if too many events wait."""
         if not self.events.full():
             self.events.put_nowait(event)
             return
@@ -61,14 +66,14 @@ class Listener:
 
 
 class Broadcast:
-    """Gives each event to all listeners, from any thread."""
+    """Sends events to all open event streams, from any thread."""
 
     def __init__(self) -> None:
         self._listeners: set[Listener] = set()
         self._lock = threading.Lock()
 
     def publish(self, name: str, data: Mapping[str, Any]) -> None:
-        """Send an event to all listeners."""
+        """Send an event. name: its type. data: its content, JSON values."""
         event = f"event: {name}\ndata: {json.dumps(data)}\n\n"
         with self._lock:
             # A queue of asyncio belongs to its loop, and events come from other threads.
@@ -104,12 +109,17 @@ class Broadcast:
 
 
 class Webhook:
-    """Posts the events of a library to a URL, each signed: HMAC-SHA256 of "TIME.BODY" with the
-    key, in hexadecimal.
+    """Posts the events of a library to a URL.
 
-    The outbox has an event until it is received, so each comes at least once, in their order. An
-    event that is refused `MAX_REFUSALS` times is given up, since the others wait behind it. One
-    without any answer is given up after `MAX_EVENT_AGE_SECONDS`.
+    Each request is signed: HMAC-SHA256 of "TIME.BODY" with the key, in hexadecimal. An event stays in
+    the outbox until it is received, so each comes at least once, in order. An event is given up after
+    MAX_REFUSALS refusals, or after MAX_EVENT_AGE_SECONDS without any answer.
+
+    Args:
+        url: receives the events.
+        key: signs them.
+        settings: of links, such as the timeout.
+        pause: seconds before the second try.
     """
 
     def __init__(
@@ -125,7 +135,7 @@ class Webhook:
         self._thread: threading.Thread | None = None
 
     def start(self, outbox: EventOutbox) -> None:
-        """Start to send the events of the outbox, and those added later."""
+        """Send the events of the outbox, and later ones, in a thread."""
         outbox.on_event = self._wakes.set
         self._thread = threading.Thread(
             target=self._send_all, args=(outbox,), name="webhook", daemon=True
@@ -133,7 +143,7 @@ class Webhook:
         self._thread.start()
 
     def close(self, timeout_seconds: float = CLOSE_SECONDS) -> None:
-        """Send what waits, for at most that many seconds. The next start sends the rest."""
+        """Send the remaining events, for at most `timeout_seconds`. The next start sends the rest."""
         self._closed.set()
         self._wakes.set()
         if self._thread is not None:
@@ -174,8 +184,7 @@ class Webhook:
                 self._wakes.wait()
 
     def _send_or_give_up(self, outbox: EventOutbox, event: OutboxEvent) -> str | None:
-        """Post an event and remove it once it is received or given up. Return the fault
-        otherwise."""
+        """Post an event. Remove it if it was received or is given up, else return the error."""
         try:
             self._send(event)
         except (MediaError, OSError, http.client.HTTPException, ValueError) as error:
@@ -224,14 +233,15 @@ class Webhook:
 
 
 def signature(key: bytes, when: str, body: bytes) -> str:
-    """Return the header X-Stepline-Signature of a webhook's body that is sent at a time."""
+    """Return the header X-Stepline-Signature. when: header X-Stepline-Time. body: of the request."""
     return "sha256=" + hmac.new(key, when.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
 def open_webhook(url: str | None, key_file: Path | None, settings: LinkSettings) -> Webhook | None:
-    """Return the webhook of a URL, None without one. The key is the first line of the file.
+    """Return the webhook of a URL, None without a URL.
 
-    Raises SettingsError for an address that is not http(s), and for a key that is missing or short.
+    The first line of the file is the key. Raises SettingsError where the address is not http(s), or the
+    key is missing or short.
     """
     if url is None:
         return None

@@ -1,4 +1,4 @@
-"""The operations of the API on jobs, and on the uploads that become jobs."""
+"""The operations of the API on jobs, and on uploads that become jobs."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,15 +11,21 @@ from starlette.responses import JSONResponse, Response
 
 from stepline.pages.web.local_server import is_whole_number
 from stepline.records import FrozenModel
-from stepline.studio.jobs import JobRunner, allowed_options
-from stepline.studio.operations import PAGE_PARAMETERS, Operation, not_found, page_of, read_body
+from stepline.studio.jobs import JobRunner, resolve_job_options
+from stepline.studio.operations import (
+    PAGE_PARAMETERS,
+    Operation,
+    parse_body,
+    raise_not_found,
+    requested_page,
+)
 from stepline.studio.store import Studio, Upload
-from stepline.studio.uploads import MAX_PIECE_BYTES, UploadBody, Uploads
+from stepline.studio.uploads import MAX_CHUNK_BYTES, UploadBody, Uploads
 from stepline.studio.video_api import Priority
 
 
 class PriorityBody(FrozenModel):
-    """Priority of a job: the highest runs first."""
+    """Request body: the priority of a job. The job with the highest runs first."""
 
     priority: Priority
 
@@ -35,31 +41,34 @@ class JobApi:
         self._uploads = Uploads(studio, jobs)
 
     def operations(self) -> list[Operation]:
-        """Return the table of operations."""
+        """Return the operations."""
         # Jobs, then the uploads that become jobs.
         job = "/api/jobs/{id:int}"
         upload = "/api/uploads/{id}"
-        piece = f"Add a piece, at most {MAX_PIECE_BYTES} bytes, at the header Upload-Offset"
+        piece = f"Add a piece, at most {MAX_CHUNK_BYTES} bytes, at the header Upload-Offset"
         return [
             Operation(
                 "GET",
                 "/api/jobs",
-                self.jobs,
+                self.list_jobs,
                 "The jobs: those that run, that wait, that ended.",
                 PAGE_PARAMETERS,
             ),
-            Operation("GET", job, self.job, "One job, with its progress."),
-            Operation("DELETE", job, self.remove, "Remove a job that has ended from the list."),
+            Operation("GET", job, self.get_job, "One job, with its progress."),
+            Operation("DELETE", job, self.remove_job, "Remove a job that has ended from the list."),
             Operation(
-                "POST", f"{job}/cancel", partial(self.change, self._jobs.cancel), "End a job."
+                "POST", f"{job}/cancel", partial(self.change_job, self._jobs.cancel), "End a job."
             ),
             Operation(
-                "POST", f"{job}/retry", partial(self.change, self._jobs.retry), "Begin it again."
+                "POST",
+                f"{job}/retry",
+                partial(self.change_job, self._jobs.retry),
+                "Begin it again.",
             ),
             Operation(
                 "POST",
                 f"{job}/priority",
-                self.prioritise,
+                self.prioritise_job,
                 "Change the turn of a job that waits.",
                 body=PriorityBody,
             ),
@@ -67,93 +76,99 @@ class JobApi:
                 "POST", "/api/uploads", self.begin_upload, "Begin an upload.", body=UploadBody
             ),
             Operation(
-                "GET", "/api/uploads", self.uploads, "The uploads that are not whole, oldest first."
+                "GET",
+                "/api/uploads",
+                self.list_uploads,
+                "The uploads that are not whole, oldest first.",
             ),
             Operation(
-                "HEAD", upload, self.upload, "How much of an upload is there: Upload-Offset."
+                "HEAD",
+                upload,
+                self.get_upload_offset,
+                "How much of an upload is there: Upload-Offset.",
             ),
-            Operation("DELETE", upload, self.end_upload, "End an upload that is not whole."),
+            Operation("DELETE", upload, self.cancel_upload, "End an upload that is not whole."),
             Operation("PATCH", upload, self.append_piece, f"{piece}; the last one begins the job."),
         ]
 
-    def jobs(self, request: Request) -> Response:
-        """Return the jobs with their progress, and how many there are without paging."""
-        page = page_of(request)
-        stored = self._stored_jobs.all()
+    def list_jobs(self, request: Request) -> Response:
+        """Return a page of the jobs with their progress, and the total number."""
+        page = requested_page(request)
+        stored = self._stored_jobs.list_jobs()
         jobs = list(map(self._jobs.as_json, stored[page]))
         return JSONResponse({"jobs": jobs, "total": len(stored)})
 
-    def job(self, request: Request) -> Response:
+    def get_job(self, request: Request) -> Response:
         """Return one job."""
-        with not_found("no such job"):
+        with raise_not_found("no such job"):
             job = self._stored_jobs.get(request.path_params["id"])
         return JSONResponse(self._jobs.as_json(job))
 
-    def remove(self, request: Request) -> Response:
-        """Remove a job. The error is 409 for one that waits or runs."""
+    def remove_job(self, request: Request) -> Response:
+        """Remove a job from the list. The error is 409 for one that waits or runs."""
         id = request.path_params["id"]
-        with not_found("no such job"):
+        with raise_not_found("no such job"):
             state = self._stored_jobs.get(id).state
         if not self._stored_jobs.remove(id):
             raise HTTPException(HTTPStatus.CONFLICT, f"the job is {state}; cancel it first")
         return JSONResponse({"job": id})
 
-    def change(self, change: Callable[[int], bool], request: Request) -> Response:
-        """Change a job, and return it. The error is 409 where its state does not allow that."""
+    def change_job(self, change: Callable[[int], bool], request: Request) -> Response:
+        """Change a job with a function, and return it. The error is 409 where its state does not allow it."""
         id = request.path_params["id"]
         # Read first for the words of the error. The change itself checks the state again.
-        with not_found("no such job"):
+        with raise_not_found("no such job"):
             state = self._stored_jobs.get(id).state
         if not change(id):
             raise HTTPException(HTTPStatus.CONFLICT, f"the job is {state}")
         return JSONResponse(self._jobs.as_json(self._stored_jobs.get(id)))
 
-    async def prioritise(self, request: Request) -> Response:
-        """Change a job's priority."""
-        body = await read_body(request, PriorityBody)
+    async def prioritise_job(self, request: Request) -> Response:
+        """Change the priority of a job."""
+        body = await parse_body(request, PriorityBody)
         prioritise = partial(self._jobs.prioritise, priority=body.priority)
-        return await run_in_threadpool(self.change, prioritise, request)
+        return await run_in_threadpool(self.change_job, prioritise, request)
 
     async def begin_upload(self, request: Request) -> Response:
-        """Begin an upload."""
-        body = await read_body(request, UploadBody)
+        """Begin an upload. Its options are checked before any byte is sent."""
+        body = await parse_body(request, UploadBody)
         # Options are checked before a byte is sent, so that no upload ends in a refused job.
-        options = allowed_options(self._library, body.options)
+        options = resolve_job_options(self._library, body.options)
         body = body.model_copy(update={"options": options})
         upload = await run_in_threadpool(self._uploads.begin, body)
         return JSONResponse({"upload": upload.id, "offset": 0}, HTTPStatus.CREATED)
 
-    def uploads(self, _: Request) -> Response:
+    def list_uploads(self, _: Request) -> Response:
         """Return the unfinished uploads."""
         uploads = [
             {
                 "upload": upload.id,
                 "name": upload.name,
                 "size": upload.size,
-                "offset": self._uploads.offset(upload),
+                "offset": self._uploads.received_bytes(upload),
             }
             for upload in self._stored_uploads.unfinished()
         ]
         return JSONResponse({"uploads": uploads})
 
-    def end_upload(self, request: Request) -> Response:
+    def cancel_upload(self, request: Request) -> Response:
         """Cancel an upload and remove its file."""
-        upload = self._upload(request)
-        self._uploads.end(upload)
+        upload = self._find_upload(request)
+        self._uploads.cancel(upload)
         return JSONResponse({"upload": upload.id})
 
-    def upload(self, request: Request) -> Response:
-        """Return how many bytes of an upload are on disk, as headers."""
-        upload = self._upload(request)
+    def get_upload_offset(self, request: Request) -> Response:
+        """Return how many bytes of an upload were received, as a header."""
+        upload = self._find_upload(request)
         headers = {
-            "Upload-Offset": str(self._uploads.offset(upload)),
+            "Upload-Offset": str(self._uploads.received_bytes(upload)),
             "Upload-Length": str(upload.size),
         }
         return Response(headers=headers)
 
     async def append_piece(self, request: Request) -> Response:
-        """Add a piece to an upload."""
-        upload = await run_in_threadpool(self._upload, request)
+        """Append a chunk to an upload."""
+        upload = await run_in_threadpool(self._find_upload, request)
         headers = request.headers
         offset = headers.get("Upload-Offset", "")
         # Each request with a body has this header: the guards let no other through.
@@ -161,13 +176,13 @@ class JobApi:
         if not is_whole_number(offset):
             raise HTTPException(HTTPStatus.BAD_REQUEST, "Upload-Offset: the bytes that are there")
         try:
-            upload = await self._uploads.take(upload, int(offset), length, request.stream())
+            upload = await self._uploads.append_chunk(upload, int(offset), length, request.stream())
         except ClientDisconnect:  # what came is kept, and no client reads this reply
             return Response(status_code=HTTPStatus.BAD_REQUEST)
-        end = self._uploads.offset(upload)
+        end = self._uploads.received_bytes(upload)
         reply = {"offset": end, "job": upload.job}
         return JSONResponse(reply, headers={"Upload-Offset": str(end)})
 
-    def _upload(self, request: Request) -> Upload:
-        with not_found("no such upload"):
+    def _find_upload(self, request: Request) -> Upload:
+        with raise_not_found("no such upload"):
             return self._stored_uploads.get(request.path_params["id"])

@@ -1,8 +1,8 @@
-"""The jobs of a library: each video in a process of its own, kept in the database, so a restart
-continues them.
+"""The job queue of a library. Each job is the main job on a video, in a process of its own.
 
-A job that ran when the server ended is begun again. The main job itself finds what was finished. Of
-the jobs that wait, the one of the highest priority comes first, then the oldest.
+Jobs are stored in the database, so a restart continues them. A job that ran when the server ended
+begins again, and the main job finds what was finished. The job with the highest priority runs
+first, then the oldest.
 """
 
 import contextlib
@@ -38,7 +38,16 @@ WORKER = "stepline.studio.worker:start_worker"
 
 @dataclass
 class RunningJob:
-    """A job that runs. stages: the second that each has reached, and the video's duration."""
+    """A job that runs.
+
+    Attributes:
+        id: of the job.
+        worker: its process.
+        begun: monotonic time of its start, in seconds.
+        stages: stage -> (second reached, duration of the video).
+        records: file names of the records that it wrote.
+        error: why it failed.
+    """
 
     id: int
     worker: WorkerProcess
@@ -48,8 +57,7 @@ class RunningJob:
     error: str | None = None
 
     def progress(self) -> dict[str, JsonValue]:
-        """Return the slowest stage, the share that is done, and the seconds
-        left."""
+        """Return the slowest stage, the fraction that is done, and the seconds left."""
         # Sound and picture are read side by side, and the job is as far as the one behind.
         shares = {}
         for name, (second, seconds) in self.stages.items():
@@ -59,16 +67,20 @@ class RunningJob:
         stage = min(shares, key=shares.__getitem__)
         share = READING_SHARE * min(1.0, shares[stage])
         # Too early, an estimate would jump about.
-        rest = None
+        seconds_left = None
         if share > MIN_SHARE_DONE:
-            rest = round((time.monotonic() - self.begun) * (1 - share) / share, 1)
-        return {"stage": stage, "done": round(share, 3), "left_s": rest}
+            seconds_left = round((time.monotonic() - self.begun) * (1 - share) / share, 1)
+        return {"stage": stage, "done": round(share, 3), "left_s": seconds_left}
 
 
 class JobRunner:
     """Runs the jobs of a library from `start` to `stop`.
 
-    at_once: jobs at a time. settings: of the main job.
+    Args:
+        studio: the library.
+        broadcast: receives the progress.
+        at_once: number of jobs that run at the same time.
+        settings: of the main job.
     """
 
     def __init__(
@@ -87,20 +99,20 @@ class JobRunner:
         self._changed = threading.Condition()
         self._is_stopping = False
         self._threads = [
-            threading.Thread(target=self._work, name=f"job-{number}", daemon=True)
+            threading.Thread(target=self._run_jobs, name=f"job-{number}", daemon=True)
             for number in range(at_once)
         ]
 
     def start(self) -> None:
         """Begin with the jobs that are in the database."""
         # Jobs that ran when the last server ended or was killed.
-        for job in self._jobs.in_state("running"):
+        for job in self._jobs.list_in_state("running"):
             self._requeue(job)
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """End the processes. The next `start` begins their jobs again."""
+        """Kill the processes. The next `start` begins their jobs again."""
         with self._changed:
             self._is_stopping = True
             for running in self._running.values():
@@ -110,26 +122,26 @@ class JobRunner:
             thread.join()
 
     def add(self, source: str, options: JobOptions, priority: int = 0) -> Job:
-        """Add a job to the queue."""
+        """Add a job to the queue. source: a path or an address."""
         job = self._jobs.add(source, options.model_dump(mode="json"), priority)
-        self.wake(job.id)
+        self.notify(job.id)
         return job
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Start no job inside this context."""
-        # `_next` needs the same lock to take a job.
+        # `_take_next_job` needs the same lock to take a job.
         with self._changed:
             yield
 
-    def wake(self, id: int) -> None:
-        """Report a job that was added to the database."""
+    def notify(self, id: int) -> None:
+        """Wake a waiting thread after a job was added to the database."""
         with self._changed:
             self._changed.notify_all()
         self._publish(id)
 
     def cancel(self, id: int) -> bool:
-        """End a job that waits or runs. Return whether it did."""
+        """Cancel a job that waits or runs. Return whether it did."""
         # The state first: a job that is about to start sees it, and one that runs is killed.
         is_cancelled = self._jobs.change(
             id, expected=("waiting", "running"), state="cancelled", ended=time.time()
@@ -142,22 +154,22 @@ class JobRunner:
         return is_cancelled
 
     def retry(self, id: int) -> bool:
-        """Requeue a job that ended. Return whether it had ended."""
+        """Queue a job that has ended again. Return whether it had ended."""
         ends: tuple[JobState, ...] = ("done", "failed", "cancelled")
         is_waiting = self._jobs.change(
             id, expected=ends, state="waiting", begun=None, ended=None, error=None
         )
-        self.wake(id)
+        self.notify(id)
         return is_waiting
 
     def prioritise(self, id: int, priority: int) -> bool:
-        """Change the priority of a job that waits. Return whether it waited."""
+        """Change the priority of a waiting job. Return whether it waits."""
         is_changed = self._jobs.change(id, expected=("waiting",), priority=priority)
         self._publish(id)
         return is_changed
 
     def as_json(self, job: Job) -> dict[str, JsonValue]:
-        """Return a job with its progress, as the pages show it."""
+        """Return a job with its progress, as the API does."""
         running = self._running.get(job.id)
         share = float(job.state == "done")
         progress: dict[str, JsonValue] = {"stage": None, "done": share, "left_s": None}
@@ -166,17 +178,16 @@ class JobRunner:
         return job.model_dump(mode="json", by_alias=True) | progress
 
     def _requeue(self, job: Job) -> None:
-        """Requeue a job that is marked as running."""
         self._jobs.change(job.id, expected=("running",), state="waiting", begun=None)
 
-    def _work(self) -> None:
-        """Run one job after the other. One that the system has no room for is tried again."""
+    def _run_jobs(self) -> None:
+        """Run jobs one after another. A job for which the system has no room is tried again."""
         while not self._is_stopping:
             job = None
             try:
-                job = self._choose_task()
+                job = self._take_next_job()
                 if job is not None:
-                    self._run(job)
+                    self._run_job(job)
             except (OSError, StoreError) as error:
                 log.warning("jobs wait for %g s: %s", RETRY_SECONDS, error)
                 time.sleep(RETRY_SECONDS)
@@ -186,12 +197,12 @@ class JobRunner:
                         self._running.pop(job.id, None)
                         self._requeue(job)
 
-    def _choose_task(self) -> Job | None:
-        """Wait for the next job and mark it as running. None at the end."""
+    def _take_next_job(self) -> Job | None:
+        """Wait for a job and mark it as running. None when the runner stops."""
         with self._changed:
             while not self._is_stopping:
                 # Those that run may have been put back, and wait until their processes end.
-                for job in self._jobs.in_state("waiting", len(self._running) + 1):
+                for job in self._jobs.list_in_state("waiting", len(self._running) + 1):
                     if job.id in self._running:
                         continue
                     if self._jobs.change(
@@ -201,11 +212,11 @@ class JobRunner:
                 self._changed.wait()
         return None
 
-    def _task(self, job: Job) -> JobTask:
-        """Return what a worker does for a job.
+    def _make_task(self, job: Job) -> JobTask:
+        """Return the task of a worker for a job.
 
-        The job may be a stranger's, as its library may be. Raises StoreError where its paths are
-        not allowed, ValidationError where its options are not valid.
+        The job comes from a file that may be a stranger's. Raises StoreError where its paths are not
+        allowed, ValidationError where its options are not valid.
         """
         library = self._studio.library
         # A row is read as strictly as a request, since the library may be a stranger's.
@@ -217,13 +228,13 @@ class JobRunner:
             source=source,
             out=str(library.folder),
             allowed=tuple(map(str, library.allowed)),
-            options=allowed_options(library, options),
+            options=resolve_job_options(library, options),
             settings=self._settings,
         )
 
-    def _run(self, job: Job) -> None:
+    def _run_job(self, job: Job) -> None:
         try:
-            task = self._task(job)
+            task = self._make_task(job)
         except (StoreError, ValidationError) as error:
             self._jobs.change(
                 job.id,
@@ -262,7 +273,7 @@ class JobRunner:
             self._broadcast.publish("job", state | running.progress())
 
     def _finish(self, running: RunningJob, *, is_killed: bool) -> None:
-        """Report the videos of a job and keep how it ended. A killed one is begun again later."""
+        """Publish the videos of a job and store how it ended. A killed job begins again later."""
         # videos that were finished count, also of a job that failed
         videos = [video_id(name) for name in running.records]
         for video in videos:
@@ -287,8 +298,8 @@ class JobRunner:
         self._broadcast.publish("job", {name: fields[name] for name in PUBLISHED_FIELDS})
 
 
-def allowed_options(library: CorrectedLibrary, options: JobOptions) -> JobOptions:
-    """Return the options of a job with its captions as a path that is allowed."""
+def resolve_job_options(library: CorrectedLibrary, options: JobOptions) -> JobOptions:
+    """Return the options with an absolute path of the captions. Raises StoreError where it is not allowed."""
     if options.captions is None:
         return options
     captions = library.resolve_allowed(Path(options.captions))

@@ -1,7 +1,7 @@
-"""Keys for programs that use the API of a studio: each has a name and a role, and outlives a restart.
+"""API keys of programs. Each key has a name and a role, and outlives restarts.
 
-The file holds the SHA-256 of each key, never the key itself, and only its owner can read it. It
-is named by whoever starts the studio and never read from a library, which may be a stranger's.
+The file holds the SHA-256 of each key, and only its owner may read it. Its path comes from the
+command line, never from a library, which may be a stranger's.
 """
 
 import hashlib
@@ -41,7 +41,14 @@ ADMIN_OPERATIONS = (
 
 
 class ApiKey(FrozenModel):
-    """A key of the file. digest: the SHA-256 of the key. created: UTC, seconds since 1970."""
+    """A key in the file.
+
+    Attributes:
+        name: chosen by the user.
+        role: what the key may do.
+        digest: SHA-256 of the key, in hexadecimal.
+        created: UTC, in seconds since 1970.
+    """
 
     name: str = Field(pattern=r"^[\w.-]{1,80}$")
     role: Role
@@ -49,11 +56,11 @@ class ApiKey(FrozenModel):
     created: float
 
 
-KEY_LIST = TypeAdapter(tuple[ApiKey, ...])
+KEY_LIST_ADAPTER = TypeAdapter(tuple[ApiKey, ...])
 
 
 def needed_role(method: str, path: str) -> Role:
-    """Return the least role that a request to a path needs."""
+    """Return the lowest role that may send a request to a path."""
     if method in READING_METHODS:
         return "read"
     for admin_method, pattern in ADMIN_OPERATIONS:
@@ -63,14 +70,14 @@ def needed_role(method: str, path: str) -> Role:
 
 
 def role_includes(role: Role, needed: Role) -> bool:
-    """Return whether a role includes the rights of another role."""
+    """Return whether a role has the rights of another role."""
     return KEY_ROLES.index(role) >= KEY_ROLES.index(needed)
 
 
 class KeyFile:
-    """The keys in a file. A change counts for a studio that runs, from its next request on.
+    """The keys in a file. A running studio sees changes at its next request.
 
-    Raises SettingsError where the file is not Stepline's, or others can read it.
+    Reading raises SettingsError where the file is not one of keys, or where others can read it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -78,8 +85,8 @@ class KeyFile:
         self._stamp: tuple[int, int, int] | None = None
         self._keys: tuple[ApiKey, ...] = ()
 
-    def all(self) -> tuple[ApiKey, ...]:
-        """Return the keys, the oldest first. None where there is no file yet."""
+    def read_keys(self) -> tuple[ApiKey, ...]:
+        """Return the keys, the oldest first. Empty where there is no file yet."""
         try:
             state = self.path.stat()
         except FileNotFoundError:
@@ -94,18 +101,20 @@ class KeyFile:
         return self._keys
 
     def add(self, name: str, role: Role) -> str:
-        """Make a key and return it. It cannot be read again. Raises SettingsError for a name that
-        is taken, or is not a name."""
+        """Create a key and return its secret, which is stored nowhere.
+
+        Raises SettingsError for a name that is taken or not valid.
+        """
         # The key is shown once. The file gets its digest alone.
         secret = KEY_PREFIX + secrets.token_urlsafe(KEY_BYTES)
         try:
-            key = ApiKey(name=name, role=role, digest=_digest(secret), created=time.time())
+            key = ApiKey(name=name, role=role, digest=_hash_key(secret), created=time.time())
         except ValidationError as error:
             rule = "a name has 1 to 80 letters, digits, and any of _ . -"
             raise SettingsError(f"{name[:80]!r}: not a name for a key; {rule}") from error
         # Two commands at the same time would lose one of their keys.
-        with self._locked():
-            keys = self.all()
+        with self._lock():
+            keys = self.read_keys()
             if any(other.name == name for other in keys):
                 raise SettingsError(
                     f"{self.path}: {name} has a key; revoke it, or take another name"
@@ -117,8 +126,8 @@ class KeyFile:
 
     def revoke(self, name: str) -> None:
         """Remove a key. Raises SettingsError where no key has the name."""
-        with self._locked():
-            keys = self.all()
+        with self._lock():
+            keys = self.read_keys()
             others = tuple(key for key in keys if key.name != name)
             if len(others) == len(keys):
                 names = ", ".join(key.name for key in keys) or "none"
@@ -127,22 +136,22 @@ class KeyFile:
 
     def find(self, secret: str) -> ApiKey | None:
         """Return the key with this secret, or None."""
-        digest = _digest(secret)
+        digest = _hash_key(secret)
         match = None
         # All keys are compared, so that the time does not depend on which one matches.
-        for key in self.all():
+        for key in self.read_keys():
             if hmac.compare_digest(key.digest, digest):
                 match = key
         return match
 
-    def _locked(self) -> AbstractContextManager[bool]:
+    def _lock(self) -> AbstractContextManager[bool]:
         return lock_output(self.path.with_name(f".{self.path.name}.lock"), self.path, wait=True)
 
     def _read(self, state: os.stat_result) -> tuple[ApiKey, ...]:
         if os.name == "posix" and stat.S_IMODE(state.st_mode) & 0o077:
             raise SettingsError(f"{self.path}: others can read or change it; chmod 600 {self.path}")
         try:
-            return KEY_LIST.validate_json(read_limited(self.path, MAX_KEY_FILE_BYTES))
+            return KEY_LIST_ADAPTER.validate_json(read_limited(self.path, MAX_KEY_FILE_BYTES))
         except (OSError, LimitError, ValidationError) as error:
             cure = "`stepline keys add` makes one; name another file"
             raise SettingsError(
@@ -156,7 +165,7 @@ class KeyFile:
         partial = Path(name)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(KEY_LIST.dump_json(keys, indent=2))
+                file.write(KEY_LIST_ADAPTER.dump_json(keys, indent=2))
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(self.path)
@@ -164,5 +173,5 @@ class KeyFile:
             partial.unlink(missing_ok=True)
 
 
-def _digest(secret: str) -> str:
+def _hash_key(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,5 +1,4 @@
-"""The live runs of a library: the logs that `stepline live --out FOLDER` writes there, followed
-line by line."""
+"""The event logs of live runs in a library, as `stepline live --out FOLDER` writes them there."""
 
 import asyncio
 import logging
@@ -19,9 +18,8 @@ MAX_READ_BYTES = 2**20  # of a log at a time
 MAX_LINE_BYTES = 4096  # of a log's first and last line
 
 
-def live_logs(folder: Path) -> list[dict[str, Any]]:
-    """Return the live runs with a log in the folder, the newest first: name, and whether it has
-    finished."""
+def list_live_logs(folder: Path) -> list[dict[str, Any]]:
+    """Return the live runs with a log in the folder, the newest first: name, and whether each has finished."""
     # A link could lead out of the library.
     logs = [
         path
@@ -30,23 +28,27 @@ def live_logs(folder: Path) -> list[dict[str, Any]]:
     ]
     logs.sort(key=lambda path: (-path.stat().st_mtime, path.name))
     return [
-        {"name": path.name.removesuffix(EVENTS_SUFFIX), "finished": _finished(path)}
+        {"name": path.name.removesuffix(EVENTS_SUFFIX), "finished": _is_finished(path)}
         for path in logs
     ]
 
 
-def live_log(folder: Path, name: str) -> Path:
-    """Return the log of a run. Raises LookupError for a name that `live_logs` does not list."""
-    if name not in (run["name"] for run in live_logs(folder)):
+def find_live_log(folder: Path, name: str) -> Path:
+    """Return the log of a run. Raises LookupError for an unknown name."""
+    if name not in (run["name"] for run in list_live_logs(folder)):
         raise LookupError(name)
     return folder / f"{name}{EVENTS_SUFFIX}"
 
 
 @dataclass(frozen=True)
 class LogPart:
-    """A part of a log. first: its first line. lines: whole lines. end: the byte after them.
+    """A part of a log file.
 
-    in_long_line: whether that is inside a line of more than `MAX_READ_BYTES`, which is left out.
+    Attributes:
+        first: the first line of the file, which identifies the run.
+        lines: whole lines.
+        end: position behind them, in bytes.
+        in_long_line: whether that is inside a line of more than MAX_READ_BYTES, which is skipped.
     """
 
     first: bytes = b""
@@ -58,7 +60,7 @@ class LogPart:
 async def follow_log(path: Path, is_stopping: Callable[[], bool]) -> AsyncIterator[str]:
     """Yield the events of a run from the first one, as text/event-stream, until the server stops.
 
-    Where the run begins again, the event "anew" comes first, then its events from the first one.
+    If the run begins again, the event "anew" comes first, then its events from the first one.
     """
     yield "retry: 2000\n\n"
     last = LogPart()
@@ -66,7 +68,7 @@ async def follow_log(path: Path, is_stopping: Callable[[], bool]) -> AsyncIterat
     run = b""  # the first line, which distinguishes one run from another
     while not is_stopping():
         # The log is read in a thread, since its disk may be slow.
-        part = await run_in_threadpool(_read, path, last)
+        part = await run_in_threadpool(_read_log_part, path, last)
         if run and part.first and part.first != run:
             yield "event: anew\ndata: {}\n\n"
             last = LogPart()
@@ -93,7 +95,7 @@ async def follow_log(path: Path, is_stopping: Callable[[], bool]) -> AsyncIterat
         await asyncio.sleep(POLL_SECONDS)
 
 
-def _read(path: Path, last: LogPart) -> LogPart:
+def _read_log_part(path: Path, last: LogPart) -> LogPart:
     """Return the first line of a log, and the whole lines behind the last part."""
     try:
         with path.open("rb") as file:
@@ -115,7 +117,7 @@ def _read(path: Path, last: LogPart) -> LogPart:
     return LogPart(first, data[start:behind_lines], last.end + behind_lines)
 
 
-def _finished(path: Path) -> bool:
+def _is_finished(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - MAX_LINE_BYTES))
         whole_lines = file.read().rpartition(b"\n")[0]

@@ -1,4 +1,4 @@
-"""What the pages show of a video next to its file: pictures, and the waveform of its sound."""
+"""Frames and waveforms of videos for the pages of the studio."""
 
 import functools
 import io
@@ -12,7 +12,7 @@ from stepline.library.database import LibraryDatabase
 from stepline.media import frames_at, probe, read_sound
 from stepline.media.audio import SAMPLE_RATE
 
-PICTURE_PIXELS = 320  # across
+FRAME_WIDTH_PIXELS = 320  # across
 JPEG_QUALITY = 80
 PEAK_COUNT = 2000  # of a waveform, as many as a wide timeline has pixels
 MAX_PICTURES_IN_MEMORY = 1000  # some 10 kB each
@@ -32,12 +32,15 @@ BROWSER_TYPES = {
 
 # The stamp is a key of the cache: another file of the path has other pictures.
 @functools.lru_cache(MAX_PICTURES_IN_MEMORY)
-def picture(path: Path, stamp: str, second: float) -> bytes:  # noqa: ARG001
-    """Return the picture at a second, as JPEG. Raises MediaError without a picture there."""
+def frame_jpeg(path: Path, stamp: str, second: float) -> bytes:  # noqa: ARG001
+    """Return the frame at a second, as JPEG. Raises MediaError where there is none.
+
+    stamp: of the file. It is part of the cache key, so a changed file is decoded again.
+    """
     from PIL import Image
 
     with DECODER_SLOTS:
-        (frame,) = frames_at(path, [second], PICTURE_PIXELS)
+        (frame,) = frames_at(path, [second], FRAME_WIDTH_PIXELS)
     if frame is None:
         raise MediaError(f"{path}: no picture at {second:g} s; ask for a second of the video")
     data = io.BytesIO()
@@ -45,14 +48,14 @@ def picture(path: Path, stamp: str, second: float) -> bytes:  # noqa: ARG001
     return data.getvalue()
 
 
-def stored_peaks(database: LibraryDatabase, id: str, path: Path) -> bytes:
-    """Return the peaks of a video's sound, which the database keeps until the file changes."""
+def load_peaks(database: LibraryDatabase, id: str, path: Path) -> bytes:
+    """Return the waveform of a video's sound. It is stored in the database until the file changes."""
     stamp = file_stamp(path)
     row = database.row("SELECT peaks FROM waveform WHERE video = ? AND stamp = ?", id, stamp)
     # A stranger's row may hold anything.
     if row is not None and isinstance(row[0], bytes) and len(row[0]) <= PEAK_COUNT:
         return row[0]
-    waveform = peaks(path)
+    waveform = waveform_peaks(path)
     with database.change() as connection:
         connection.execute(
             "INSERT OR REPLACE INTO waveform VALUES (?, ?, ?)", (id, stamp, waveform)
@@ -60,11 +63,10 @@ def stored_peaks(database: LibraryDatabase, id: str, path: Path) -> bytes:
     return waveform
 
 
-def peaks(path: Path) -> bytes:
-    """Return the loudest sample of each of `PEAK_COUNT` equal parts of a video, 0 to 255 for
-    silence to full scale.
+def waveform_peaks(path: Path) -> bytes:
+    """Return the loudest sample in each of PEAK_COUNT equal parts of a video, a byte each.
 
-    It is empty for a video without sound. Raises MediaError where the file cannot be read.
+    255 is full scale. Empty for a video without sound. Raises MediaError where the file cannot be read.
     """
     info = probe(path)
     if not info.has_sound or not info.duration:
@@ -81,14 +83,13 @@ def peaks(path: Path) -> bytes:
 
 @functools.lru_cache(MAX_PICTURES_IN_MEMORY)
 def frame_rate(path: Path, stamp: str) -> float:  # noqa: ARG001
-    """Return the pictures per second of a video, 0 where it has none. Raises MediaError where it
-    cannot be read."""
+    """Return the frames per second of a video, 0 without a picture. Raises MediaError where it cannot be read."""
     with DECODER_SLOTS:
         return probe(path).frame_rate
 
 
-def media_type(path: Path) -> str:
-    """Return the type by which a browser plays a file."""
+def browser_media_type(path: Path) -> str:
+    """Return the media type with which browsers play a file."""
     return BROWSER_TYPES.get(path.suffix.lower(), "video/mp4")
 
 

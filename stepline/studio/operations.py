@@ -48,9 +48,14 @@ PAGE_PARAMETERS = {
 class Operation:
     """An operation of the API.
 
-    parameters: those of the query, with their meaning.
-    body: the model of what is sent.
-    reads_video: whether it may take long. Other operations do not wait for it.
+    Attributes:
+        method: of HTTP.
+        path: of the route.
+        endpoint: answers a request.
+        summary: for the description.
+        parameters: of the query, name -> meaning.
+        body: the model of the request body.
+        reads_video: whether it may take long. It then runs in one of the VIDEO_THREADS.
     """
 
     method: Literal["GET", "POST", "HEAD", "PATCH", "DELETE"]
@@ -62,14 +67,14 @@ class Operation:
     reads_video: bool = False
 
     def route(self) -> Route:
-        """Return the route of this operation."""
+        """Return the route of Starlette."""
         endpoint = self.endpoint
         if self.reads_video:
             endpoint = partial(_in_video_thread, cast(SyncEndpoint, endpoint))
         return Route(self.path, endpoint, methods=[self.method])
 
     def description(self) -> dict[str, Any]:
-        """Return the operation as OpenAPI describes it."""
+        """Return the description as OpenAPI has it."""
         # The parts of the path, then the query.
         parameters: list[dict[str, Any]] = []
         for name in re.findall(r"{(\w+)", self.path):
@@ -98,7 +103,7 @@ class Operation:
 
 
 async def in_video_thread(handler: Callable[..., Result], *arguments: object) -> Result:
-    """Return what a function that reads videos returns. Only `VIDEO_THREADS` run at a time."""
+    """Call a function that reads videos in one of the VIDEO_THREADS, and return its result."""
     return await to_thread.run_sync(handler, *arguments, limiter=VIDEO_THREADS)
 
 
@@ -138,9 +143,8 @@ def openapi(operations: Sequence[Operation]) -> dict[str, JsonValue]:
     }
 
 
-def page_of(request: Request) -> slice:
-    """Return which items of a list a request asks for. Raises HTTPException (400) where `from` or
-    `most` is not valid."""
+def requested_page(request: Request) -> slice:
+    """Return the slice of a list that a request asks for. Raises HTTPException (400) for a bad `from` or `most`."""
     first = request.query_params.get("from", "0")
     most = request.query_params.get("most")
     if not is_whole_number(first):
@@ -152,24 +156,24 @@ def page_of(request: Request) -> slice:
     return slice(int(first), int(first) + int(most))
 
 
-async def read_body(request: Request, kind: type[Model]) -> Model:
+async def parse_body(request: Request, kind: type[Model]) -> Model:
     """Return the body of a request. Raises HTTPException (400) where it does not fit the model."""
     try:
         return kind.model_validate_json(await request.body())
     except ValidationError as error:
-        raise bad_request(error) from error
+        raise bad_request_error(error) from error
 
 
 @contextmanager
-def not_found(reason: str) -> Iterator[None]:
-    """Raise HTTPException (404) where a LookupError is raised in this context."""
+def raise_not_found(reason: str) -> Iterator[None]:
+    """Turn a LookupError inside this context into an HTTPException (404)."""
     try:
         yield
     except LookupError as error:
         raise HTTPException(HTTPStatus.NOT_FOUND, reason) from error
 
 
-def bad_request(error: ValidationError) -> HTTPException:
+def bad_request_error(error: ValidationError) -> HTTPException:
     """Return the exception (400) that names the first fault of a body."""
     fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
     where = ".".join(map(str, fault["loc"])) or "body"

@@ -1,6 +1,6 @@
-"""The studio's server: its pages, the API behind them, access, and the jobs.
+"""The studio's server: pages, API, access rules and jobs.
 
-The guards are those of web/local_server.py. The file access.py decides who may use it.
+The guards against other sites are those of pages/web/local_server.py.
 """
 
 import logging
@@ -23,21 +23,19 @@ from stepline.pages.web.local_server import (
     Certificate,
     Guards,
     LocalServer,
-    asset,
+    asset_response,
     local_application,
 )
 from stepline.pipeline.request import StepsSettings
 from stepline.records import FrozenModel
 from stepline.studio.access import HEADER_VALUE, Access, Password
-from stepline.studio.annotation import ANNOTATE_PATH, AnnotationView
 from stepline.studio.api import StudioApi
 from stepline.studio.events import Broadcast, Webhook
 from stepline.studio.jobs import JobRunner
 from stepline.studio.keys import KeyFile
-from stepline.studio.metrics import RequestCounts
-from stepline.studio.operations import read_body
+from stepline.studio.operations import parse_body
 from stepline.studio.store import Studio
-from stepline.studio.uploads import MAX_PIECE_BYTES
+from stepline.studio.uploads import MAX_CHUNK_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -62,12 +60,12 @@ STATIC_SUFFIXES = (".js", ".css", ".svg")
 
 
 class PasswordBody(FrozenModel):
-    """What the login page sends."""
+    """Request body of the login page."""
 
     password: Annotated[str, Field(max_length=1000)]
 
 
-def _pages(access: Access) -> list[Route]:
+def _page_routes(access: Access) -> list[Route]:
     folder = files("stepline.studio") / "pages"
     # A table of names, not a path: no request reads any other file.
     static = {file.name: file for file in folder.iterdir() if file.name.endswith(STATIC_SUFFIXES)}
@@ -85,13 +83,13 @@ def _pages(access: Access) -> list[Route]:
         name = request.path_params["name"]
         if name not in static:
             raise HTTPException(HTTPStatus.NOT_FOUND)
-        return asset(static[name])
+        return asset_response(static[name])
 
     def icon(_: Request) -> Response:
-        return asset(static["icon.svg"])
+        return asset_response(static["icon.svg"])
 
     async def login(request: Request) -> Response:
-        body = await read_body(request, PasswordBody)
+        body = await parse_body(request, PasswordBody)
         address = request.client.host if request.client else ""
         password = access.password
         if password is None or not await run_in_threadpool(password.check, body.password, address):
@@ -111,7 +109,8 @@ def _pages(access: Access) -> list[Route]:
 class StudioServer(LocalServer):
     """The studio of a library on a port, and its jobs.
 
-    link: its address with the token.
+    Attributes:
+        link: its address with the token.
     """
 
     def __init__(
@@ -127,16 +126,15 @@ class StudioServer(LocalServer):
         webhook: Webhook | None = None,
         keys: KeyFile | None = None,
     ) -> None:
-        """Take the port.
+        """Bind the port.
 
         Args:
-            studio: what is served.
-            port: None for the port of the last time, or any free one if the library has none. A
-                browser keeps there what it could not send yet.
+            studio: the library.
+            port: None: the port of the last time, or any free one. A browser keeps unsent edits per port.
             host: the address to listen at.
             password: required for a host that others can reach.
-            certificate: None for plain http.
-            at_once: jobs at a time.
+            certificate: None: plain http.
+            at_once: number of jobs that run at the same time.
             settings: of the main job.
             webhook: receives the events of the library.
             keys: of programs.
@@ -155,13 +153,11 @@ class StudioServer(LocalServer):
         )
         self.access = Access(host, password, https=certificate is not None, keys=keys)
         self.jobs = JobRunner(studio, self.broadcast, at_once=at_once, settings=settings)
-        counts = RequestCounts()
-        self.api = StudioApi(studio, self.broadcast, self.jobs, counts)
+        self.api = StudioApi(studio, self.broadcast, self.jobs)
         self.api.is_stopping = lambda: self.is_stopping
 
         # what is served, and who may ask
         routes = [operation.route() for operation in self.api.operations()]
-        annotation = Route(ANNOTATE_PATH + "{rest:path}", AnnotationView(studio))
         guards = Guards(
             HEADER_VALUE,
             CONTENT_POLICY,
@@ -169,11 +165,10 @@ class StudioServer(LocalServer):
             max_bytes=_max_bytes,
             refuse=self.access.refuse,
             sets_header=True,
-            count=counts.add,
         )
         bind = partial(
             super().__init__,
-            local_application([*routes, annotation, *_pages(self.access)], guards),
+            local_application([*routes, *_page_routes(self.access)], guards),
             host=host,
             connections=MAX_CONNECTIONS,
             certificate=certificate,
@@ -195,8 +190,7 @@ class StudioServer(LocalServer):
         self.link = f"{self.address}?token={self.access.token}"
 
     def run(self) -> None:
-        """Serve, and run jobs, until `stop` is called or Ctrl-C. The next start continues the
-        jobs."""
+        """Serve and run jobs until `stop` or Ctrl-C. The next start continues the jobs."""
         if self.webhook is not None:
             self.webhook.start(self.studio.events)
         self.jobs.start()
@@ -215,5 +209,5 @@ def _max_bytes(request: Request) -> int:
     if request.url.path == "/login":  # which needs no token
         return MAX_LOGIN_BYTES
     if request.method == "PATCH":
-        return MAX_PIECE_BYTES
+        return MAX_CHUNK_BYTES
     return MAX_BODY_BYTES

@@ -1,5 +1,4 @@
-"""The outputs of a corrected record for a browser or a program, and what is handed on of a
-library: one file, or a folder that needs no server."""
+"""The files that the studio hands out: outputs of a corrected record, and shared pages of videos."""
 
 import contextlib
 import shutil
@@ -9,12 +8,10 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from stepline.errors import SettingsError, StoreError
+from stepline.errors import SettingsError
 from stepline.files.atomic_files import atomic_path, files_below, write_atomic
 from stepline.library.corrected_library import CorrectedLibrary
-from stepline.library.record_files import is_below
 from stepline.outputs import OUTPUTS, USUAL, output_path, write_outputs
-from stepline.outputs.shared_folder import claim_shared_folder
 from stepline.outputs.text import clock, safe_stem, step_line, title
 from stepline.pages.layout import page_html
 from stepline.pipeline.output_files import keyframes
@@ -27,8 +24,10 @@ INDEX_FOOTER = "Made by Stepline. These pages load nothing from the network."
 
 @contextlib.contextmanager
 def _temporary_folder() -> Iterator[Path]:
-    """Make a temporary folder, which the caller of this module removes. It is removed here where an
-    error leaves this context, since no one else learns of it."""
+    """Yield a temporary folder. The caller of this module removes it after use.
+
+    It is removed here if an error is raised inside this context.
+    """
     folder = Path(tempfile.mkdtemp(prefix="stepline-"))
     try:
         yield folder
@@ -41,11 +40,15 @@ def _temporary_folder() -> Iterator[Path]:
 
 
 def write_output(record: Record, name: str, video: Path | None) -> Path:
-    """Write one output of a record into a temporary folder, which the caller removes. Return its
-    file, a zip of several files.
+    """Write one output of a record into a temporary folder, which the caller removes.
 
-    Raises SettingsError for an unknown output, or one that this record or a missing video does not
-    allow.
+    Args:
+        record: corrected.
+        name: of the output.
+        video: the file of the video, None where it is missing.
+
+    Returns the file, or a zip of several files. Raises SettingsError for an unknown output, or one that
+    this record or a missing video does not allow.
     """
     if name not in OUTPUTS:
         names = ", ".join(OUTPUTS)
@@ -70,27 +73,18 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
         return archive_file
 
 
-def share(
-    library: CorrectedLibrary, ids: Sequence[str], out: Path, *, with_videos: bool = False
+def write_share_file(
+    library: CorrectedLibrary, ids: Sequence[str], *, with_videos: bool = False
 ) -> Path:
-    """Write the pages and usual outputs of corrected videos into a folder, with an index. Return
-    the index.
+    """Write corrected videos into one file in a temporary folder, which the caller removes.
 
-    with_videos: whether their videos are copied too. Raises StoreError for a folder that `share`
-    did not make or that is not allowed. Raises it too for one that is in the library, where its
-    copies could be taken for videos.
+    Args:
+        library: has the videos.
+        ids: of the videos.
+        with_videos: whether the video files are included.
+
+    Returns the page of a single video, or a zip with an index, pages and outputs.
     """
-    folder = library.resolve_allowed(out)
-    if is_below(folder, (library.folder,)):
-        cure = "name one in a folder of --allow, or leave `out` away and take the file"
-        raise StoreError(f"{out}: is in the library; {cure}")
-    claim_shared_folder(folder)
-    return _write_share(library, ids, folder, with_videos=with_videos)
-
-
-def share_file(library: CorrectedLibrary, ids: Sequence[str], *, with_videos: bool = False) -> Path:
-    """Write corrected videos into one file in a temporary folder, which the caller removes. Return
-    it: the page of a single video, else a zip with an index, pages and usual outputs."""
     with _temporary_folder() as folder:
         if len(set(ids)) == 1 and not with_videos:
             return _write_page(library, ids[0], folder)
@@ -110,7 +104,7 @@ def share_file(library: CorrectedLibrary, ids: Sequence[str], *, with_videos: bo
 
 
 def _write_page(library: CorrectedLibrary, id: str, folder: Path) -> Path:
-    """Write the page of one video, without its video, under the name of its title."""
+    """Write the page of one video, without the video, named by its title."""
     record = library.corrected(id).record
     video = library.media_file(id, record.video)
     pictures = keyframes(record, video) if video is not None else {}
@@ -126,6 +120,7 @@ def _write_share(
     library: CorrectedLibrary, ids: Sequence[str], folder: Path, *, with_videos: bool
 ) -> Path:
     # a page per video
+    """Write pages and outputs of videos into a folder, with an index. Return the index."""
     rows = []
     for id in dict.fromkeys(ids):
         record = library.corrected(id).record

@@ -1,12 +1,11 @@
-"""What the studio keeps in its library's database, apart from corrections: jobs, uploads, answers,
-and events for a webhook.
+"""The tables of the studio in the database of its library: jobs, uploads, and events for a webhook.
 
     studio = Studio(Path("out"))
     studio.library.videos()
     studio.jobs.add("clip.mp4", options={})
 
-The rows may be a stranger's, as a library may be: each is checked as it is read, and its paths as
-they are used.
+The library may be a stranger's. So every row is validated when it is read, and every path when it
+is used.
 """
 
 import json
@@ -14,17 +13,16 @@ import logging
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import Field, JsonValue, TypeAdapter
 
 from stepline.library.corrected_library import CorrectedLibrary
 from stepline.library.database import LibraryDatabase, Row
 from stepline.limits import parse_json
 from stepline.records import FrozenModel
-from stepline.review import Answer
 
 log = logging.getLogger(__name__)
 
@@ -47,10 +45,19 @@ LISTED_JOBS = (
 
 
 class Job(FrozenModel):
-    """A job that processes a video. source: a path or an address.
+    """A job that runs the main job on a video.
 
-    created, begun, ended: UTC, seconds since 1970. error: why it failed, in a line. video: the id
-    of the video that it made.
+    Attributes:
+        id: its number.
+        source: a path or an address.
+        options: as `worker.JobOptions`.
+        state: waiting, running, done, failed or cancelled.
+        priority: the highest runs first.
+        created: UTC, in seconds since 1970, as are begun and ended.
+        begun: when it started.
+        ended: when it ended.
+        error: why it failed, in a line.
+        video: id of the video that it made.
     """
 
     id: int
@@ -66,8 +73,16 @@ class Job(FrozenModel):
 
 
 class Upload(FrozenModel):
-    """A file that comes in pieces. size: bytes. options: of its job. job: begun when the file is
-    whole."""
+    """A file that is sent in chunks.
+
+    Attributes:
+        id: random.
+        name: of the file.
+        size: in bytes.
+        created: UTC, in seconds since 1970.
+        options: of its job.
+        job: id of the job that began when the file was complete.
+    """
 
     id: OwnId
     name: str
@@ -78,7 +93,16 @@ class Upload(FrozenModel):
 
 
 class EventBody(FrozenModel):
-    """Body of a webhook request. id: of the job or the video."""
+    """The body of a webhook request.
+
+    Attributes:
+        event: "job" or "video".
+        id: of the job or the video.
+        state: of the job.
+        error: of the job.
+        video: id of the video that the job made.
+        revision: number of corrections of the video.
+    """
 
     event: EventName
     id: int | str
@@ -89,8 +113,16 @@ class EventBody(FrozenModel):
 
 
 class OutboxEvent(FrozenModel):
-    """An event that a webhook has not received yet. body: JSON of an EventBody. created: UTC,
-    seconds since 1970. refusals: how often it was refused."""
+    """An event that a webhook has not received yet.
+
+    Attributes:
+        number: its position.
+        id: random, the same at each try.
+        name: "job" or "video".
+        body: JSON of an EventBody.
+        created: UTC, in seconds since 1970.
+        refusals: how often it was refused.
+    """
 
     number: int
     id: OwnId
@@ -101,9 +133,13 @@ class OutboxEvent(FrozenModel):
 
 
 class Studio:
-    """A library that is served: its corrected videos and the stores of its database.
+    """A library with the tables of the studio.
 
-    allowed: see CorrectedLibrary. Raises StoreError as LibraryDatabase does.
+    Args:
+        folder: of the records.
+        allowed: other folders from which videos may be read.
+
+    Raises StoreError where the database cannot be opened.
     """
 
     def __init__(self, folder: Path, allowed: Sequence[Path] = ()) -> None:
@@ -113,7 +149,6 @@ class Studio:
         self.events = EventOutbox(self.database)
         self.jobs = JobStore(self.database, self.events)
         self.uploads = UploadStore(self.database, self.jobs)
-        self.answers = AnswerStore(self.database)
         # An event is written with the correction that it reports, or neither is.
         self.library.in_transaction = self.events.add_video
 
@@ -122,33 +157,11 @@ class Studio:
         self.library.close()
 
 
-class AnswerStore:
-    """Annotators' answers about clips: one answer per person and item, a later one replaces
-    it."""
-
-    def __init__(self, database: LibraryDatabase) -> None:
-        self._database = database
-
-    def __iter__(self) -> Iterator[Answer]:
-        """Yield the answers in the order first given."""
-        for (body,) in self._database.rows("SELECT body FROM answer ORDER BY rowid"):
-            try:
-                yield Answer.model_validate_json(body)
-            except ValidationError as error:
-                raise self._database.row_error("answer") from error
-
-    def add(self, entry: Answer) -> None:
-        """Store an answer."""
-        row = (entry.item, entry.annotator, entry.model_dump_json())
-        replace = "ON CONFLICT(clip, annotator) DO UPDATE SET body = excluded.body"
-        with self._database.change() as connection:
-            connection.execute(f"INSERT INTO answer VALUES (?, ?, ?) {replace}", row)
-
-
 class EventOutbox:
-    """The events that a webhook has not received yet, in their order.
+    """The events that a webhook has not received yet, in order.
 
-    on_event: called when an event is added. None where no one wants events, and none is kept.
+    Attributes:
+        on_event: called when an event is added. None without a webhook: then no event is stored.
     """
 
     def __init__(self, database: LibraryDatabase) -> None:
@@ -156,10 +169,10 @@ class EventOutbox:
         self.on_event: Callable[[], None] | None = None
 
     def first(self) -> OutboxEvent | None:
-        """Return the event that has waited longest."""
+        """Return the oldest event, None without any. Invalid rows are removed."""
         while row := self._database.row("SELECT * FROM event ORDER BY number LIMIT 1"):
             try:
-                event = _from_row(OutboxEvent, row)
+                event = _parse_row(OutboxEvent, row)
                 EventBody.model_validate_json(event.body)
                 return event
             except ValueError as error:
@@ -183,20 +196,20 @@ class EventOutbox:
         self.on_event()
 
     def add_video(self, connection: sqlite3.Connection, id: str, revision: int) -> None:
-        """Store the event that a video was made or corrected."""
+        """Store the event that a video was made or corrected, in the transaction of the change."""
         self.add(connection, "video", {"id": id, "revision": revision})
 
     def store_video_event(self, id: str, revision: int) -> None:
-        """Store the same event in its own transaction."""
+        """Store the event that a video was made, in a transaction of its own."""
         with self._database.change() as connection:
             self.add_video(connection, id, revision)
 
     def count_refusal(self, number: int) -> None:
-        """Count that an event was sent and refused."""
+        """Count that an event was refused."""
         self._execute("UPDATE event SET refusals = refusals + 1 WHERE number = ?", number)
 
     def remove(self, number: int) -> None:
-        """Remove an event that was received, or given up."""
+        """Remove an event that was received or is given up."""
         self._execute("DELETE FROM event WHERE number = ?", number)
 
     def _execute(self, statement: str, number: int) -> None:
@@ -211,13 +224,12 @@ class JobStore:
         self._database = database
         self._events = events
 
-    def all(self) -> list[Job]:
-        """Return the jobs in `JOB_ORDER`, of those that ended the last `MAX_ENDED_JOBS`."""
+    def list_jobs(self) -> list[Job]:
+        """Return the jobs in JOB_ORDER. Of those that ended, the last MAX_ENDED_JOBS."""
         return self._select(f"SELECT * FROM job WHERE {LISTED_JOBS} ORDER BY {JOB_ORDER}")
 
-    def in_state(self, state: JobState, most: int | None = None) -> list[Job]:
-        """Return the jobs of a state, in their order. most: the number to return, the first
-        ones."""
+    def list_in_state(self, state: JobState, most: int | None = None) -> list[Job]:
+        """Return the jobs of a state in their order. most: only so many."""
         query = "SELECT * FROM job WHERE state = ? ORDER BY priority DESC, id LIMIT ?"
         limit = -1 if most is None else most
         return self._select(query, state, limit)
@@ -234,10 +246,10 @@ class JobStore:
         return jobs[0]
 
     def _select(self, query: str, *values: object) -> list[Job]:
-        return _checked_rows(self._database, Job, "job", query, *values)
+        return _read_rows(self._database, Job, "job", query, *values)
 
     def add(self, source: str, options: dict[str, JsonValue], priority: int = 0) -> Job:
-        """Store a waiting job, and return it."""
+        """Store a waiting job and return it."""
         with self._database.change() as connection:
             id = self.insert(connection, source, options, priority)
         return self.get(id)
@@ -249,7 +261,7 @@ class JobStore:
         options: dict[str, JsonValue],
         priority: int = 0,
     ) -> int:
-        """Store a waiting job inside the caller's transaction. Return its id."""
+        """Store a waiting job in the caller's transaction. Return its id."""
         row = (source, json.dumps(options), "waiting", priority, time.time())
         cursor = connection.execute(
             "INSERT INTO job(source, options, state, priority, made) VALUES (?, ?, ?, ?, ?)", row
@@ -259,7 +271,13 @@ class JobStore:
         return id
 
     def change(self, id: int, *, expected: Sequence[JobState], **values: Any) -> bool:
-        """Set fields of a job that is in one of the expected states. Return whether it was."""
+        """Set fields of a job that is in one of the expected states. Return whether it was.
+
+        Args:
+            id: of the job.
+            expected: states.
+            values: field -> new value.
+        """
         # Names are from this code, never from a request. Values are bound.
         fields = ", ".join(f"{name} = ?" for name in values)
         placeholders = ", ".join("?" * len(expected))
@@ -281,10 +299,6 @@ class JobStore:
                 "DELETE FROM job WHERE id = ? AND state NOT IN ('running', 'waiting')", (id,)
             )
         return cursor.rowcount > 0
-
-    def count_states(self) -> dict[str, int]:
-        """Return how many jobs are in each state."""
-        return dict(self._database.rows("SELECT state, count(*) FROM job GROUP BY state"))
 
     def _add_event(self, connection: sqlite3.Connection, id: int) -> None:
         data = self.get(id).model_dump(include={"id", "state", "error", "video"})
@@ -310,10 +324,10 @@ class UploadStore:
         return uploads[0]
 
     def _select(self, query: str, *values: object) -> list[Upload]:
-        return _checked_rows(self._database, Upload, "upload", query, *values)
+        return _read_rows(self._database, Upload, "upload", query, *values)
 
     def add(self, name: str, size: int, options: dict[str, JsonValue]) -> Upload:
-        """Store a new upload before its first byte is received, and return it."""
+        """Store a new upload before its first byte is received. Return it."""
         upload = Upload(
             id=uuid.uuid4().hex, name=name, size=size, created=time.time(), options=options
         )
@@ -323,7 +337,7 @@ class UploadStore:
         return upload
 
     def finish(self, id: str, source: str) -> int:
-        """Begin the job of a whole upload, whose file will be at `source`. Return the job's id."""
+        """Add the job of a complete upload, whose file will be at `source`. Return its id."""
         upload = self.get(id)
         with self._database.change() as connection:
             # In one transaction: a kill leaves both or neither, and the next start moves the file.
@@ -340,23 +354,23 @@ class UploadStore:
 STORED_OPTIONS = TypeAdapter(dict[str, JsonValue])
 
 
-def _checked_rows(
+def _read_rows(
     database: LibraryDatabase, kind: type[StoredModel], table: str, query: str, *values: object
 ) -> list[StoredModel]:
-    """Return the rows of a query. Raises StoreError for one that Stepline did not write."""
+    """Return the rows of a query as models. Raises StoreError for an invalid row."""
     rows = []
     for row in database.rows(query, *values):
         try:
-            rows.append(_from_row(kind, row))
+            rows.append(_parse_row(kind, row))
         except (ValueError, TypeError) as error:
             raise database.row_error(table) from error
     return rows
 
 
-def _from_row(kind: type[StoredModel], row: Row) -> StoredModel:
-    """Return a row as a model. Its fields are the table's columns, in the same order.
+def _parse_row(kind: type[StoredModel], row: Row) -> StoredModel:
+    """Return a row as a model, whose fields are the columns in the same order.
 
-    Raises ValidationError, a ValueError, for a row that Stepline did not write.
+    Raises ValidationError, a ValueError, for an invalid row.
     """
     fields = dict(zip(kind.model_fields, row, strict=True))
     if "options" in fields:

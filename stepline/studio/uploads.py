@@ -1,8 +1,7 @@
-"""Files that come in pieces. Each piece is on disk before it is answered, so an upload continues
-after any interruption.
+"""Uploads of videos in chunks. Each chunk is on disk before it is answered, so an upload can resume.
 
-An upload ends in two steps: its job and its end are kept in one transaction, then the file moves to
-its place. The next start completes the second step where it is missing.
+An upload ends in two steps: first its end and its job are stored in one transaction, then the file
+is moved. The next start moves a file that was not moved.
 """
 
 import contextlib
@@ -30,7 +29,7 @@ from stepline.studio.worker import JobOptions
 
 log = logging.getLogger(__name__)
 
-MAX_PIECE_BYTES = 16 * 2**20  # of one request
+MAX_CHUNK_BYTES = 16 * 2**20  # of one request
 MAX_FILE_BYTES = 2**40
 MIN_FREE_BYTES = 2**30  # that stay free on the disk
 MAX_OPEN_UPLOADS = 100  # that are not whole
@@ -38,12 +37,18 @@ MAX_IDLE_SECONDS = 7 * 86400.0  # without a piece, after which an upload is ende
 # without a piece, after which an upload makes room for a new one where there are too many
 MAX_IDLE_SECONDS_IF_FULL = 600.0
 BLOCK_BYTES = 2**20  # that are written at a time
-PIECES_FOLDER = ".stepline-uploads"  # in the library: files that are not whole
+PARTIAL_FOLDER = ".stepline-uploads"  # in the library: files that are not whole
 VIDEOS_FOLDER = "videos"  # in the library: whole files
 
 
 class UploadBody(FrozenModel):
-    """What begins an upload. size: bytes. options: of the job that its end begins."""
+    """Request body that begins an upload.
+
+    Attributes:
+        name: of the file.
+        size: in bytes.
+        options: of the job that begins when the file is complete.
+    """
 
     name: Annotated[str, Field(min_length=1, max_length=255)]
     size: Annotated[int, Field(ge=1, le=MAX_FILE_BYTES)]
@@ -51,9 +56,9 @@ class UploadBody(FrozenModel):
 
 
 class Uploads:
-    """The uploads of a library. One that is whole becomes a job.
+    """The uploads of a library. A complete one becomes a job.
 
-    Raises StoreError where links lead from the folders of uploads out of what is allowed.
+    Raises StoreError where the folders of uploads are links that lead out of the allowed folders.
     """
 
     def __init__(self, studio: Studio, jobs: JobRunner) -> None:
@@ -63,60 +68,70 @@ class Uploads:
         self._jobs = jobs
         self._busy: set[str] = set()
         # What a kill left unfinished, and what no one continues.
-        self._complete_moves()
-        self._end_idle_uploads(MAX_IDLE_SECONDS)
+        self._finish_moves()
+        self._cancel_idle_uploads(MAX_IDLE_SECONDS)
 
     def begin(self, body: UploadBody) -> Upload:
-        """Return a new upload. Raises HTTPException for a file that is not a video, too many open
-        uploads, and a disk that is too small."""
+        """Return a new upload.
+
+        Raises HTTPException for a file that is not a video, too many open uploads, or too little disk space.
+        """
         if Path(body.name).suffix.lower() not in VIDEO_SUFFIXES:
             reason = f"no video by its name; known: {', '.join(sorted(VIDEO_SUFFIXES))}"
             raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, reason)
         # Old uploads make room, and more of them where there are too many.
-        self._end_idle_uploads(MAX_IDLE_SECONDS)
+        self._cancel_idle_uploads(MAX_IDLE_SECONDS)
         unfinished = self._uploads.unfinished()
         if len(unfinished) >= MAX_OPEN_UPLOADS:
-            self._end_idle_uploads(MAX_IDLE_SECONDS_IF_FULL)
+            self._cancel_idle_uploads(MAX_IDLE_SECONDS_IF_FULL)
             unfinished = self._uploads.unfinished()
         if len(unfinished) >= MAX_OPEN_UPLOADS:
             reason = f"{MAX_OPEN_UPLOADS} uploads are not whole; end some of them first"
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, reason)
         # The others that are not whole will want their room too.
-        missing_bytes = sum(max(0, upload.size - self.offset(upload)) for upload in unfinished)
+        missing_bytes = sum(
+            max(0, upload.size - self.received_bytes(upload)) for upload in unfinished
+        )
         needed_bytes = body.size + MIN_FREE_BYTES + missing_bytes
         if shutil.disk_usage(self._library.folder).free < needed_bytes:
             reason = "the disk of the library has no room for it"
             raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, reason)
         return self._uploads.add(body.name, body.size, body.options.model_dump(mode="json"))
 
-    def end(self, upload: Upload) -> None:
-        """End an upload, and remove what came of it. Raises HTTPException (409) for one that is
-        whole, or that has a piece on its way."""
+    def cancel(self, upload: Upload) -> None:
+        """Cancel an upload and remove its file.
+
+        Raises HTTPException (409) for a complete one, or while a chunk is received.
+        """
         if upload.job is not None:
             raise HTTPException(HTTPStatus.CONFLICT, "the upload is whole; cancel its job")
         if upload.id in self._busy:
             raise HTTPException(HTTPStatus.CONFLICT, "a piece of this upload is on its way")
         self._uploads.remove(upload.id)
-        self._pieces_path(upload).unlink(missing_ok=True)
+        self._partial_path(upload).unlink(missing_ok=True)
 
-    def offset(self, upload: Upload) -> int:
+    def received_bytes(self, upload: Upload) -> int:
         """Return how many bytes of an upload are on disk."""
         if upload.job is not None:
             return upload.size
         try:
-            return self._pieces_path(upload).lstat().st_size
+            return self._partial_path(upload).lstat().st_size
         except FileNotFoundError:
             return 0
 
-    async def take(
+    async def append_chunk(
         self, upload: Upload, offset: int, length: int, parts: AsyncIterator[bytes]
     ) -> Upload:
-        """Add a piece of `length` bytes at an offset. Return the upload, with its job once it is
-        whole.
+        """Append a chunk to an upload. Return the upload, with its job once it is complete.
 
-        The part of an interrupted piece that came is kept. Raises HTTPException (409) for an offset
-        that is not the end of the file, or a second piece at the same time. It is (413) for more
-        bytes than announced, and (410) for an upload that can never become whole, which is ended.
+        Args:
+            upload: not complete.
+            offset: position of the chunk, which must be the end of the file.
+            length: bytes of the chunk.
+            parts: the bytes, as they come.
+
+        An interrupted chunk is kept as far as it came. Raises HTTPException: 409 for a wrong offset or two
+        chunks at the same time, 413 for more bytes than announced, 410 for a broken file, which is removed.
         """
         if upload.id in self._busy:
             raise HTTPException(HTTPStatus.CONFLICT, "another piece of this upload is on its way")
@@ -124,24 +139,25 @@ class Uploads:
         # one piece at a time: the offset is checked while no other one is written
         self._busy.add(upload.id)
         try:
-            self._check_piece(upload, offset, length, await run_in_threadpool(self.offset, upload))
+            self._check_chunk(
+                upload, offset, length, await run_in_threadpool(self.received_bytes, upload)
+            )
             try:
-                await self._append(self._pieces_path(upload), parts)
+                await self._append(self._partial_path(upload), parts)
             except OSError as error:
                 reason = f"the piece cannot be kept ({error.strerror}); free some space, then go on"
                 raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, reason) from error
-            if await run_in_threadpool(self.offset, upload) == upload.size:
+            if await run_in_threadpool(self.received_bytes, upload) == upload.size:
                 return await run_in_threadpool(self._finish, upload)
             return upload
         finally:
             self._busy.discard(upload.id)
 
-    def _check_piece(self, upload: Upload, offset: int, length: int, end: int) -> None:
-        """Raise HTTPException where a piece does not go on from the end of an upload's file."""
+    def _check_chunk(self, upload: Upload, offset: int, length: int, end: int) -> None:
         # The file is longer than announced, so something else has written to it.
         if end > upload.size:
             self._uploads.remove(upload.id)
-            self._pieces_path(upload).unlink(missing_ok=True)
+            self._partial_path(upload).unlink(missing_ok=True)
             reason = f"{end} bytes are there of {upload.size}; begin the upload again"
             raise HTTPException(HTTPStatus.GONE, reason)
         # The reply names where to go on.
@@ -154,7 +170,7 @@ class Uploads:
 
     async def _append(self, path: Path, parts: AsyncIterator[bytes]) -> None:
         # The disk may be slow, and the event loop waits for nothing.
-        file = await run_in_threadpool(_open_pieces, path)
+        file = await run_in_threadpool(_open_partial_file, path)
         try:
             # what came is on disk, also where the rest does not come
             block = bytearray()
@@ -173,14 +189,14 @@ class Uploads:
     def _finish(self, upload: Upload) -> Upload:
         # No job begins before its file is in its place.
         with self._jobs.paused():
-            target = self._free_path(upload.name)
+            target = self._unused_path(upload.name)
             job = self._uploads.finish(upload.id, str(target))
-            self._pieces_path(upload).replace(target)
-        self._jobs.wake(job)
+            self._partial_path(upload).replace(target)
+        self._jobs.notify(job)
         return self._uploads.get(upload.id)
 
-    def _free_path(self, name: str) -> Path:
-        """Return a path in the library that no file has, with this name or a numbered one."""
+    def _unused_path(self, name: str) -> Path:
+        """Return an unused path in the library for a file name, numbered if it is taken."""
         folder = self._own_folder(VIDEOS_FOLDER)
         stem = safe_stem(Path(name).stem)
         suffix = Path(name).suffix.lower()
@@ -191,9 +207,9 @@ class Uploads:
             path = folder / f"{stem}-{next(numbered_names)}{suffix}"
         return path
 
-    def _complete_moves(self) -> None:
+    def _finish_moves(self) -> None:
         """Move the files of complete uploads that a killed process did not move."""
-        folder = self._library.resolve_allowed(Path(PIECES_FOLDER))
+        folder = self._library.resolve_allowed(Path(PARTIAL_FOLDER))
         if not folder.is_dir():
             return
         for path in sorted(folder.iterdir()):
@@ -212,28 +228,27 @@ class Uploads:
             else:
                 path.replace(target)
 
-    def _end_idle_uploads(self, seconds: float) -> None:
-        """Cancel uploads that received no piece for too long."""
+    def _cancel_idle_uploads(self, seconds: float) -> None:
+        """Cancel uploads that received no chunk for so many seconds."""
         for upload in self._uploads.unfinished():
             # The last piece is the file's last change.
             last = upload.created
             with contextlib.suppress(FileNotFoundError):
-                last = max(last, self._pieces_path(upload).lstat().st_mtime)
+                last = max(last, self._partial_path(upload).lstat().st_mtime)
             if last < time.time() - seconds and upload.id not in self._busy:
-                self.end(upload)
+                self.cancel(upload)
 
-    def _pieces_path(self, upload: Upload) -> Path:
-        return self._library.resolve_allowed(Path(PIECES_FOLDER)) / upload.id
+    def _partial_path(self, upload: Upload) -> Path:
+        return self._library.resolve_allowed(Path(PARTIAL_FOLDER)) / upload.id
 
     def _own_folder(self, name: str) -> Path:
-        """Return a folder of the library, and make it. Raises StoreError where it is a link that
-        leads out of what is allowed."""
+        """Return a folder of the library. It is made, and may not lead out of the allowed folders."""
         folder = self._library.resolve_allowed(Path(name))
         folder.mkdir(exist_ok=True)
         return folder
 
 
-def _open_pieces(path: Path) -> BinaryIO:
+def _open_partial_file(path: Path) -> BinaryIO:
     check_writable(path.parent)
     path.parent.mkdir(exist_ok=True)
     return open_own_file(path, append=True)

@@ -1,4 +1,4 @@
-"""The operations of the API on videos: their cards, records, corrections, files and pictures."""
+"""The operations of the API on videos: their cards, records, corrections, files and frames."""
 
 import os
 import shutil
@@ -28,14 +28,14 @@ from stepline.pipeline.sources import is_link
 from stepline.records import FrozenModel
 from stepline.storage import to_json
 from stepline.studio import media
-from stepline.studio.jobs import JobRunner, allowed_options
+from stepline.studio.jobs import JobRunner, resolve_job_options
 from stepline.studio.operations import (
     PAGE_PARAMETERS,
     Operation,
-    bad_request,
-    not_found,
-    page_of,
-    read_body,
+    bad_request_error,
+    parse_body,
+    raise_not_found,
+    requested_page,
 )
 from stepline.studio.sharing import write_output
 from stepline.studio.store import Studio
@@ -58,10 +58,16 @@ SORT_KEYS: dict[str, Callable[[VideoCard], Any]] = {
 
 
 class CorrectionBody(FrozenModel):
-    """What a page sends to correct a video.
+    """Request body that corrects a video.
 
-    id: the client's own, so that what is sent twice counts once.
-    record: the stamp of the record that it shows, with another one the reply is 409.
+    Attributes:
+        by: name of the person.
+        base: the revision that the person saw.
+        edits: the changes.
+        undoes: id of a correction that is undone.
+        id: chosen by the client, so that a request that is sent twice counts once.
+        window: of the browser.
+        record: stamp of the record that the person saw. The reply is 409 if the record has changed.
     """
 
     by: PersonName
@@ -74,8 +80,14 @@ class CorrectionBody(FrozenModel):
 
 
 class VideoBody(FrozenModel):
-    """A video that is to be understood: a path, in the library or below a folder that is allowed,
-    or a link."""
+    """Request body that starts a job: a path in an allowed folder, or a link.
+
+    Attributes:
+        path: a video file.
+        link: an address of http(s).
+        options: of the job.
+        priority: the highest runs first.
+    """
 
     path: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     link: Annotated[str, Field(max_length=4096)] | None = None
@@ -92,8 +104,11 @@ class VideoBody(FrozenModel):
 
 
 class VideoApi:
-    """The operations on videos of one library. on_removal: called with the id of a video that was
-    removed."""
+    """The operations on videos of one library.
+
+    Attributes:
+        on_removal: called with the id of a removed video.
+    """
 
     def __init__(self, studio: Studio, jobs: JobRunner) -> None:
         self._library = studio.library
@@ -102,7 +117,7 @@ class VideoApi:
         self.on_removal: Callable[[str], None] = lambda _id: None
 
     def operations(self) -> list[Operation]:
-        """Return the table of operations."""
+        """Return the operations."""
         # Lists and records, corrections, removal, and what reads the file.
         video = "/api/videos/{id}"
         query = {
@@ -112,44 +127,47 @@ class VideoApi:
         }
         query |= LABEL_PARAMETERS | PAGE_PARAMETERS
         return [
-            Operation("GET", "/api/videos", self.videos, "The videos as cards.", query),
+            Operation("GET", "/api/videos", self.list_videos, "The videos as cards.", query),
             Operation(
                 "GET",
                 "/api/labels",
-                self.labels,
+                self.list_labels,
                 "The tags and the names of metadata, with the number of videos of each.",
             ),
             Operation(
-                "POST", "/api/videos", self.process, "Have a video understood.", body=VideoBody
+                "POST", "/api/videos", self.start_job, "Have a video understood.", body=VideoBody
             ),
             Operation(
                 "GET",
                 f"{video}/record",
-                self.record,
+                self.get_record,
                 "The corrected record, and what the machine had said.",
                 {"part": "steps: those of the record alone"},
             ),
             Operation(
                 "GET",
                 f"{video}/history",
-                self.history,
+                self.list_corrections,
                 "The corrections, the oldest first.",
                 {"from": "the revision after which they begin"},
             ),
             Operation(
                 "POST",
                 f"{video}/corrections",
-                self.correct,
+                self.add_correction,
                 "Take a correction in, or undo one.",
                 body=CorrectionBody,
             ),
             Operation(
-                "GET", f"{video}/removal", self.removal, "What DELETE of the video would remove."
+                "GET",
+                f"{video}/removal",
+                self.preview_removal,
+                "What DELETE of the video would remove.",
             ),
             Operation(
                 "DELETE",
                 video,
-                self.remove,
+                self.delete_video,
                 "Remove a video's record, outputs and corrections; its own file stays.",
             ),
             *self._file_operations(video),
@@ -160,11 +178,11 @@ class VideoApi:
         # All may take long, so they have threads of their own.
         formats = f"one of {', '.join(OUTPUTS)}"
         return [
-            Operation("GET", video, self.video, "One video.", reads_video=True),
+            Operation("GET", video, self.get_video, "One video.", reads_video=True),
             Operation(
                 "GET",
                 f"{video}/steps",
-                self.steps,
+                self.export_steps,
                 "An output of the corrected record.",
                 {"format": formats},
                 reads_video=True,
@@ -172,29 +190,29 @@ class VideoApi:
             Operation(
                 "GET",
                 f"{video}/media",
-                self.media,
+                self.get_media,
                 "The video file, whole or a range.",
                 reads_video=True,
             ),
             Operation(
                 "GET",
                 f"{video}/pictures/{{second}}.jpg",
-                self.picture,
+                self.get_frame,
                 "What is on screen at a second.",
                 reads_video=True,
             ),
             Operation(
                 "GET",
                 f"{video}/waveform",
-                self.waveform,
+                self.get_waveform,
                 "The peaks of the sound, 0 to 255, in equal parts.",
                 reads_video=True,
             ),
         ]
 
-    def videos(self, request: Request) -> Response:
+    def list_videos(self, request: Request) -> Response:
         """Return the cards that a query asks for, and how many there are without paging."""
-        page = page_of(request)
+        page = requested_page(request)
         matching = card_filter(request, words=request.query_params.get("q", ""))
         sort = request.query_params.get("sort", "title")
         if sort not in SORT_KEYS:
@@ -204,46 +222,45 @@ class VideoApi:
         cards.sort(key=SORT_KEYS[sort])
         return JSONResponse({"videos": list(map(_card_json, cards[page])), "total": len(cards)})
 
-    def labels(self, _: Request) -> Response:
+    def list_labels(self, _: Request) -> Response:
         """Return the tags and the names of metadata that the library's videos have."""
         cards = self._library.videos()
         return JSONResponse({"tags": count_tags(cards), "metadata": count_metadata(cards)})
 
-    def removal(self, request: Request) -> Response:
-        """Return the files that a removal takes, and the number of corrections."""
-        id = self._id(request)
+    def preview_removal(self, request: Request) -> Response:
+        """Return the files that a removal deletes, and the number of corrections."""
+        id = self._video_id(request)
         files = removed_files(self._library, id)
         names = [file.relative_to(self._library.folder).as_posix() for file in files]
         return JSONResponse({"files": names, "corrections": self._library.revision(id)})
 
-    def remove(self, request: Request) -> Response:
+    def delete_video(self, request: Request) -> Response:
         """Remove a video from the library."""
-        id = self._id(request)
+        id = self._video_id(request)
         files = remove_video(self._library, id)
         self.on_removal(id)
         return JSONResponse({"id": id, "removed": files})
 
-    async def process(self, request: Request) -> Response:
-        """Begin a job."""
-        body = await read_body(request, VideoBody)
-        options = allowed_options(self._library, body.options)
+    async def start_job(self, request: Request) -> Response:
+        """Start a job."""
+        body = await parse_body(request, VideoBody)
+        options = resolve_job_options(self._library, body.options)
         source = body.link or str(self._library.resolve_allowed(Path(body.path or "")))
         job = await run_in_threadpool(self._jobs.add, source, options, body.priority)
         return JSONResponse({"job": job.id})
 
-    def video(self, request: Request) -> Response:
-        """Return a card, the library's id, the outputs, whether the file is there, and its pictures
-        per second."""
-        id = self._id(request)
-        path = self._found_file(id)
+    def get_video(self, request: Request) -> Response:
+        """Return a card with the library's id, the outputs, whether the file is there, and its frame rate."""
+        id = self._video_id(request)
+        path = self._find_media_file(id)
         rate = media.frame_rate(path, media.file_stamp(path)) if path is not None else None
         card = _card_json(self._library.card(id))
         card |= {"media": path is not None, "frame_rate": rate, "formats": list(OUTPUTS)}
         return JSONResponse(card | {"library": self._database.identity})
 
-    def record(self, request: Request) -> Response:
-        """Return the record as people have corrected it, or its video and steps alone."""
-        both = self._library.current(self._id(request))
+    def get_record(self, request: Request) -> Response:
+        """Return the corrected record. With part=steps, only its video and steps."""
+        both = self._library.current(self._video_id(request))
         current = both.corrected
         record = current.record
         # A page that follows the steps needs no transcript.
@@ -262,33 +279,33 @@ class VideoApi:
             }
         )
 
-    def steps(self, request: Request) -> Response:
-        """Return one output, as a file to save."""
-        id = self._id(request)
+    def export_steps(self, request: Request) -> Response:
+        """Return one output of the corrected record, as a download."""
+        id = self._video_id(request)
         record = self._library.corrected(id).record
         name = request.query_params.get("format", "json")
-        path = write_output(record, name, self._found_file(id))
+        path = write_output(record, name, self._find_media_file(id))
         cleaning = BackgroundTask(shutil.rmtree, path.parent, ignore_errors=True)
         return FileResponse(path, filename=path.name, background=cleaning)
 
-    def history(self, request: Request) -> Response:
+    def list_corrections(self, request: Request) -> Response:
         """Return the corrections after a revision."""
         first = request.query_params.get("from", "0")
         if not is_whole_number(first):
             raise HTTPException(HTTPStatus.BAD_REQUEST, "from is a revision, a whole number")
-        corrections = self._library.corrections(self._id(request))[int(first) :]
+        corrections = self._library.corrections(self._video_id(request))[int(first) :]
         return JSONResponse({"corrections": [one.model_dump(mode="json") for one in corrections]})
 
-    async def correct(self, request: Request) -> Response:
-        """Keep a correction. The error 409 says who changed the same since, and what."""
-        id = self._id(request)
-        body = await read_body(request, CorrectionBody)
+    async def add_correction(self, request: Request) -> Response:
+        """Store a correction. The error 409 names who changed the same step since."""
+        id = self._video_id(request)
+        body = await parse_body(request, CorrectionBody)
         # The server adds what a client may not choose: the video and the time.
         fields = dict(body) | {"id": body.id or uuid.uuid4().hex}
         try:
             correction = Correction(video=id, when=time.time(), **fields)
         except ValidationError as error:
-            raise bad_request(error) from error
+            raise bad_request_error(error) from error
         try:
             revision = await run_in_threadpool(self._library.correct, id, correction)
         except ConflictError as conflict:
@@ -305,14 +322,14 @@ class VideoApi:
             return JSONResponse(reply, HTTPStatus.CONFLICT)
         return JSONResponse({"revision": revision, "id": correction.id})
 
-    def media(self, request: Request) -> Response:
-        """Return the video, or the range of it that is asked for."""
-        path = self._file(self._id(request))
-        return file_response(request, path, media.media_type(path))
+    def get_media(self, request: Request) -> Response:
+        """Return the video file, or a range of its bytes."""
+        path = self._require_media_file(self._video_id(request))
+        return file_response(request, path, media.browser_media_type(path))
 
-    def picture(self, request: Request) -> Response:
-        """Return a picture as JPEG."""
-        id = self._id(request)
+    def get_frame(self, request: Request) -> Response:
+        """Return the frame at a second as JPEG."""
+        id = self._video_id(request)
         try:
             second = round(float(request.path_params["second"]), 1)
         except ValueError:
@@ -322,26 +339,26 @@ class VideoApi:
         end = second if duration is None else duration
         if not 0.0 <= second <= end:  # so it is not NaN
             raise HTTPException(HTTPStatus.NOT_FOUND, "no second of this video")
-        path = self._file(id)
+        path = self._require_media_file(id)
         # Pictures are kept by the file's stamp, so one that was replaced shows its own.
-        data = media.picture(path, media.file_stamp(path), second)
+        data = media.frame_jpeg(path, media.file_stamp(path), second)
         headers = {"Cache-Control": "private, max-age=3600"}
         return Response(data, media_type="image/jpeg", headers=headers)
 
-    def waveform(self, request: Request) -> Response:
+    def get_waveform(self, request: Request) -> Response:
         """Return the peaks of the sound."""
-        id = self._id(request)
-        peaks = media.stored_peaks(self._database, id, self._file(id))
+        id = self._video_id(request)
+        peaks = media.load_peaks(self._database, id, self._require_media_file(id))
         return JSONResponse({"peaks": list(peaks), "duration": self._library.card(id).duration})
 
-    def _id(self, request: Request) -> str:
-        return known_id(self._library, request.path_params["id"])
+    def _video_id(self, request: Request) -> str:
+        return require_video_id(self._library, request.path_params["id"])
 
-    def _found_file(self, id: str) -> Path | None:
+    def _find_media_file(self, id: str) -> Path | None:
         return self._library.media_file(id, self._library.record(id).video)
 
-    def _file(self, id: str) -> Path:
-        path = self._found_file(id)
+    def _require_media_file(self, id: str) -> Path:
+        path = self._find_media_file(id)
         if path is None or not os.access(path, os.R_OK):
             raise HTTPException(
                 HTTPStatus.NOT_FOUND,
@@ -352,7 +369,7 @@ class VideoApi:
 
 
 def card_filter(request: Request, words: str = "") -> CardFilter:
-    """Return the videos that a request asks for, by their labels and state.
+    """Return the filter of cards that a request asks for, by labels, state and words.
 
     Raises HTTPException (400) for an unknown state.
     """
@@ -371,14 +388,14 @@ def _card_json(card: VideoCard) -> dict[str, Any]:
     return card.model_dump(mode="json", by_alias=True)
 
 
-def known_id(library: CorrectedLibrary, id: str) -> str:
+def require_video_id(library: CorrectedLibrary, id: str) -> str:
     """Return the id of a video. Raises HTTPException (404) for an unknown one."""
-    with not_found("no such video"):
+    with raise_not_found("no such video"):
         return library.video(id).id
 
 
 def removed_files(library: CorrectedLibrary, id: str) -> list[Path]:
-    """Return the files that the removal of a video takes, its record last.
+    """Return the files that the removal of a video deletes, its record last.
 
     Raises LookupError for an unknown id, StoreError for a record that is a link.
     """
@@ -394,11 +411,11 @@ def removed_files(library: CorrectedLibrary, id: str) -> list[Path]:
 
 
 def remove_video(library: CorrectedLibrary, id: str) -> list[str]:
-    """Remove a video's record, those outputs that Stepline wrote, and its corrections. Return the
-    names of the files, below the library's folder.
+    """Remove a video's record, the outputs that Stepline wrote, and its corrections.
 
-    The video's own file stays, and so does an output that someone has changed. Raises LookupError
-    for an unknown id, StoreError for a record that is a link.
+    Returns the names of the files, relative to the library. The video file stays, and so do outputs
+    that someone has changed. Raises LookupError for an unknown id, StoreError for a record that is a
+    link.
     """
     files = removed_files(library, id)
     # The database first: a record without corrections can be removed again, the reverse cannot.

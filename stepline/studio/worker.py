@@ -1,4 +1,4 @@
-"""What the process of one job does with a video or a playlist, and what it sends to the studio."""
+"""The process of one job: it does the main job on a video or a playlist, and reports to the studio."""
 
 import os
 import time
@@ -24,13 +24,13 @@ PROGRESS_SECONDS = 1.0  # between two lines about one stage
 
 
 class JobOptions(FrozenModel):
-    """How a video is processed.
+    """Options of a job.
 
-    Args:
-        language: of its speech.
+    Attributes:
+        language: of the speech.
         texts: lines to find, instead of steps from the speech.
-        captions: a file that is used instead of recognition.
-        force: whether to do again what is done.
+        captions: a file that replaces speech recognition.
+        force: whether finished work is done again.
     """
 
     language: str | None = None
@@ -40,12 +40,13 @@ class JobOptions(FrozenModel):
 
 
 class JobTask(FrozenModel):
-    """One job of a worker.
+    """A job as the worker gets it.
 
-    Args:
+    Attributes:
         source: a path or an address.
-        out: the library's folder.
-        allowed: the folders that may be read.
+        out: the folder of the library.
+        allowed: folders from which files may be read.
+        options: of the job.
         settings: of the main job.
     """
 
@@ -57,7 +58,7 @@ class JobTask(FrozenModel):
 
 
 class StageProgress(NamedTuple):
-    """The second that a stage of a video has reached, and the video's duration."""
+    """The second that a stage of a video has reached, and the duration of the video."""
 
     stage: str
     second: float
@@ -65,20 +66,20 @@ class StageProgress(NamedTuple):
 
 
 class FinishedRecord(NamedTuple):
-    """The file name of a record in the library's folder."""
+    """The file name of a finished record in the library's folder."""
 
     name: str
 
 
 class ProgressMessages:
-    """Sends the progress of stages: of each at most once in `PROGRESS_SECONDS`, and its end."""
+    """Sends the progress of each stage at most once in PROGRESS_SECONDS, and its end."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self._times: dict[str, float] = {}
 
     def __call__(self, stage: str, second: float, duration: float) -> None:
-        """Take the progress of a stage."""
+        """Send the progress of a stage, if it is time."""
         now_seconds = time.monotonic()
         if now_seconds >= self._times.get(stage, 0.0) + PROGRESS_SECONDS or second >= duration:
             self._times[stage] = now_seconds
@@ -86,7 +87,7 @@ class ProgressMessages:
 
 
 def run_task(task: JobTask, send: Send) -> None:
-    """Write the files of each video of a task, and send its progress. Raises SteplineError."""
+    """Do the main job on each video of a task, and send its progress. Raises SteplineError."""
     # The job's options go over the studio's settings.
     settings = task.settings
     options = task.options
@@ -122,8 +123,10 @@ def run_task(task: JobTask, send: Send) -> None:
 
 
 def start_worker(_: None, send: Send) -> Callable[[JobTask], str | None]:
-    """Let other processes have the processor first, and memory where it ends. Return what does a
-    task, and returns its error in a line."""
+    """Lower the priority of this process. Return a function that does a task.
+
+    The function returns None, or the error in a line.
+    """
     if hasattr(os, "nice"):
         os.nice(WORKER_NICENESS)
     score = Path("/proc/self/oom_score_adj")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from stepline.llm.settings import ChatSettings, VideoForm
+from stepline.llm.settings import ChatSettings
 from stepline.plugins import choice
 from stepline.settings import Batch, CountOrZero, Fraction, Positive, Settings
 
@@ -40,17 +40,6 @@ class VisionLanguageSettings(ChatSettings):
     picture_size: Annotated[int, Field(ge=64, le=2048)] = Field(
         336, description="pixels of a picture's shorter side"
     )
-    video: VideoForm | None = Field(
-        None,
-        description="show clips, not pictures: video_url (vLLM, hosted ones) or input_video "
-        "(llama.cpp)",
-    )
-    clip_seconds: Annotated[float, Field(gt=0.0, le=60.0)] = Field(
-        3.0, description="of a clip, around the second of its place"
-    )
-    clip_rate: Annotated[float, Field(gt=0.0, le=30.0)] = Field(
-        2.0, description="pictures a second of a clip"
-    )
     least_gain: Fraction = Field(
         0.005,
         description="rise of P(a step's most likely place is right) that a question must promise",
@@ -77,13 +66,6 @@ class VisionLanguageSettings(ChatSettings):
         """The GGUF file of the projector."""
         return self.projector
 
-    @property
-    def pictures_a_clip(self) -> int:
-        """How many pictures stand for a place: those of a clip, or one."""
-        if self.video is None:
-            return 1
-        return max(1, round(self.clip_seconds * self.clip_rate))
-
     @model_validator(mode="before")
     @classmethod
     def _drop_old_folders(cls, tree: Any) -> Any:
@@ -96,21 +78,7 @@ class VisionLanguageSettings(ChatSettings):
     def _sees_one_way(self) -> "VisionLanguageSettings":
         if self.gguf is not None and self.projector is None:
             raise ValueError("a GGUF needs a projector to see; name its file as projector")
-        if self.video is not None and self.together:
-            raise ValueError(
-                "together puts pictures side by side; leave it off if video shows clips"
-            )
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_clips(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Store what concerns clips only where some are shown: results of pictures stay what they
-        are."""
-        tree: dict[str, Any] = stored(self)
-        if self.video is None:
-            for name in ("video", "clip_seconds", "clip_rate"):
-                tree.pop(name, None)
-        return tree
 
 
 # Stored only where one is named: what no one is asked decides no result.

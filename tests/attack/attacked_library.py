@@ -93,7 +93,6 @@ class AttackedLibrary:
             reply, data = studio.ask("POST", "/api/uploads", {"name": name, "size": 1000})
             assert reply.status == 201, data
             uploads.append(json.loads(data)["upload"])
-        clip = studio.read("/annotate/next?annotator=Ann")
         self.names = {
             "video": video_id("v0.json"),
             "upload": uploads[0],
@@ -102,8 +101,6 @@ class AttackedLibrary:
             "removed video": video_id("v2.json"),
             "removed job": str(removed_job),
             "run": "run",
-            "clip": clip["media"].rpartition("/")[2],
-            "clip id": clip["clip"],
             "second": "4.0",
             "static": "login.js",
         }

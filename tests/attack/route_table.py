@@ -6,11 +6,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from pydantic import BaseModel
-from starlette.routing import Route
 
-from stepline.review.answers import Answer
-from stepline.review.server import Annotator, ClipStart
-from stepline.studio.annotation import AnnotationView
 from stepline.studio.api import ShareBody
 from stepline.studio.job_api import PriorityBody
 from stepline.studio.server import PasswordBody
@@ -51,7 +47,6 @@ LABELS = [
     {"do": "metadata", "name": "Course", "value": "A1"},
 ]
 CORRECTION = {"by": "Ann", "base": 0, "edits": [EDIT, *LABELS], "id": "attack", "window": "w"}
-ANSWER = {"annotator": "Ann", "clip": "{clip id}", "shown": True, "confidence": "very"}
 PIECE = {"Upload-Offset": "0"}
 
 ENTRIES = {
@@ -81,7 +76,6 @@ ENTRIES = {
         body={"path": "broken.mp4", "options": {"language": "en"}}, model=VideoBody
     ),
     ("GET", "/health"): Entry(needs_token=False),
-    ("GET", "/metrics"): Entry(),
     ("GET", "/api/videos/{id}"): Entry(VIDEO),
     ("GET", "/api/labels"): Entry(),
     ("GET", "/api/videos/{id}/removal"): Entry(VIDEO),
@@ -122,19 +116,6 @@ ENTRIES = {
     ),
     ("GET", "/api/events"): Entry(is_stream=True),
     ("GET", "/api/openapi.json"): Entry(),
-    ("GET", "/annotate/"): Entry(),
-    ("GET", "/annotate/page.js"): Entry(),
-    ("GET", "/annotate/page.css"): Entry(),
-    ("GET", "/annotate/base.css"): Entry(),
-    ("GET", "/annotate/next"): Entry(query={"annotator": "Ann"}),
-    ("GET", "/annotate/clip/{name:path}"): Entry({"name": "clip"}),
-    ("POST", "/annotate/begin"): Entry(
-        body={"annotator": "Ann", "clip": "{clip id}"}, model=ClipStart
-    ),
-    ("POST", "/annotate/undo"): Entry(
-        body={"annotator": "Ann"}, model=Annotator, statuses=(200, 400, 409)
-    ),
-    ("POST", "/annotate/answer"): Entry(body=ANSWER, model=Answer, statuses=(200, 400, 409)),
 }
 
 
@@ -144,15 +125,9 @@ def web_server_of(server):
 
 
 def routes_of(server):
-    """The (method, path) of every route of a StudioServer, those within its views too."""
-    routes = []
-    for route in web_server_of(server).config.app.routes:
-        if isinstance(route, Route) and isinstance(route.endpoint, AnnotationView):
-            routes += route.endpoint._current_router().routes
-        else:
-            routes.append(route)
+    """The (method, path) of every route of a StudioServer."""
     pairs = set()
-    for route in routes:
+    for route in web_server_of(server).config.app.routes:
         # Starlette adds HEAD to each GET.
         methods = route.methods - {"HEAD"} if "GET" in route.methods else route.methods
         pairs |= {(method, route.path) for method in methods}

@@ -29,7 +29,7 @@ from browser import CHROMIUM, Browser
 from route_table import web_server_of
 from studio_server import library, serving
 
-from stepline.cli.studio import _entry_page
+from stepline.cli.studio import _write_login_page
 from stepline.studio.access import Password
 
 TIMEOUT_SECONDS = 30.0
@@ -308,7 +308,7 @@ def test_a_burst_of_connections_neither_fills_the_log_nor_ends_the_server(
 @pytest.mark.skipif(CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium")
 def test_a_file_that_leads_to_the_studio_lets_the_browser_in(server, tmp_path):
     """As --open gives one to the browser: the strict cookie survives the way from a file."""
-    page = _entry_page(server.link, tmp_path)
+    page = _write_login_page(server.link, tmp_path)
     browser = Browser(tmp_path / "profile")
     try:
         shown = browser.open(page.as_uri())

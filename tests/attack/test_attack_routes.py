@@ -439,7 +439,7 @@ def test_a_job_takes_hostile_words_for_words(guest, attacked, untouched):
 def test_a_share_of_another_librarys_video_is_refused(guest, attacked, untouched):
     other = attacked.other_names["video"]
     before = library_files(attacked.folder)
-    reply, data = guest.ask("POST", "/api/share", {"ids": [other], "out": "shared-other"})
+    reply, data = guest.ask("POST", "/api/share", {"ids": [other]})
     assert reply.status == 404, data
     assert library_files(attacked.folder) == before
 

@@ -21,7 +21,7 @@ from stepline.settings import load_settings
 from stepline.studio.events import Broadcast
 from stepline.studio.jobs import JobRunner
 from stepline.studio.store import Studio
-from stepline.studio.uploads import PIECES_FOLDER, VIDEOS_FOLDER, Uploads
+from stepline.studio.uploads import PARTIAL_FOLDER, VIDEOS_FOLDER, Uploads
 
 PRECIOUS = b"what a person wrote\n"
 UPLOAD = "0123456789abcdef" * 2
@@ -85,8 +85,8 @@ def wait_for_job(server, id=1):
 
 
 def test_a_row_of_an_upload_moves_no_file_of_the_library_elsewhere(folder, precious):
-    (folder / PIECES_FOLDER).mkdir()
-    (folder / PIECES_FOLDER / UPLOAD).write_bytes(b"evil")
+    (folder / PARTIAL_FOLDER).mkdir()
+    (folder / PARTIAL_FOLDER / UPLOAD).write_bytes(b"evil")
     for source in (str(precious), str(precious.parent / "new.txt"), "videos/../../new.txt"):
         change(folder, "DELETE FROM job")
         change(folder, "DELETE FROM upload")
@@ -115,8 +115,8 @@ def test_a_row_of_an_upload_deletes_and_moves_no_file_from_elsewhere(folder, pre
 
 
 def test_an_upload_writes_over_no_video(folder):
-    (folder / PIECES_FOLDER).mkdir()
-    (folder / PIECES_FOLDER / UPLOAD).write_bytes(b"evil")
+    (folder / PARTIAL_FOLDER).mkdir()
+    (folder / PARTIAL_FOLDER / UPLOAD).write_bytes(b"evil")
     (folder / VIDEOS_FOLDER).mkdir()
     video = folder / VIDEOS_FOLDER / "a.mp4"
     video.write_bytes(PRECIOUS)
@@ -126,13 +126,13 @@ def test_an_upload_writes_over_no_video(folder):
     assert video.read_bytes() == PRECIOUS
 
 
-@pytest.mark.parametrize("name", [PIECES_FOLDER, VIDEOS_FOLDER])
+@pytest.mark.parametrize("name", [PARTIAL_FOLDER, VIDEOS_FOLDER])
 def test_an_upload_goes_through_no_link(tmp_path, small_video, name):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     made = library(tmp_path / "library", small_video)
     (made / name).symlink_to(elsewhere)
-    if name == PIECES_FOLDER:
+    if name == PARTIAL_FOLDER:
         with pytest.raises(StoreError, match="--allow"):
             start_uploads(made)
         return
@@ -148,7 +148,7 @@ def test_a_piece_goes_through_no_link(tmp_path, small_video, precious):
     with serving(library(tmp_path / "library", small_video)) as server:
         _, data = server.ask("POST", "/api/uploads", {"name": "a.mp4", "size": 500})
         id = json.loads(data)["upload"]
-        pieces = server.studio.library.folder / PIECES_FOLDER / id
+        pieces = server.studio.library.folder / PARTIAL_FOLDER / id
         pieces.parent.mkdir()
         pieces.symlink_to(precious)
         offset = str(len(os.readlink(pieces)))
@@ -190,7 +190,7 @@ def test_an_invalid_row_of_a_job_is_an_error_with_a_cure(folder, options):
     add_job(folder, "v0.mp4", options)
     studio = Studio(folder)
     with pytest.raises(StoreError, match="a row of its table job is not Stepline's.*copy"):
-        studio.jobs.all()
+        studio.jobs.list_jobs()
     studio.close()
 
 

@@ -28,7 +28,6 @@ from stepline.storage import read_record, write_record
 from stepline.studio import media
 from stepline.studio.access import Password
 from stepline.studio.live import MAX_READ_BYTES, follow_log
-from stepline.studio.sharing import share
 
 LEMONADE = video_id("v0.json")
 PLACE = f"/api/videos/{LEMONADE}"
@@ -42,14 +41,8 @@ def folder(tmp_path, small_video):
 
 
 @pytest.fixture
-def handed(tmp_path):
-    """Where shared folders may be made, outside of the library."""
-    return tmp_path / "handed"
-
-
-@pytest.fixture
-def server(folder, handed):
-    with serving(folder, allowed=[handed]) as running:
+def server(folder):
+    with serving(folder) as running:
         yield running
 
 
@@ -118,68 +111,15 @@ def test_a_link_to_a_record_elsewhere_is_not_a_record_of_the_library(folder, tmp
 # ---------------------------------------------------------------- shared folders
 
 
-def test_a_shared_folder_writes_over_no_page_of_another(handed, server):
-    page = handed / "site" / "index.html"
-    page.parent.mkdir(parents=True)
-    page.write_bytes(PRECIOUS)
-    body = {"ids": [LEMONADE], "out": str(handed / "site")}
-    reply, data = server.ask("POST", "/api/share", body)
-    assert reply.status == 409
-    assert b"holds other files; give another folder" in data
-    assert page.read_bytes() == PRECIOUS
-
-
-def test_a_shared_folder_is_written_again(handed, server):
-    body = {"ids": [LEMONADE], "out": str(handed / "share")}
-    for _ in range(2):
-        assert server.ask("POST", "/api/share", body)[0].status == 200
-    assert (handed / "share" / "index.html").is_file()
-    assert not (handed / "share" / "videos").exists()
-
-
-def test_nothing_is_shared_into_the_library(folder, server):
-    before = sorted(folder.rglob("*"))
-    for out in ("share", str(folder / "share")):
-        reply, data = server.ask("POST", "/api/share", {"ids": [LEMONADE], "out": out})
-        assert (reply.status, b"is in the library; name one" in data) == (409, True)
-    assert server.ask("POST", "/api/share", {"ids": [LEMONADE]})[0].status == 200
-    assert sorted(folder.rglob("*")) == before
-
-
-@pytest.mark.parametrize("name", ["index.html", "videos", SHARE_MARK])
-def test_a_shared_folder_is_written_through_no_link(handed, server, tmp_path, name):
-    target = tmp_path / "precious"
-    target.mkdir()
-    (target / "file").write_bytes(PRECIOUS)
-    shared = handed / "share"
-    shared.mkdir(parents=True)
+def test_copies_that_an_earlier_version_shared_are_neither_videos_nor_answers(folder, server):
+    shared = folder / "share"
+    shared.mkdir()
+    for name in ("v0.json", "v0.mp4"):
+        shutil.copyfile(folder / name, shared / name)
     (shared / SHARE_MARK).touch()
-    (shared / name).unlink(missing_ok=True)
-    (shared / name).symlink_to(target if name == "videos" else target / "file")
-    body = {"ids": [LEMONADE], "out": str(shared), "videos": True}
-    reply, data = server.ask("POST", "/api/share", body)
-    assert (reply.status, b"is a link" in data) == (409, True)
-    assert [path.name for path in target.iterdir()] == ["file"]
-    assert (target / "file").read_bytes() == PRECIOUS
-
-
-def test_copies_in_a_shared_folder_are_neither_videos_nor_answers(folder, handed, server):
-    body = {"ids": [LEMONADE], "out": str(handed / "share"), "videos": True}
-    assert server.ask("POST", "/api/share", body)[0].status == 200
-    shutil.copytree(handed / "share", folder / "share")  # as an earlier version left it
-    assert len(list((folder / "share").glob("*.json"))) == 1
     assert len(server.read("/api/videos")["videos"]) == 1
     assert {moment["id"] for moment in server.read("/api/search?q=lemons")["moments"]} == {LEMONADE}
     assert find_videos([folder]) == [folder / "v0.mp4"]
-
-
-def test_a_shared_folder_is_a_library_of_its_own(folder, handed):
-    corrected = CorrectedLibrary(folder, [handed])
-    share(corrected, [LEMONADE], handed / "share")
-    corrected.close()
-    shared = CorrectedLibrary(handed / "share")
-    assert len(shared.videos()) == 1
-    shared.close()
 
 
 # ---------------------------------------------------------------- a record that was made again
@@ -254,7 +194,6 @@ def test_no_one_waits_while_a_video_is_hashed(folder, tmp_path, monkeypatch):
     with serving(folder) as running, ThreadPoolExecutor(60) as clients:
         asked = [clients.submit(running.read, PLACE) for _ in range(60)]
         assert [each.result(60)["media"] for each in asked] == [False] * 60
-        assert running.ask("GET", "/annotate/next")[0].status < 500
         reply, data = running.ask("GET", f"{PLACE}/media")
         assert (reply.status, b"compared" in data) == (404, True)
         may_go_on.set()
@@ -268,7 +207,7 @@ def test_no_one_waits_for_those_who_read_long_videos(server, monkeypatch):
         may_go_on.wait(60)
         return b""
 
-    monkeypatch.setattr(media, "peaks", wait)
+    monkeypatch.setattr(media, "waveform_peaks", wait)
     with ThreadPoolExecutor(60) as clients:
         asked = [clients.submit(server.read, f"{PLACE}/waveform") for _ in range(60)]
         wait_until(lambda: sum(each.running() for each in asked) == 60)
@@ -314,7 +253,7 @@ def test_an_upload_can_be_ended(server):
 
 
 def test_a_whole_upload_is_not_ended(server, monkeypatch):
-    monkeypatch.setattr(server.studio.jobs, "in_state", lambda *_: [])  # no job is begun
+    monkeypatch.setattr(server.studio.jobs, "list_in_state", lambda *_: [])  # no job is begun
     _, id = begin(server, 5)
     assert server.ask("PATCH", f"/api/uploads/{id}", b"12345", Upload_Offset="0")[0].status == 200
     assert server.ask("DELETE", f"/api/uploads/{id}", "")[0].status == 409
@@ -361,7 +300,7 @@ def test_a_correction_and_an_upload_read_nothing_of_those_before(folder, monkeyp
 
     monkeypatch.setattr(LibraryDatabase, "rows", rows)
     with serving(folder) as running:
-        monkeypatch.setattr(running.studio.jobs, "in_state", lambda *_: [])  # no job is begun
+        monkeypatch.setattr(running.studio.jobs, "list_in_state", lambda *_: [])  # no job is begun
         counts = []
         for number in range(30):
             rows_read.clear()

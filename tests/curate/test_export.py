@@ -201,7 +201,7 @@ def test_a_dataset_goes_to_s3_byte_for_byte_through_500s_and_slow_answers(tmp_pa
     folder, _ = export(tmp_path)
     with s3_server(monkeypatch) as faults:
         forget_file_systems()
-        filesystems.filesystem("s3://bucket", settings).mkdir("bucket")
+        filesystems.filesystem_of("s3://bucket", settings).mkdir("bucket")
         faults.every, faults.slow_every, faults.slow_seconds = 3, 17, 1.5
         place = RemotePath("s3://bucket/run/dataset", settings)
         publish(folder, place)

@@ -190,20 +190,6 @@ def hirest(folder):
     return write(folder / "all_data_val.json", queries)
 
 
-def captaincook4d(folder):
-    steps = [
-        (3, 11.75, 46.4, "Coat -Coat a ramekin"),
-        (4, -1.0, -1.0, "Microwave"),
-        (3, 50.0, 52.0, "Coat -Coat a ramekin"),
-    ]
-    rows = [
-        dict(zip(("step_id", "start_time", "end_time", "description"), step, strict=True))
-        for step in steps
-    ]
-    recording = {"recording_id": "1_10", "activity_name": "Microwave Egg Sandwich", "steps": rows}
-    return write(folder / "complete_step_annotations.json", {"1_10": recording})
-
-
 def interactive_cooking(folder):
     messages = [
         ("Crack 2 eggs into a bowl.", 4.0, "instruction"),
@@ -228,38 +214,6 @@ def interactive_cooking(folder):
         "output_timestamps": [4.0, 15.5, 4.0, 33.0, 35.5],  # the second instruction at once
     }
     return write(folder / "main_test.json", [row, hasty])
-
-
-def goal_step(folder):
-    def segment(start, end, text, *inner):
-        return {
-            "start_time": start,
-            "end_time": end,
-            "step_description": text,
-            "segments": list(inner),
-        }
-
-    segments = [
-        segment(2.9, 40, "Kneads the dough", segment(3, 5, "adds flour"), segment(9, 8, "wipes")),
-        segment(50, 60, "Bakes"),
-    ]
-    video = {
-        "video_uid": "c2d0",
-        "start_time": 0.02,
-        "end_time": 5052.9,
-        "goal_description": "Makes bread",
-        "segments": segments,
-    }
-    return write(folder / "goalstep_valid.json", {"version": "v1", "videos": [video]})
-
-
-def epic_kitchens(folder):
-    head = "narration_id,participant_id,video_id,narration_timestamp,start_timestamp,stop_timestamp,start_frame,"
-    head += "narration\n"
-    rows = "P01_11_0,P01,P01_11,00:00:00.560,00:00:00.00,00:00:01.89,0,take plate\n"
-    rows += "P01_11_1,P01,P01_11,00:00:01.700,01:00:01.56,01:00:02.45,9,put down plate\n"
-    rows += "P01_11_2,P01,P01_11,00:00:01.700,00:00:05.00,00:00:05.00,9,wash\n"
-    return write(folder / "EPIC_100_validation.csv", head + rows)
 
 
 def region(id, start, end, text, label="shown"):
@@ -309,9 +263,6 @@ SAMPLES = {
     "howto100m": howto100m,
     "whenact": whenact,
     "hirest": hirest,
-    "captaincook4d": captaincook4d,
     "interactive-cooking": interactive_cooking,
-    "goal-step": goal_step,
-    "epic-kitchens": epic_kitchens,
     "label-studio": label_studio,
 }

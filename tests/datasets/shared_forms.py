@@ -1,6 +1,5 @@
 """The shared real annotations, written in the official form of their dataset."""
 
-import csv
 import gzip
 import json
 
@@ -57,7 +56,18 @@ def real_youcook2(data, folder):
 
 
 def real_whenact(data, folder):
-    return data / "whenact/narrated_actions.json.gz"  # the joined form is read as it is
+    clips = load(data / "whenact/narrated_actions.json.gz")
+    spoken = {
+        id: [[a["text"], a["spoken"], int(not a["visible"])] for a in clip["actions"]]
+        for id, clip in clips.items()
+    }
+    shown = {
+        id: [[a["text"], *a["shown"]] for a in clip["actions"] if a["shown"]]
+        for id, clip in clips.items()
+    }
+    write(folder / "mapped_actions_time_label.json", spoken)
+    write(folder / "dict_all_annotations_ordered.json", shown)
+    return folder
 
 
 def real_hirest(data, folder):
@@ -82,42 +92,10 @@ def real_hirest(data, folder):
     return folder
 
 
-def real_captaincook4d(data, folder):
-    return data / "captaincook4d/steps.json.gz"  # the official form, gzipped
-
-
-def real_goal_step(data, folder):
-    return write(
-        folder / "goalstep_valid.json",
-        {"videos": list(load(data / "goalstep/valid.json.gz").values())},
-    )
-
-
-def real_epic_kitchens(data, folder):
-    with (folder / "EPIC_100_validation.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(
-            ["narration_id", "video_id", "start_timestamp", "stop_timestamp", "narration"]
-        )
-        for id, rows in load(data / "epic_narrations/validation.json.gz").items():
-            for index, row in enumerate(rows):
-                writer.writerow([f"{id}_{index}", id, *map(clock, row["segment"]), row["text"]])
-    return folder
-
-
-def clock(seconds):
-    hundredths = round(seconds * 100)
-    minutes, rest = divmod(hundredths, 6000)
-    return f"{minutes // 60:02}:{minutes % 60:02}:{rest / 100:05.2f}"
-
-
 REAL = {
     "coin": real_coin,
     "crosstask": real_crosstask,
     "youcook2": real_youcook2,
     "whenact": real_whenact,
     "hirest": real_hirest,
-    "captaincook4d": real_captaincook4d,
-    "goal-step": real_goal_step,
-    "epic-kitchens": real_epic_kitchens,
 }

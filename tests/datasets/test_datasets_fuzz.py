@@ -56,7 +56,7 @@ TREES = st.recursive(
     ),
     max_leaves=12,
 )
-JSON_DATASETS = [name for name in DATASETS if name not in ("crosstask", "epic-kitchens")]
+JSON_DATASETS = [name for name in DATASETS if name != "crosstask"]
 FUZZ = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -124,7 +124,7 @@ def test_any_damage_to_a_sample_is_read_or_refused(name, data):
     told(lambda: read_text(name, json.dumps(damaged)))
 
 
-@pytest.mark.parametrize("name", ["crosstask", "epic-kitchens", "ht-step"])
+@pytest.mark.parametrize("name", ["crosstask", "ht-step"])
 @FUZZ
 @given(data=st.data())
 def test_any_damage_to_a_text_file_is_read_or_refused(name, data):
@@ -159,13 +159,10 @@ def test_any_tree_of_predictions_is_read_or_refused(tree):
 
 
 @settings(FUZZ, max_examples=200)
-@given(
-    text=st.text(alphabet='[]{}":,.0123456789-abc \n`', max_size=80),
-    ending=st.sampled_from([".json", ".jsonl"]),
-)
-def test_any_text_of_predictions_is_read_or_refused(text, ending):
+@given(text=st.text(alphabet='[]{}":,.0123456789-abc \n`', max_size=80))
+def test_any_text_of_predictions_is_read_or_refused(text):
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"a{ending}"
+        path = Path(folder) / "a.json"
         path.write_text(text)
         told(lambda: read_predictions(path))
 

@@ -118,7 +118,7 @@ def test_plain_lists_of_ids_are_read_and_joined(tmp_path):
     (tmp_path / "one.txt").write_text("# mine\nabc\n\n  xyz coin # seen\n")
     (tmp_path / "two.txt").write_text("abc youcook2,coin\n")
     found = read_excluded([tmp_path / "one.txt", tmp_path / "two.txt"])
-    assert found.sets_with("abc") == ("coin", "unnamed", "youcook2")
+    assert found.datasets_with("abc") == ("coin", "unnamed", "youcook2")
     assert "xyz" in found
     assert "ab" not in found
 

@@ -175,9 +175,18 @@ needs_data = pytest.mark.skipif(
 
 
 @pytest.fixture
-def whenact():
+def whenact(tmp_path):
+    """WhenAct in its official form, and the shared file that joins its two files."""
     path = DATA / "whenact" / "narrated_actions.json.gz"
-    return path, json.loads(gzip.decompress(path.read_bytes()))
+    clips = json.loads(gzip.decompress(path.read_bytes()))
+    spoken, shown = {}, {}
+    for id, clip in clips.items():
+        actions = clip["actions"]
+        spoken[id] = [[a["text"], a["spoken"], int(not a["visible"])] for a in actions]
+        shown[id] = [[a["text"], *a["shown"]] for a in actions if a["shown"]]
+    (tmp_path / "mapped_actions_time_label.json").write_text(json.dumps(spoken))
+    (tmp_path / "dict_all_annotations_ordered.json").write_text(json.dumps(shown))
+    return tmp_path, clips
 
 
 @needs_data

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from metric_cases import case, needs_cases, needs_tables, predictions, references
 
 from stepline.errors import DatasetError
-from stepline.evaluate.events import segment_iou, times
+from stepline.evaluate.events import event_times, segment_iou
 from stepline.evaluate.meteor import MeteorScores
 from stepline.evaluate.soda import backtracked_pairs, best_ordered_sum, soda
 
@@ -166,7 +166,7 @@ def test_a_caption_in_another_script_is_reported_once_and_scores_nothing(caplog)
 
 def test_reversed_and_empty_segments_overlap_nothing():
     first, second = (
-        times([(10.0, 5.0, ""), (5.0, 5.0, "")]),
-        times([(0.0, 20.0, ""), (5.0, 5.0, ""), (9.0, 4.0, "")]),
+        event_times([(10.0, 5.0, ""), (5.0, 5.0, "")]),
+        event_times([(0.0, 20.0, ""), (5.0, 5.0, ""), (9.0, 4.0, "")]),
     )
     assert segment_iou(first, second) == pytest.approx(np.zeros((2, 3)))

@@ -229,12 +229,12 @@ def _how_to_texts(path: Path) -> None:
 def _lists(path: Path) -> None:
     from stepline.datasets.excluded import read_excluded
     from stepline.pipeline.batch import read_texts
-    from stepline.pipeline.ground_texts import read_order
+    from stepline.pipeline.ground_texts import read_order_matrix
 
     for read in (
         lambda: read_excluded([path]),
         lambda: read_texts(path),
-        lambda: read_order(path, 3),
+        lambda: read_order_matrix(path, 3),
     ):
         try:
             read()

@@ -150,17 +150,3 @@ def test_little_memory_leaves_nothing_that_the_next_run_trusts(runs, whole, tmp_
     done = runs[name].run(out)
     assert done.returncode == 0, done.stderr
     assert contents(out) == expected
-
-
-@pytest.mark.skipif(shutil.which("prlimit") is None, reason="no `prlimit` on PATH")
-@NAMES
-@pytest.mark.parametrize("mib", [500, 700, 900, 1500, 2000])
-def test_too_few_addresses_are_reported_before_anything_is_blamed_for_it(runs, tmp_path, name, mib):
-    """Not a store, a missing library or Stepline itself; and no library of C++ ends the run."""
-    done = runs[name].run(tmp_path / "out", prefix=["prlimit", f"--as={mib * 2**20}"])
-    if done.returncode == 0:
-        return
-    assert done.returncode == 1, done.stderr
-    line = assert_one_line(done.stderr)
-    assert "`ulimit -v`" in line, line
-    assert "allow more" in line

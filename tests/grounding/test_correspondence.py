@@ -87,7 +87,7 @@ def test_a_caption_that_is_being_said_speaks_for_the_pictures():
 
 
 def test_nothing_known_is_not_known():
-    assert not correspondence(sentences(5), 20.0).known
+    assert not correspondence(sentences(5), 20.0).is_known
     assert Correspondence(0.0, None, 0.0).log_odds(WEIGHTS) == 0.0
 
 
@@ -149,7 +149,7 @@ def test_what_is_said_last_and_for_some_cases_is_unclear(
         on_screen=lines,
     )
     assert [step.status for step in found.steps] == statuses
-    assert found.report.unclear == "said last, and only for some cases"
+    assert found.report.unclear_reason == "said last, and only for some cases"
     assert all(step.at is not None for step in found.steps)
 
 

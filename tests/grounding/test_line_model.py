@@ -93,7 +93,7 @@ def test_a_line_said_twice_has_two_places():
     match = match_features(features, replace(simple_weights(again=-1.0), bias=-3.0))
     assert match.posterior[0, [0, 3]].min() > 0.9
     assert match.posterior[0, [1, 2]].max() < 0.1
-    assert match.sentences_of(0) in {(0,), (3,)}
+    assert match.passage_of(0) in {(0,), (3,)}
 
 
 def test_a_line_left_out_of_an_unfinished_narration_costs_nothing():
@@ -130,7 +130,7 @@ def test_the_words_of_a_line_find_their_sentence():
     talk = np.ones((4, 2), np.float32)
     match = match_lines(LINES, TALK, lines, talk)
     assert match.posterior.argmax(axis=1).tolist() == [1, 2, 3]
-    np.testing.assert_allclose(match.places.sum(axis=1), 1)
+    np.testing.assert_allclose(match.sentence_distribution.sum(axis=1), 1)
 
 
 def test_no_lines_or_no_sentences_match_nothing():
@@ -141,11 +141,11 @@ def test_no_lines_or_no_sentences_match_nothing():
 
 
 def test_rare_words_weigh_more_and_numbers_count():
-    overlap = word_overlap(["add salt"], ["add flour", "add salt", "add 2 eggs"])
-    assert overlap.words[0, 1] == pytest.approx(1.0)
+    words, near_words = word_overlap(["add salt"], ["add flour", "add salt", "add 2 eggs"])
+    assert words[0, 1] == pytest.approx(1.0)
     # "add" is in all three sentences, log(4 / 3.5) of IDF, "salt" in one, log(4 / 1.5)
-    assert overlap.words[0, 0] == pytest.approx(np.log(4 / 3.5) / np.log(16 / 5.25))
-    assert overlap.near_words[0, 0] == pytest.approx(overlap.words[0, 1])
+    assert words[0, 0] == pytest.approx(np.log(4 / 3.5) / np.log(16 / 5.25))
+    assert near_words[0, 0] == pytest.approx(words[0, 1])
     assert content_words("Chopped 2 onions, in 1/2 cup") == {"chop", "2", "onion", "1/2", "cup"}
 
 

@@ -7,7 +7,7 @@ from stepline.errors import ShapeError
 from stepline.grounding.ground import ground, line_seconds
 from stepline.grounding.inputs import GroundingInputs, GroundingWindow
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.speech import place_texts
+from stepline.grounding.speech import steps_from_texts
 from stepline.records import Sentence, Span, Step, Transcript
 
 SECONDS = 60.0
@@ -69,7 +69,7 @@ def test_more_lines_in_as_much_time_are_shorter(lines, seconds):
 
 def test_the_telling_of_a_line_sums_to_its_chance_of_being_said():
     axes = np.eye(3, dtype=np.float32)
-    placed = place_texts(["sentence 40"], HEARD, axes, axes[2:])
+    placed = steps_from_texts(["sentence 40"], HEARD, axes, axes[2:])
     assert placed.sentence_probabilities.shape == (1, 3)
     assert placed.sentence_probabilities.argmax() == 2
     assert placed.steps[0].said == Span(40.0, 42.0)

@@ -5,10 +5,10 @@ from stepline.grounding.shots import (
     ShotUnits,
     action_log_odds,
     average_linkage,
-    cut_into_pieces,
     expected_inversions,
     matching_marginals,
     move_to_starts,
+    split_shot,
 )
 from stepline.records import Span
 
@@ -56,8 +56,8 @@ def test_the_shot_that_starts_with_the_words_takes_the_mass_near_them():
 
 
 @pytest.mark.parametrize(("length", "edges"), [(10, [0, 10]), (21, [0, 7, 14, 21])])
-def test_long_shots_are_cut_into_pieces_of_about_seven_seconds(length, edges):
-    parts = cut_into_pieces(slice(0, length))
+def test_long_shots_are_split_shot_of_about_seven_seconds(length, edges):
+    parts = split_shot(slice(0, length))
     assert [part.start for part in parts] + [parts[-1].stop] == edges
 
 

@@ -41,15 +41,14 @@ def test_softmax_runs_over_the_narrations_of_a_step():
 def test_temperature_divides_the_cosine():
     # 0.07 ln 3 / 0.07 = ln 3, so again 3 to 1
     likeness = np.array([[0.07 * LN3, 0.0]], np.float32)
-    scores = coarse_scores([step()], [sentence(0, 2), sentence(2, 4)], likeness, duration=4).scores
-    np.testing.assert_allclose(scores, [[0.75, 0.75, 0.25, 0.25]], rtol=1e-5)
+    found, _ = coarse_spans([step()], [sentence(0, 2), sentence(2, 4)], likeness, duration=4)
+    assert found[0].score == pytest.approx(0.75)
 
 
 def test_overlapping_narrations_add_up_and_silence_scores_zero():
-    # 3:1:1 -> 0.6, 0.2, 0.2; second 1 is covered by the first two, second 3 by none
-    likeness = np.array([[LN3, 0.0, 0.0]], np.float32)
+    # second 1 is covered by the first two, second 3 by none
     heard = [sentence(0, 2), sentence(1, 3), sentence(4, 5)]
-    scores = coarse_scores([step()], heard, likeness, duration=5, settings=sharp()).scores
+    scores = coarse_scores(np.array([[0.6, 0.2, 0.2]], np.float32), heard, 5)
     np.testing.assert_allclose(scores, [[0.6, 0.8, 0.2, 0.0, 0.2]], rtol=1e-5)
 
 
@@ -120,7 +119,7 @@ def test_a_window_ends_with_the_video():
 
 def test_a_matrix_of_another_shape_is_refused():
     with pytest.raises(ShapeError, match=r"must be \(1, 2\), steps by sentences, not \(2, 1\)"):
-        coarse_scores(
+        coarse_spans(
             [step()], [sentence(0, 1), sentence(1, 2)], np.zeros((2, 1), np.float32), duration=2
         )
 
@@ -196,18 +195,18 @@ AXES = np.eye(3, dtype=np.float32)
 
 
 def test_a_line_is_said_where_its_sentence_is():
-    (step,) = steps_from_texts(["chop onion"], HEARD, AXES[:2], AXES[1:2])
+    (step,) = steps_from_texts(["chop onion"], HEARD, AXES[:2], AXES[1:2]).steps
     assert (step.id, step.said, step.sources, step.score) == ("1", Span(4.0, 6.0), (1,), None)
 
 
 def test_a_line_that_no_one_speaks_of_is_not_said():
-    steps = steps_from_texts(["bake it", "chop onion"], HEARD, AXES[:2], AXES[[2, 1]])
+    steps = steps_from_texts(["bake it", "chop onion"], HEARD, AXES[:2], AXES[[2, 1]]).steps
     assert [step.said for step in steps] == [None, Span(4.0, 6.0)]
     assert steps[0].sources == ()
 
 
 def test_without_speech_every_line_stays_unsaid():
-    steps = steps_from_texts(["a", "b"], Transcript(), np.zeros((0, 3), np.float32), AXES[:2])
+    steps = steps_from_texts(["a", "b"], Transcript(), np.zeros((0, 3), np.float32), AXES[:2]).steps
     assert [(step.id, step.said) for step in steps] == [("1", None), ("2", None)]
 
 
@@ -219,7 +218,8 @@ def test_vectors_of_two_widths_are_refused():
 def test_lines_of_another_video_are_not_said_here():
     lines = np.tile(np.array([0.38, 0.1, 0.92], np.float32), (6, 1))  # .38 like "hello everyone"
     names = [str(number) for number in range(6)]
-    assert [step.said for step in steps_from_texts(names, HEARD, AXES[:2], lines)] == [None] * 6
+    steps = steps_from_texts(names, HEARD, AXES[:2], lines).steps
+    assert [step.said for step in steps] == [None] * 6
     lines[1:, 1] = 0.8  # but one is what is said
-    steps = steps_from_texts(["6", "chop the onion"], HEARD, AXES[:2], lines[:2])
+    steps = steps_from_texts(["6", "chop the onion"], HEARD, AXES[:2], lines[:2]).steps
     assert steps[1].said == Span(4.0, 6.0)

@@ -9,8 +9,6 @@ from stepline.library.corrected_library import CorrectedLibrary, open_correction
 from stepline.library.corrections import ChangeEdit, Correction
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.storage import write_record
-from stepline.studio.annotation import AnnotationView
-from stepline.studio.store import Studio
 
 COUNT = 130  # videos, more than the records that are kept in memory
 
@@ -97,17 +95,6 @@ def test_the_records_that_were_used_last_stay_in_memory(library, reads):
         reads.clear()
         library.record(used)
         assert reads == []
-
-
-def test_clips_of_many_videos_are_listed_again_without_reading_a_record(folder, reads):
-    studio = Studio(folder)
-    view = AnnotationView(studio)
-    first = view.library_clips()
-    assert len(first) == COUNT
-    reads.clear()
-    assert view.library_clips() == first
-    assert reads == []
-    studio.close()
 
 
 def test_a_folder_without_corrections_has_no_database(tmp_path):

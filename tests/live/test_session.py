@@ -70,7 +70,7 @@ def play(session, blocks, frames=()):
     for block in blocks:
         for frame in frames:
             if block.start <= frame.time < block.start + 1:
-                session.look(frame)
+                session.add_frame(frame)
         session.sources[0].now = session.sources[0].end = block.start + 1
         session.advance([block])
 
@@ -255,7 +255,9 @@ def test_what_is_far_back_is_forgotten_and_what_is_reported_stays_the_same(sessi
         play(live, sound(words, seconds), pictures(seconds))
         if forgotten == 10:
             assert live.shown.begin >= 20
-            assert len(live.shown.vision.snapshot().features.values) <= live.shown.memory + 11
+            assert (
+                len(live.shown.vision.snapshot().features.values) <= live.shown.memory_seconds + 11
+            )
             assert len(live.shown.grounded) < len(live.log.steps)
             assert live.files.rows.stat().st_size == live.files.row_count * 3 * 4
             again, nothing = session(words, backbone=Colours(), settings=near)

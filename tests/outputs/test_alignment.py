@@ -38,7 +38,7 @@ def test_an_hour_of_a_hundred_steps_is_a_small_file():
 
 def test_what_is_not_an_alignment_is_an_error_with_a_cure(tmp_path):
     path = tmp_path / "v.alignment.npz"
-    with pytest.raises(StoreError, match="stepline steps --alignment --force"):
+    with pytest.raises(StoreError, match="stepline steps --format alignment --force"):
         stepline.read_alignment(path)
     path.write_bytes(b"PK\x03\x04 no zip")
     with pytest.raises(StoreError, match="no alignment that can be read"):
@@ -60,12 +60,12 @@ def talk(tmp_path):
 def test_the_command_keeps_the_alignment_next_to_the_record(small_video, talk, tmp_path):
     out = tmp_path / "out"
     command = ["steps", small_video, "--captions", talk, "--out", out, "--backbone", "none"]
-    result = CliRunner().invoke(main, [*map(str, command), "--alignment"])
+    result = CliRunner().invoke(main, [*map(str, command), "--format", "alignment"])
     assert result.exit_code == 0, result.output
     alignment = stepline.read_alignment(out / f"{small_video.stem}.alignment.npz")
     record = stepline.read_record(out / f"{small_video.stem}.json")
     assert alignment.texts == tuple(step.text for step in record.steps)
-    again = CliRunner().invoke(main, [*map(str, command), "--alignment"])
+    again = CliRunner().invoke(main, [*map(str, command), "--format", "alignment"])
     assert again.exit_code == 0
     assert "earlier" in again.output or "already" in again.output or "done" in again.output
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from output_samples import hostile_record
 
 from stepline.cli import COMMANDS, main
-from stepline.cli.errors import LogLines, print_error
+from stepline.cli.errors import LogHandler, print_error
 from stepline.errors import SteplineError, printable
 from stepline.outputs import OUTPUTS, OutputExtras
 from stepline.storage import from_json, to_json
@@ -176,11 +176,12 @@ def _npy(values):
     return data.getvalue()
 
 
-def test_a_log_line_shows_controls_as_escapes():
+def test_a_log_line_shows_controls_as_escapes(capsys):
     record = logging.LogRecord(
         "stepline", logging.WARNING, "x.py", 1, "no key frames: %s", (EVIL,), None
     )
-    assert obeyed(LogLines().format(record)) == set()
+    LogHandler().emit(record)
+    assert obeyed(capsys.readouterr().err.rstrip("\n")) == set()
 
 
 @pytest.mark.parametrize("name", [name for name in OUTPUTS if name not in ("docx", "mp4", "mkv")])

@@ -111,14 +111,6 @@ def test_a_guessed_encoding_is_said_and_another_can_be_named(tmp_path, stepline)
     assert "--encoding" not in result.stderr
 
 
-def test_captions_are_noticed_where_a_folder_is_watched(tmp_path, monkeypatch):
-    from stepline.cli import sources
-
-    monkeypatch.setattr(sources, "SCAN_SECONDS", 0.0)
-    captions = write_captions(tmp_path, ".sbv")
-    assert next(sources.arriving_videos([tmp_path])) == {captions: "captions"}
-
-
 def test_captions_next_to_their_video_are_not_taken_as_well(tmp_path):
     names = ["a.mp4", "a.vtt", "a.en.srt", "b.srt", "b.vtt", "c.de.vtt", "d.json", ".e.vtt"]
     for name in names:

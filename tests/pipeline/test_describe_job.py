@@ -1,4 +1,4 @@
-"""A network that describes, in the main job and in `stepline describe`: fresh weights, a real
+"""A network that describes, in the main job: fresh weights, a real
 backbone."""
 
 import json
@@ -36,6 +36,9 @@ SIZES = ModelSettings(
         width=16, heads=2, text_layers=1, joint_layers=1, feed_forward=32, longest=6
     ),
 )
+
+
+ALONE = ("--set", "procx.when=alone")
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +150,8 @@ def test_speech_goes_before_pictures_unless_both_are_asked_for(
 def test_describe_describes_a_video_from_its_pictures_alone(
     stepline, network, small_video, captions_file, tmp_path
 ):
-    job = ("describe", small_video, "--model", network, "--out", tmp_path, "--count", "3", "--json")
+    job = ("steps", small_video, "--describe", network, "--out", tmp_path, "--json", *ALONE)
+    job += ("--set", "procx.count=3")
     made = stepline(*job, "--format", "vtt")
     assert made.exit_code == 0, made.stderr
     record = from_json(made.stdout)
@@ -156,7 +160,9 @@ def test_describe_describes_a_video_from_its_pictures_alone(
     assert record.transcript.sentences == ()  # nobody listened
     assert record.models["writer"] is None
     assert {path.name for path in tmp_path.iterdir()} == {"small.json", "small.vtt"}
-    heard = stepline(*job, "--speech", "--captions", captions_file)
+    heard = stepline(
+        *job, "--format", "json", "--set", "procx.speech=true", "--captions", captions_file
+    )
     assert heard.exit_code == 0, heard.stderr
     spoken = from_json(heard.stdout)
     assert len(spoken.transcript.sentences) == 3 + 1
@@ -166,7 +172,9 @@ def test_describe_describes_a_video_from_its_pictures_alone(
 
 def test_a_video_of_a_second_is_described(stepline, network, tmp_path):
     short = draw_video(tmp_path / "short.mp4", seconds=1, sound=False)
-    made = stepline("describe", short, "--model", network, "--out", tmp_path / "out", "--json")
+    made = stepline(
+        "steps", short, "--describe", network, "--out", tmp_path / "out", "--json", *ALONE
+    )
     assert made.exit_code == 0, made.stderr
     record = from_json(made.stdout)
     assert all(step.spans[0].end <= record.video.duration == 1.0 for step in record.steps)
@@ -179,10 +187,10 @@ def test_several_sources_are_reported_one_after_another(stepline, network, silen
     broken = tmp_path / "broken.npy"
     broken.write_text("no")
     made = stepline(
-        "describe", silent, ready, broken, "--model", network, "--out", tmp_path / "out", "--json"
+        "steps", silent, ready, broken, "--describe", network, "--out", tmp_path / "out", "--json"
     )
     assert made.exit_code == 1
-    assert "2 of 3 sources done, 1 failed" in made.stderr
+    assert "2 of 3 videos done, 1 failed" in made.stderr
     assert "broken.npy" in made.stderr
     assert [json.loads(line)["id"] for line in made.stdout.splitlines()] == ["silent", "ready"]
     assert read_record(tmp_path / "out" / "ready.json").video.duration == 20.0
@@ -202,7 +210,7 @@ def test_describe_refuses_networks_features_and_options_that_do_not_match_in_one
     np.save(narrow, np.ones((4, 3), np.float32))
     sound = draw_video(tmp_path / "copy.mp4", sound=False)
     (tmp_path / "c.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nhi\n")
-    describe = ("describe", silent, "--model")
+    describe = ("steps", silent, *ALONE, "--describe")
     for says, command in (
         ("no such file", (*describe, tmp_path / "none")),
         ("not a ProcX network", (*describe, silent)),
@@ -210,16 +218,12 @@ def test_describe_refuses_networks_features_and_options_that_do_not_match_in_one
         ("trained at 4 rows per second", (*describe, quick)),
         (
             "trained on pictures alone",
-            (*describe, other, "--speech", "--set", "vision.backbone=s3d"),
+            (*describe, other, "--set", "procx.speech=true", "--set", "vision.backbone=s3d"),
         ),
         ("needs pictures", (*describe, network, "--set", "vision.backbone=none")),
-        ("NaN", ("describe", nan, "--model", network)),
-        ("are 3 wide", ("describe", narrow, "--model", network)),
-        (
-            "--captions is read only with --speech",
-            (*describe, network, "--captions", tmp_path / "c.srt"),
-        ),
-        ("no picture to cut", ("describe", narrow, "--model", network, "--clips")),
+        ("NaN", ("steps", nan, "--describe", network)),
+        ("are 3 wide", ("steps", narrow, "--describe", network)),
+        ("have no picture", ("steps", narrow, "--describe", network, "--clips")),
         (
             "--captions is for one video",
             (*describe, network, sound, "--captions", tmp_path / "c.srt"),

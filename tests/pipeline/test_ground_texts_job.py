@@ -24,7 +24,7 @@ from stepline.models.nasva.train import train_aligner
 from stepline.models.training.batches import Sample
 from stepline.models.training.network import FeatureSpace
 from stepline.models.training.settings import TrainSettings
-from stepline.pipeline.ground_texts import read_order
+from stepline.pipeline.ground_texts import read_order_matrix
 from stepline.pipeline.networks import fingerprint, load_networks
 from stepline.pipeline.pictures import extract_features
 from stepline.pipeline.request import Request, StepsSettings
@@ -262,12 +262,12 @@ def test_ready_vectors_stand_for_an_encoder(stepline, trained, features, lines, 
 def test_a_table_of_order_is_read(tmp_path):
     path = tmp_path / "order.json"
     path.write_text(json.dumps([[None, 0.9], [0.1, None]]))
-    assert read_order(path, 2).tolist() == [[0.5, 0.9], [0.1, 0.5]]
+    assert read_order_matrix(path, 2).tolist() == [[0.5, 0.9], [0.1, 0.5]]
     with pytest.raises(ShapeError, match="for 3 lines"):
-        read_order(path, 3)
+        read_order_matrix(path, 3)
     path.write_text('["a"]')
     with pytest.raises(ShapeError, match="not a table of chances"):
-        read_order(path, 1)
+        read_order_matrix(path, 1)
 
 
 def test_a_changed_network_or_calibration_is_another_input(trained, tmp_path):

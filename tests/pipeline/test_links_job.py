@@ -112,9 +112,9 @@ def test_the_captions_and_chapters_of_a_page_are_taken_when_asked(
     monkeypatch.setattr(links, "extract_info", lambda url, limits: extract(url, limits) | told)
     settings = StepsSettings.model_validate({"links": {"private": True}})
     (source,) = find_sources([f"{server.url}/page"], tmp_path, settings)
-    from stepline.pipeline.sources import SITE_PATH
+    from stepline.pipeline.sources import LINK_PAGE_PATH
 
-    with source.open(tmp_path, settings, captions=SITE_PATH, texts=None) as request:
+    with source.open(tmp_path, settings, captions=LINK_PAGE_PATH, texts=None) as request:
         assert request.captions.read_text() == captions_file.read_text()
         assert request.captions.name.endswith(".en-GB.srt")
         assert request.texts == ("Slice", "Pour")

@@ -8,10 +8,10 @@ import pytest
 from small_video import draw_video
 
 import stepline as package
-from stepline.cli.options import read_seconds
+from stepline.cli.options import parse_time
 from stepline.media import MediaReader
 from stepline.media.container import OpenMedia
-from stepline.pipeline.part import features_within, to_whole_video_times
+from stepline.pipeline.part import crop_features, to_whole_video_times
 from stepline.records import (
     Alignment,
     FeatureSequence,
@@ -125,16 +125,7 @@ def test_a_bad_range_is_one_line(small_video, captions_file, tmp_path, stepline,
 
 def test_times_are_read_as_clocks_show_them():
     given = ("80", "1:20", "0:01:20.5", "1:2:3:4", "", "-3", "1:", "x")
-    assert [read_seconds(text) for text in given] == [
-        80.0,
-        80.0,
-        80.5,
-        None,
-        None,
-        None,
-        None,
-        None,
-    ]
+    assert [parse_time(text) for text in given] == [80.0, 80.0, 80.5, None, None, None, None, None]
 
 
 def test_every_time_of_a_record_moves_and_its_alignment_with_them():
@@ -165,8 +156,8 @@ def test_every_time_of_a_record_moves_and_its_alignment_with_them():
 
 def test_ready_rows_of_a_part_are_cut_out():
     rows = FeatureSequence(np.arange(20, dtype=np.float32)[:, None], 2.0, "clip")
-    assert features_within(rows, Span(3.0, 5.0)).values[:, 0].tolist() == [6.0, 7.0, 8.0, 9.0]
-    assert features_within(rows, None) is rows
+    assert crop_features(rows, Span(3.0, 5.0)).values[:, 0].tolist() == [6.0, 7.0, 8.0, 9.0]
+    assert crop_features(rows, None) is rows
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 from small_video import draw_video
 
 from stepline.networks.weights import weights_fetched
-from stepline.pipeline.output_files import keyframes, mark_target
+from stepline.pipeline.output_files import draw_target_box, keyframes
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import understand
 from stepline.records import Record, ScreenTarget, Span, Step, Video
@@ -148,4 +148,4 @@ def test_a_mark_keeps_the_size_of_the_picture():
     buffer = io.BytesIO()
     Image.new("RGB", (200, 100), "white").save(buffer, "JPEG")
     target = ScreenTarget(label="File", at=1.0, box=(0.0, 0.0, 1.0, 1.0))
-    assert Image.open(io.BytesIO(mark_target(buffer.getvalue(), target))).size == (200, 100)
+    assert Image.open(io.BytesIO(draw_target_box(buffer.getvalue(), target))).size == (200, 100)

@@ -12,7 +12,7 @@ from stepline.pipeline.understand import (
     choose_title,
     find_author,
     find_publication_date,
-    readable_name,
+    title_from_file_name,
 )
 from stepline.records import LinkOrigin, Record, Video
 from stepline.storage import from_json, read_record, to_json
@@ -44,7 +44,7 @@ Then pour the juice into the bowl.
     ],
 )
 def test_a_file_name_is_made_readable(stem, title):
-    assert readable_name(stem) == title
+    assert title_from_file_name(stem) == title
 
 
 def test_the_title_of_the_user_comes_first_and_the_file_name_last(tmp_path):

@@ -16,7 +16,7 @@ from stepline.media import AudioBlock, Frame
 from stepline.pipeline import understand as pipeline
 from stepline.pipeline.networks import Networks
 from stepline.pipeline.pictures import NO_PICTURE, VisualFeatures
-from stepline.pipeline.placing import describe_evidence
+from stepline.pipeline.placing import add_step_evidence
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.speech import Speech, drop_speech_past_end
 from stepline.pipeline.understand import understand
@@ -284,7 +284,7 @@ def test_a_step_reports_what_the_picture_holds():
     transcript = Transcript(sentences=sentences)
 
     def seen(**known):
-        return describe_evidence(Step(id="1", text="cut", **known), transcript, visual).seen
+        return add_step_evidence(Step(id="1", text="cut", **known), transcript, visual).seen
 
     told = (
         "for: a new shot begins with its sentence",
@@ -298,7 +298,7 @@ def test_a_step_reports_what_the_picture_holds():
     at_work = np.full(40, 2.0)  # whoever does what they tell faces the camera too
     step = Step(id="1", text="cut", said=Span(10, 16), status="said")
     assert not any(
-        "face" in line for line in describe_evidence(step, transcript, visual, doing=at_work).seen
+        "face" in line for line in add_step_evidence(step, transcript, visual, doing=at_work).seen
     )
     unclear = "against: the pictures of the whole video hardly fit its words"
     assert seen(said=Span(20, 23), status="unclear", spans=(Span(30, 33),)) == (unclear,)

@@ -16,10 +16,10 @@ from stepline.cli.steps import DEMO_VIDEO
 from stepline.errors import SteplineError
 from stepline.networks.device import core_count
 from stepline.pipeline import batch as video_pool
-from stepline.pipeline.batch import VideoPool, VideoWorkerSetup, max_parallel_videos, portable_error
+from stepline.pipeline.batch import VideoPool, VideoWorkerSetup, make_picklable, max_parallel_videos
 from stepline.pipeline.output_files import OutputOptions
 from stepline.pipeline.request import StepsSettings
-from stepline.pipeline.sources import name_sources
+from stepline.pipeline.sources import find_sources
 
 GIB = 2**30
 MAX_SECONDS = 120.0  # that a test waits for what must happen
@@ -104,18 +104,6 @@ def test_verbose_prints_the_table_of_each_video_and_the_time_of_each_line(films,
         time.strptime(line.partition(" ")[0][:19], "%Y-%m-%dT%H:%M:%S")
 
 
-def test_the_log_is_json_where_it_is_asked_for(films, tmp_path):
-    command = [sys.executable, "-m", "stepline", "--log-format", "json", "-v"]
-    command += map(str, job(films, tmp_path / "out", *BLIND, "--jobs", "2"))
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    rows = [json.loads(line) for line in result.stderr.splitlines()]
-    assert all({"time", "level", "message"} <= row.keys() for row in rows)
-    assert {row["level"] for row in rows} == {"info", "error"}
-    logged = [row["message"] for row in rows if "logger" in row]
-    # a worker's log names the video
-    assert any(message.startswith(f"{films}/a.mp4: ") for message in logged)
-
-
 def living_children():
     """The workers of this process that run; one that was killed may wait to be collected, and
     Python's own tracker of resources is none."""
@@ -138,7 +126,7 @@ def test_a_video_whose_process_is_killed_fails_alone(small_video, tmp_path):
     shutil.copyfile(small_video, films[1])
     outcomes = {}
     with VideoPool(worker_setup(tmp_path), size=1) as pool:
-        sources = name_sources(dict.fromkeys(films, "video"), tmp_path)
+        sources = find_sources(films, tmp_path, StepsSettings())
         for outcome in pool.run(sources):
             if outcome is not None:
                 outcomes[Path(outcome.label).name] = outcome
@@ -173,7 +161,7 @@ def test_ctrl_c_ends_all_processes_and_leaves_nothing_half_written(tmp_path):
 def test_workers_share_the_cores(tmp_path, small_video):
     shares = set()
     with VideoPool(worker_setup(tmp_path), size=2) as pool:
-        for _ in pool.run(name_sources({small_video: "video"}, tmp_path)):
+        for _ in pool.run(find_sources([small_video], tmp_path, StepsSettings())):
             for child in living_children():
                 shares.add(child.environ().get("OMP_NUM_THREADS"))
     assert shares == {str(max(1, core_count() // 2))}
@@ -187,7 +175,7 @@ def test_a_machine_carries_as_many_as_its_cores_and_memory(
     cores, gibibytes, threads, jobs, monkeypatch
 ):
     monkeypatch.setattr(video_pool, "core_count", lambda: cores)
-    monkeypatch.setattr(video_pool, "available_bytes", lambda: int(gibibytes * GIB))
+    monkeypatch.setattr(video_pool, "available_memory", lambda: int(gibibytes * GIB))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if threads is not None:
         monkeypatch.setenv("OMP_NUM_THREADS", threads)
@@ -202,13 +190,13 @@ def test_a_local_language_model_is_loaded_once():
 def test_the_memory_of_a_container_is_its_limit(tmp_path):
     (tmp_path / "memory.max").write_text("3000\n")
     (tmp_path / "memory.current").write_text("1000\n")
-    assert video_pool.available_bytes(tmp_path) == 2000
+    assert video_pool.available_memory(tmp_path) == 2000
     (tmp_path / "memory.max").write_text("max\n")
-    assert video_pool.available_bytes(tmp_path) > 2000
+    assert video_pool.available_memory(tmp_path) > 2000
 
 
 def test_a_bar_says_how_many_failed_and_how_long_it_takes():
-    folder = progress.FolderProgress(2000, None)
+    folder = progress.FolderProgress(2000)
     assert folder.text(0.0) == "0 of 2,000"
     for number in range(37):
         folder.add(failed=number < 2, earlier=number >= 27)
@@ -227,8 +215,8 @@ class TwoPartError(Exception):
 
 
 def test_an_error_reaches_the_parent_with_its_trace_whatever_its_class():
-    copy = portable_error(TwoPartError("broken", "thing"))
+    copy = make_picklable(TwoPartError("broken", "thing"))
     assert (type(copy), str(copy)) == (RuntimeError, "TwoPartError: broken thing")
-    plain = portable_error(SteplineError("cut off; download it again"))
+    plain = make_picklable(SteplineError("cut off; download it again"))
     assert (type(plain), str(plain)) == (SteplineError, "cut off; download it again")
     assert "SteplineError" in plain.__notes__[0]

@@ -64,7 +64,7 @@ def test_from_training_to_a_score(tmp_path, stores, stepline):
     ready = tmp_path / "v0.safetensors"
     write_feature_file(features(records()[0]), ready)
     described = stepline(
-        "describe", ready, "--model", tmp_path / "run", "--out", tmp_path / "out", "--format", "vtt"
+        "steps", ready, "--describe", tmp_path / "run", "--out", tmp_path / "out", "--format", "vtt"
     )
     assert described.exit_code == 0, described.stderr
     record = read_record(tmp_path / "out" / "v0.json")

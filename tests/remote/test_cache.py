@@ -15,7 +15,7 @@ from stepline.files.remote.cache import CachedFolder, local_copy
 @pytest.fixture(autouse=True)
 def own_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(cache, "NOTE_SECONDS", 0.0)
+    monkeypatch.setattr(cache, "USE_NOTE_SECONDS", 0.0)
 
 
 def upload(folder, url):

@@ -28,6 +28,6 @@ def test_a_picture_that_no_screen_has_is_not_looked_at(monkeypatch, width, heigh
     film = Path("film.mp4")
     info = MediaInfo(film, 8.0, width, height, 0, 25.0, True, False, ())
     request = Request(film, "film")
-    reading = screen_reading.read_if_screen(request, info, StepsSettings(), STILL_AND_FLAT)
+    reading = screen_reading.read_screen_recording(request, info, StepsSettings(), STILL_AND_FLAT)
     assert reading is None
     assert len(asked) == looks

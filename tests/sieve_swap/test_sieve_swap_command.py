@@ -7,7 +7,6 @@ from click.testing import CliRunner
 from test_sieve_swap_run import VIDEOS, records_of, write_videos
 
 from stepline.cli import main
-from stepline.errors import MediaError
 
 RECIPES = {
     "toast": {
@@ -106,17 +105,6 @@ def test_what_cannot_be_used_is_an_error_in_one_line(tmp_path, base):
     )
     assert nothing.exit_code == 1
     assert "is not there" in nothing.stderr
-    both = invoke(
-        "sieve-swap",
-        tmp_path / "a.json",
-        tmp_path / "b.mp4",
-        "--text-base",
-        base,
-        "--out",
-        tmp_path / "out",
-    )
-    assert both.exit_code == 1
-    assert "not both" in both.stderr
     odd = invoke("curate", "excluded", "youcook2", "--out", tmp_path / "list.txt")
     assert odd.exit_code == 1
     assert "DATASET=PATH" in odd.stderr
@@ -133,42 +121,6 @@ def test_the_list_of_evaluation_videos_is_written(tmp_path):
     )
     assert done.exit_code == 0
     assert (tmp_path / "list.txt").read_text().splitlines()[-1] == "abcdefghijk\thtm-align"
-
-
-def test_video_files_are_heard_once_and_then_swapped(tmp_path, base, monkeypatch):
-    heard = []
-
-    def transcribe(path, progress=None):
-        heard.append(path.name)
-        if path.stem == "broken":
-            raise MediaError(f"{path}: nothing in it can be decoded")
-        return VIDEOS[0].model_copy(update={"id": path.stem})
-
-    monkeypatch.setattr("stepline.pipeline.batch.transcribe", transcribe)
-    for name in ("Garlic_toast.mp4", "broken.mp4"):
-        (tmp_path / name).write_bytes(b"")
-    options = (
-        "--text-base",
-        base,
-        "--out",
-        tmp_path / "out",
-        "--set",
-        "pairing.smallest_category=1",
-    )
-    for _ in range(2):
-        done = invoke(
-            "sieve-swap", tmp_path / "Garlic_toast.mp4", tmp_path / "broken.mp4", *options
-        )
-        assert done.exit_code == 1, done.output
-        assert "1 of the videos could not be read, see above; the rest is done" in done.stderr
-        assert "broken.mp4: nothing in it can be decoded" in done.stderr
-    assert heard == ["Garlic_toast.mp4", "broken.mp4", "broken.mp4"]
-    assert [record.id for record in records_of(tmp_path / "out", "validation")] == ["Garlic_toast"]
-    alone = invoke(
-        "sieve-swap", tmp_path / "broken.mp4", "--text-base", base, "--out", tmp_path / "other"
-    )
-    assert alone.exit_code == 1
-    assert "none of 1 videos could be transcribed" in alone.stderr
 
 
 CAPTIONS = {

@@ -24,7 +24,7 @@ from stepline.library.database import DATABASE_FILE
 from stepline.pages.web.local_server import Certificate
 from stepline.storage import read_record, write_record
 from stepline.studio.access import Access, Password, read_password
-from stepline.studio.uploads import MAX_PIECE_BYTES
+from stepline.studio.uploads import MAX_CHUNK_BYTES
 
 SCRIPT = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 LEMONADE = video_id("v0.json")
@@ -174,20 +174,6 @@ REQUESTS = {
     "traversal: backslashes": ("GET", "/static/..%5cstore.py", None, {}, {404}),
     "traversal: a zero byte": ("GET", "/static/login.js%00.css", None, {}, {404}),
     "traversal: an id": ("GET", "/api/videos/..%2f..%2fsecret/record", None, {}, {404}),
-    "traversal: a share folder": (
-        "POST",
-        "/api/share",
-        {"ids": [LEMONADE], "out": "../out"},
-        {},
-        {409},
-    ),
-    "traversal: a share folder elsewhere": (
-        "POST",
-        "/api/share",
-        {"ids": [LEMONADE], "out": "/tmp/out"},
-        {},
-        {409},
-    ),
     "a path outside": ("POST", "/api/videos", {"path": "../secret.txt"}, {}, {409}),
     "a path of the system": ("POST", "/api/videos", {"path": "/etc/passwd"}, {}, {409}),
     "a link that is a file": ("POST", "/api/videos", {"link": "file:///etc/passwd"}, {}, {400}),
@@ -217,7 +203,7 @@ REQUESTS = {
         "PATCH",
         "/api/uploads/x",
         None,
-        {"Content_Length": str(MAX_PIECE_BYTES + 1)},
+        {"Content_Length": str(MAX_CHUNK_BYTES + 1)},
         {400},
     ),
     "a body that is too long": ("POST", f"{PLACE}/corrections", "x" * (2**20 + 1), {}, {400}),

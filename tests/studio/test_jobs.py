@@ -29,7 +29,7 @@ from stepline.pipeline.request import StepsSettings
 from stepline.settings import load_settings
 from stepline.studio.events import Webhook, open_webhook
 from stepline.studio.store import Studio
-from stepline.studio.uploads import PIECES_FOLDER
+from stepline.studio.uploads import PARTIAL_FOLDER
 
 FAST = load_settings(StepsSettings, None, ["vision.backbone=none"])  # no picture is looked at
 # a line to find costs less than writing steps
@@ -254,7 +254,7 @@ def test_a_whole_upload_that_was_not_in_its_place_is_put_there(folder, small_vid
         id = json.loads(said)["upload"]
         told = upload(server, data, id=id)
     # as a kill before the move leaves it
-    (folder / "videos" / "film.mp4").replace(folder / PIECES_FOLDER / id)
+    (folder / "videos" / "film.mp4").replace(folder / PARTIAL_FOLDER / id)
     with serving(folder) as server:
         assert (folder / "videos" / "film.mp4").read_bytes() == data
         assert told["job"] in [job["id"] for job in server.read("/api/jobs")["jobs"]]
@@ -526,7 +526,7 @@ def test_kills_lose_nothing_that_was_answered(
         assert kept[: len(answered)] == answered
         assert len(kept) <= len(answered) + 1
         answered = kept
-        assert {job.id for job in studio.jobs.all()} >= set(jobs)
+        assert {job.id for job in studio.jobs.list_jobs()} >= set(jobs)
         studio.close()
     server = ServerProcess(folder, *hook)
     try:

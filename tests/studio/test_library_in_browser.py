@@ -110,19 +110,6 @@ def test_what_is_listed_is_shared_as_one_file_that_the_browser_saves(
     assert not (server.studio.library.folder / "share").exists()
 
 
-def test_the_library_leads_to_annotating_and_back(visit):
-    page = visit()
-    page.wait_until("!document.getElementById('annotate').hidden")
-    page.click("#annotate")
-    page.wait_until(
-        "location.pathname === '/annotate/' && document.querySelector('#library:not([hidden]) a')"
-    )
-    assert page.violations() == []
-    page.click("#library a")
-    page.wait_until("document.querySelectorAll('.card').length === 3")
-    assert page.complaints() == []
-
-
 def test_a_dropped_file_comes_in_pieces_and_goes_on_where_it_broke_off(visit, server, tmp_path):
     film = tmp_path / "my film.mp4"
     film.write_bytes(os.urandom(9 * MB))
@@ -144,7 +131,9 @@ def test_a_dropped_file_comes_in_pieces_and_goes_on_where_it_broke_off(visit, se
     again.drop(film)
     again.wait_until("document.querySelectorAll('#jobs li').length === 1")
     assert (
-        server.studio.library.folder / "videos" / server.studio.jobs.all()[0].source.split("/")[-1]
+        server.studio.library.folder
+        / "videos"
+        / server.studio.jobs.list_jobs()[0].source.split("/")[-1]
     ).read_bytes() == film.read_bytes()
     # the upload that was begun went on
     assert not any(url.endswith("/api/uploads") for url in again.requests())
@@ -168,7 +157,7 @@ def test_a_path_becomes_a_job_whose_progress_is_seen_and_which_is_cancelled_and_
     enter(page, "source", "v0.mp4")
     page.click("#link button")
     page.wait_until(f"{JOBS}.length === 1 && {JOBS}[0].textContent.includes('waits')")
-    (job,) = server.studio.jobs.all()
+    (job,) = server.studio.jobs.list_jobs()
     told = {"id": job.id, "state": "running", "stage": "pictures", "done": 0.4, "left_s": 75}
     server.studio.jobs.change(job.id, expected=("waiting",), state="running")
     for _ in range(100):  # the list of jobs may still be on its way
@@ -181,7 +170,7 @@ def test_a_path_becomes_a_job_whose_progress_is_seen_and_which_is_cancelled_and_
         "[...document.querySelectorAll('#jobs button')].find((button) => button.textContent === 'Cancel').click()"
     )
     page.wait_until(f"{JOBS}[0].textContent.includes('cancelled')")
-    assert server.studio.jobs.all()[0].state == "cancelled"
+    assert server.studio.jobs.list_jobs()[0].state == "cancelled"
     page.run(
         "[...document.querySelectorAll('#jobs button')].find((button) => button.textContent === 'Try again').click()"
     )

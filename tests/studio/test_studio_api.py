@@ -85,7 +85,9 @@ def test_the_waveform_is_read_once(server, monkeypatch):
     first = server.read(f"/api/videos/{LEMONADE}/waveform")
     assert (len(first["peaks"]), first["duration"]) == (2000, 16.0)
     assert 0 < max(first["peaks"]) < 20  # a quiet hum
-    monkeypatch.setattr("stepline.studio.media.peaks", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(
+        "stepline.studio.media.waveform_peaks", lambda *_: pytest.fail("read again")
+    )
     assert server.read(f"/api/videos/{LEMONADE}/waveform") == first
 
 
@@ -416,27 +418,6 @@ def test_a_share_of_one_video_is_one_page_and_of_several_a_zip(tmp_path, small_v
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             assert sum(name.endswith(".mp4") for name in archive.namelist()) == 2
         assert len(running.read("/api/videos")["videos"]) == 2
-
-
-def test_a_share_folder_needs_no_server(tmp_path, small_video):
-    handed = tmp_path / "handed"
-    with serving(library(tmp_path / "library", small_video), allowed=[handed]) as own:
-        check_share_folder(own, handed / "share")
-
-
-def check_share_folder(own, folder):
-    body = {"ids": [LEMONADE], "out": str(folder), "videos": True}
-    reply, data = own.ask("POST", "/api/share", body)
-    assert reply.status == 200, data
-    (page,) = re.findall(r'<a href="([^"]+)"', (folder / "index.html").read_text())
-    assert "Slice the lemons" in (folder / page).read_text()
-    record = read_record((folder / page).with_suffix(".json"))
-    assert (folder / "videos" / record.video.path).is_file()
-    assert (
-        str(own.studio.library.folder) not in (folder / page).read_text()
-    )  # nothing of this machine
-    for out in ("..", "/etc", "../elsewhere"):
-        assert own.ask("POST", "/api/share", {"ids": [LEMONADE], "out": out})[0].status == 409
 
 
 def test_each_operation_is_described(server):

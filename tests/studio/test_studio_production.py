@@ -35,32 +35,6 @@ def own(tmp_path, small_video, keys):
         yield running
 
 
-def samples(text):
-    """The value of each sample, by its name and labels; the text must be OpenMetrics 1.0."""
-    lines = text.split("\n")
-    assert lines[-2:] == ["# EOF", ""]
-    values = {}
-    kinds = {}
-    family = None
-    for line in lines[:-2]:
-        if line.startswith("# TYPE "):
-            family, kind = line.split()[2:]
-            assert family not in kinds
-            kinds[family] = kind
-        elif line.startswith("# UNIT "):
-            assert line.split()[2] == family
-            assert family.endswith(f"_{line.split()[3]}")
-        elif line.startswith("#"):
-            assert line.startswith(f"# HELP {family} ")
-        else:
-            match = SAMPLE.fullmatch(line)
-            assert match, line
-            assert match[1] in {family + suffix for suffix in SUFFIXES[kinds[family]]}
-            assert match[1] + (match[2] or "") not in values
-            values[match[1] + (match[2] or "")] = float(match[3])
-    return values
-
-
 def _end_work(server):
     """Let no job begin."""
     server.read("/api/library")  # so it runs
@@ -77,7 +51,7 @@ def test_the_file_of_keys_holds_hashes_and_is_its_owners_alone(keys):
     text = keys.path.read_text()
     assert secret not in text
     assert secret.removeprefix("stepline_") not in text
-    assert [(key.name, key.role) for key in KeyFile(keys.path).all()] == [("shop", "read")]
+    assert [(key.name, key.role) for key in KeyFile(keys.path).read_keys()] == [("shop", "read")]
     assert [path.name for path in keys.path.parent.iterdir()] == ["keys.json"]
 
 
@@ -91,7 +65,7 @@ def test_a_name_is_taken_once_and_a_file_that_others_read_is_refused(keys):
         keys.revoke("other")
     keys.path.chmod(0o644)
     with pytest.raises(SettingsError, match="chmod 600"):
-        KeyFile(keys.path).all()
+        KeyFile(keys.path).read_keys()
 
 
 def test_a_key_does_what_its_role_says(own, keys):
@@ -101,7 +75,6 @@ def test_a_key_does_what_its_role_says(own, keys):
         ("read", ("GET", "/api/videos", None), 200),
         ("read", ("POST", f"/api/videos/{LEMONADE}/corrections", EDIT), 403),
         ("read", ("POST", "/api/videos", {"path": "v0.mp4"}), 403),
-        ("read", ("POST", "/annotate/begin", {}), 403),
         ("edit", ("POST", f"/api/videos/{LEMONADE}/corrections", EDIT), 200),
         ("read", removal, 403),
         ("edit", removal, 403),
@@ -128,7 +101,7 @@ def test_a_key_outlives_a_restart_and_ends_when_it_is_revoked(tmp_path, small_vi
 
 def test_a_key_counts_in_the_header_alone_and_as_it_is(own, keys):
     secret = keys.add("shop", "admin")
-    digest = keys.all()[0].digest
+    digest = keys.read_keys()[0].digest
     name = cookie_name(own)
     cookie = {"Cookie": f"{name}={secret}"}
     wrong = (
@@ -160,28 +133,6 @@ def test_health_needs_no_token_and_says_where_the_database_is_gone(own):
     reply, data = own.ask("GET", "/health", Authorization=None)
     assert reply.status == 503
     assert str(own.studio.library.folder) not in json.loads(data)["error"]
-
-
-def test_metrics_are_openmetrics_and_count(own):
-    own.ask("POST", f"/api/videos/{LEMONADE}/corrections", EDIT)
-    own.ask("GET", "/api/videos/unknown")
-    reply, data = own.ask("GET", "/metrics")
-    assert reply.headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
-    values = samples(data.decode())
-    assert values["stepline_videos"] == 3
-    assert values["stepline_corrections"] == 1
-    assert values['stepline_jobs{state="waiting"}'] == 0
-    assert values['stepline_requests_total{method="POST",status="200"}'] == 1
-    assert values['stepline_requests_total{method="GET",status="404"}'] == 1
-    assert values["stepline_request_seconds_count"] == 2
-    assert own.ask("GET", "/metrics", Authorization=None)[0].status == 401
-
-
-def test_prometheus_reads_the_metrics(own):
-    parser = pytest.importorskip("prometheus_client.openmetrics.parser")
-    text = own.ask("GET", "/metrics")[1].decode()
-    families = {family.name: family for family in parser.text_string_to_metric_families(text)}
-    assert families["stepline_videos"].samples[0].value == 3
 
 
 def test_lists_come_in_pages(own):

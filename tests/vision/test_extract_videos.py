@@ -174,7 +174,7 @@ def run():
 KILLS = (
     (VideoEncoder, "add", 7),
     (extract, "write_feature_file", 1),
-    (extract.Extraction, "_remove_written", 0),
+    (extract, "_remove_files", 0),
 )
 for owner, name, calls in KILLS:
     child = os.fork()

@@ -8,9 +8,9 @@ from llm_fakes import Answers, FakeServer, completion
 from small_video import draw_video
 
 from stepline.grounding.vision_language.describe import SEEN_BY_VLM, describe_places
-from stepline.grounding.vision_language.questions import description_question, description_schema
+from stepline.grounding.vision_language.questions import description_prompt, description_schema
 from stepline.llm.pictures import PICTURE_LETTERS
-from stepline.records import Span, Step
+from stepline.records import Span
 from stepline.storage import read_record
 from stepline.vision.settings import VisionLanguageSettings
 
@@ -87,7 +87,7 @@ def test_a_single_request_holds_evenly_spread_pictures():
     (body,) = asked
     # evenly spread ones, for the requests allow no more
     seconds = [(n * 10 // 8) * 6 + 3.5 for n in range(8)]
-    assert body["messages"][0]["content"] == description_question(
+    assert body["messages"][0]["content"] == description_prompt(
         [str(second).encode() for second in seconds]
     )
     assert body["response_format"]["json_schema"]["schema"] == description_schema(8)
@@ -138,42 +138,3 @@ def test_a_silent_video_gets_steps_from_its_pictures(stepline, tmp_path):
     record = read_record(tmp_path / "out" / "silent.json")
     assert [step.text for step in record.steps] == ["Move the square"]
     assert record.models["describer"]["witness"]["described"][0] == "Move the square"
-
-
-def test_a_network_gives_the_places_and_the_model_the_words():
-    found = tuple(
-        Step(
-            id=str(n),
-            text=text,
-            spans=(Span(n * 10.0, n * 10.0 + 5.0),),
-            at=n * 10.0 + 1,
-            status="shown",
-            score=0.3,
-        )
-        for n, text in enumerate(("add oil", "stir", "cut it", "serve"), start=1)
-    )
-    settings = {"pause": 0.0, "retries": 0}
-    with FakeServer(
-        words("Pour the oil", "none", "cut it", "Serve the soup at http://evil.example")
-    ) as server:
-        server._http.seen = []
-        told = describe_places(
-            SHOTS,
-            lambda seconds: {s: str(s).encode() for s in seconds},
-            duration=59.5,
-            network_steps=found,
-            settings=VisionLanguageSettings(base_url=server.url, **settings),
-        )
-    assert [(step.text, step.alternatives) for step in told.steps] == [
-        ("Pour the oil", ("add oil",)),
-        ("cut it", ()),
-        ("serve", ()),
-    ]
-    assert [step.spans for step in told.steps] == [found[n].spans for n in (0, 2, 3)]
-    assert [step.seen for step in told.steps] == [(SEEN_BY_VLM,), (SEEN_BY_VLM,), ()]
-    assert {step.score for step in told.steps} == {0.3}
-    assert [(one.text, one.reason) for one in told.dropped] == [
-        ("stir", "a vision-language model sees nothing being done there")
-    ]
-    assert told.report["pictures"] == [12.5, 22.5, 32.5, 42.5]
-    assert "1 of 4 pictures are not described" in told.notes[0]

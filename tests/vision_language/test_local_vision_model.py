@@ -1,11 +1,10 @@
-"""A model in this process that sees: a real one of random weights, loaded, shown pictures and
-clips, its nonsense read.
+"""A model in this process that sees: a real one of random weights, loaded, shown pictures,
+its nonsense read.
 
 What such a model answers is worth nothing; that it loads, sees, ends in time and changes nothing is
 what counts.
 """
 
-import shutil
 import time
 
 import numpy as np
@@ -15,12 +14,11 @@ from tiny_vision_model import write_tiny_model
 
 from stepline.errors import ModelError
 from stepline.grounding.vision_language import GroundedVideo, ask_about_steps
-from stepline.grounding.vision_language.places import question_pictures
 from stepline.grounding.vision_language.questions import (
     QuestionRunner,
-    choice_question,
+    choice_prompt,
     choice_schema,
-    description_question,
+    description_prompt,
     read_choices,
 )
 from stepline.llm.pictures import jpeg, with_pictures
@@ -77,7 +75,7 @@ def test_pictures_side_by_side_are_seen_too(server):
 
 
 def test_nonsense_is_refused_with_its_reason(server):
-    answer = ask(server, choice_question(["cut", "fry"], [picture(1), picture(2)]))
+    answer = ask(server, choice_prompt(["cut", "fry"], [picture(1), picture(2)]))
     assert answer.text
     assert {reply.refusal for reply in read_choices(answer.text, 2, 2)} == {
         "the reply is not a JSON object"
@@ -91,7 +89,7 @@ def test_a_schema_holds_even_random_weights_to_the_form(server):
         "required": ["1"],
         "additionalProperties": False,
     }
-    answer = ask(server, choice_question(["cut"], [picture(1), picture(2)]), schema=schema)
+    answer = ask(server, choice_prompt(["cut"], [picture(1), picture(2)]), schema=schema)
     assert answer.text.replace(" ", "") in ('{"1":"A"}', '{"1":"B"}', '{"1":"none"}')
 
 
@@ -99,7 +97,7 @@ def test_descriptions_of_a_real_model_are_refused_as_well(server, files):
     runner = QuestionRunner(
         server, settings(files), ReplyCache(None), RequestLimits(), time.monotonic() + 60
     )
-    assert description_question([picture(1)])[2]["type"] == "image_url"
+    assert description_prompt([picture(1)])[2]["type"] == "image_url"
     (reply,) = runner.describe([picture(1)])
     assert reply.refusal
     assert runner.limits.sent == 2  # asked once more
@@ -124,7 +122,7 @@ def test_the_steps_stay_where_they_were_and_the_record_says_why(files):
 def test_more_pictures_than_the_context_holds_are_refused_in_words(files):
     small = open_server(settings(files, context=512))
     with pytest.raises(RequestError, match="exceeds the available context size"):
-        ask(small, choice_question(["cut"], [picture(n) for n in range(20)]))
+        ask(small, choice_prompt(["cut"], [picture(n) for n in range(20)]))
     small.close()
 
 
@@ -145,19 +143,3 @@ def test_a_model_without_a_projector_is_refused_before_any_work(files):
     with pytest.raises(RequestError, match="image input is not supported"):
         ask(blind, with_pictures("What?", [picture(1)]))
     blind.close()
-
-
-@pytest.mark.parametrize("form", ["input_video", "video_url"])
-def test_clips_reach_the_model_where_ffmpeg_is_there_and_are_refused_in_words_elsewhere(
-    server, files, small_video, form
-):
-    read = question_pictures(
-        small_video, settings(files, video=form, picture_size=64), duration=16.0
-    )
-    clips = read([3.0, 9.0])
-    if shutil.which("ffmpeg") is None or shutil.which("ffprobe") is None:
-        with pytest.raises(RequestError, match="the model refused the question"):
-            ask(server, with_pictures("What?", [clips[3.0]], video=form))
-        return
-    said = [ask(server, with_pictures("What?", [clip], video=form)).text for clip in clips.values()]
-    assert said[0] != said[1]

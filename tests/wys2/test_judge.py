@@ -27,7 +27,7 @@ from stepline.models.wys2.predict import (
     write_calibration,
 )
 from stepline.models.wys2.settings import DetectorSettings, JudgeSettings
-from stepline.pipeline.networks import load_judge
+from stepline.pipeline.networks import load_judge_detector
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.placing import judge_sentences
 from stepline.records import (
@@ -149,9 +149,9 @@ def detector(tmp_path):
 def test_a_detector_judges_once_it_is_calibrated(detector):
     settings = JudgeSettings(detector=detector)
     with pytest.raises(ModelError, match="its scores are not probabilities"):
-        load_judge(settings, VisionSettings())
+        load_judge_detector(settings, VisionSettings())
     write_calibration(SURE, detector)
-    loaded = load_judge(settings, VisionSettings())
+    loaded = load_judge_detector(settings, VisionSettings())
     features = FeatureSequence(
         np.random.default_rng(0).normal(size=(9, WIDTH)).astype(np.float32), 1.0, "conse"
     )
@@ -169,7 +169,7 @@ def test_a_detector_judges_once_it_is_calibrated(detector):
 def test_a_detector_of_another_backbone_or_calibration_is_refused(detector):
     write_calibration(SURE, detector)
     with pytest.raises(ModelError, match="trained on features of 'conse', given are 'clip'"):
-        load_judge(JudgeSettings(detector=detector), VisionSettings(backbone="clip"))
+        load_judge_detector(JudgeSettings(detector=detector), VisionSettings(backbone="clip"))
     beside = calibration_path(detector)
     beside.write_text(json.dumps(json.loads(beside.read_text()) | {"detector": "0" * 64}))
     with pytest.raises(ModelError, match="fitted to another detector"):
@@ -193,9 +193,9 @@ def test_a_detector_of_another_backbone_or_calibration_is_refused(detector):
     ],
 )
 def test_the_command_says_why_nothing_was_judged(transcript, why):
-    from stepline.cli.one_video import why_nobody_judged
+    from stepline.cli.one_video import reason_not_judged
 
-    assert why_nobody_judged(Record(id="v", video=Video(id="v"), transcript=transcript)) == why
+    assert reason_not_judged(Record(id="v", video=Video(id="v"), transcript=transcript)) == why
 
 
 @pytest.mark.parametrize("name", ["minilm", ""])

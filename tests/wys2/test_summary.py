@@ -157,18 +157,18 @@ def test_nothing_shown_is_an_error_that_says_so():
 
 @pytest.mark.parametrize("text", ["", "0", "-3", "120%", "0%", "a minute", "1:2:3"])
 def test_an_invalid_length_is_refused(text):
-    from stepline.cli.one_video import read_length
+    from stepline.cli.one_video import parse_length
 
     with pytest.raises(SettingsError, match="give seconds"):
-        read_length(text)
+        parse_length(text)
 
 
 def test_a_length_is_read_as_a_clock_or_a_percentage():
-    from stepline.cli.one_video import read_length
+    from stepline.cli.one_video import parse_length
 
-    assert read_length("1:30").target(500.0) == 90.0
-    assert read_length("25%").target(500.0) == 125.0
-    assert read_length(None).target(500.0) is None
+    assert parse_length("1:30").target(500.0) == 90.0
+    assert parse_length("25%").target(500.0) == 125.0
+    assert parse_length(None).target(500.0) is None
 
 
 def test_the_command_writes_a_film_and_replaces_no_other(

@@ -27,7 +27,7 @@ from stepline.models.wys2.settings import (
     LabelSettings,
 )
 from stepline.models.wys2.train import train_detector
-from stepline.pipeline.networks import load_judge
+from stepline.pipeline.networks import load_judge_detector
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.placing import judge_sentences
 from stepline.records import FeatureSequence, Sentence, Span, Transcript
@@ -128,7 +128,7 @@ def test_a_detector_of_frames_judges_the_video_itself(corpus, tmp_path):
     )
     write_calibration(DetectorCalibration(Logistic((0.0,), (1.0,), (1.0,), 0.0), 0.05), path)
     settings = JudgeSettings(detector=path)
-    loaded = load_judge(settings, VisionSettings())
+    loaded = load_judge_detector(settings, VisionSettings())
     sentences = (
         Sentence(text="chop it", span=Span(1.0, 2.0)),
         Sentence(text="mix it", span=Span(7.0, 8.0)),

@@ -6,7 +6,7 @@ A dataset names no folder of a machine, and a list from elsewhere names files of
 import os
 
 from stepline.files.remote import RemotePath
-from stepline.files.remote.filesystems import allow_host, host_of, is_redirect_allowed
+from stepline.files.remote.filesystems import host_advice, host_of, is_redirect_allowed
 
 LIST_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
 
@@ -61,7 +61,7 @@ def refusal_reason(address: str, source: RemotePath) -> str | None:
     host = host_of(whole.url)
     if is_redirect_allowed(host_of(source.url), host, source.settings):
         return None
-    return f"its row names another host; {allow_host(host)}"
+    return f"its row names another host; {host_advice(host)}"
 
 
 def relative_address(url: str, source: str) -> str:

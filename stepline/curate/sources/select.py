@@ -57,7 +57,7 @@ class SourceFilter:
             if isinstance(entry, Rejected):
                 yield entry
             elif self.accepts(entry.id, entry.category):
-                sets = self._excluded.sets_with(entry.id)
+                sets = self._excluded.datasets_with(entry.id)
                 if sets:
                     reason = f"evaluates: a video of {', '.join(sets)}"
                     yield reject_video(entry.id, reason)

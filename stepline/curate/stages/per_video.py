@@ -37,7 +37,7 @@ from stepline.curate.stages.intermediate import (
 from stepline.errors import MediaError, ModelError, WriterError
 from stepline.files.digests import sha256
 from stepline.networks.device import Device, current_device
-from stepline.pipeline.networks import load_aligner, load_judge, shared_recognisers
+from stepline.pipeline.networks import load_aligner, load_judge_detector, shared_recognisers
 from stepline.pipeline.pictures import NO_PICTURE, VisualFeatures, VisualOptions, extract_features
 from stepline.pipeline.placing import ask_vlm, ground_steps, judge_sentences
 from stepline.pipeline.request import Request
@@ -357,4 +357,4 @@ def _load_backbone(settings: "VisionSettings") -> "Backbone":
 
 
 _aligner = _cache_by_device(load_aligner)
-_detector = _cache_by_device(load_judge)
+_detector = _cache_by_device(load_judge_detector)

@@ -1,4 +1,4 @@
-"""Files by URL, with atomic writes and retries of transient failures."""
+"""Files by URL (s3://, gs://, http://), with atomic writes and retries of transient failures."""
 
 from stepline.files.remote.path import DEFAULT_SETTINGS, FileEntry, RemotePath, fingerprint_of
 

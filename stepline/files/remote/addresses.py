@@ -1,4 +1,4 @@
-"""Checks that network addresses are public, and connects to those only.
+"""Connections to public network addresses only, against server-side request forgery (SSRF).
 
 The address is checked at the connection, so that no DNS answer can change in between.
 """
@@ -10,17 +10,17 @@ from urllib.parse import urlsplit
 
 from stepline.errors import MediaError
 
-# Of IPv6 only these are given out for the internet (RFC 4291, section 2.4). All others are local,
-# withdrawn (::/96, ::ffff:0:0:0/96, fec0::/10) or reserved.
+# The IPv6 addresses of the internet (RFC 4291, section 2.4). All others are local, withdrawn
+# (::/96, ::ffff:0:0:0/96, fec0::/10) or reserved.
 GLOBAL_UNICAST_NETWORK = ipaddress.IPv6Network("2000::/3")
 NAT64_NETWORK = ipaddress.IPv6Network("64:ff9b::/96")  # IPv4 within IPv6, RFC 6052
-# What the registry of special addresses leaves out: a cloud's own server of secrets, and the relays
-# of 6to4, which were withdrawn.
+# Not in the registry of special addresses: Azure's metadata server, and the withdrawn relays of
+# 6to4.
 CLOSED_NETWORKS = (
     ipaddress.IPv4Network("168.63.129.16/32"),
     ipaddress.IPv4Network("192.88.99.0/24"),
 )
-ISATAP_MARKS = (0x00005EFE, 0x02005EFE)  # before the IPv4 address of a tunnel, RFC 5214
+ISATAP_PREFIXES = (0x00005EFE, 0x02005EFE)  # before the IPv4 address of a tunnel, RFC 5214
 
 
 def is_public(address: str) -> bool:
@@ -36,7 +36,7 @@ def is_public(address: str) -> bool:
     if ip not in GLOBAL_UNICAST_NETWORK or not ip.is_global or ip.is_multicast:
         return False
     embedded = [ipv4 for ipv4 in (ip.sixtofour, *(ip.teredo or ())) if ipv4 is not None]
-    if int(ip) >> 32 & 0xFFFFFFFF in ISATAP_MARKS:
+    if int(ip) >> 32 & 0xFFFFFFFF in ISATAP_PREFIXES:
         embedded.append(low_bits)
     return all(map(_is_public_ipv4, embedded))
 
@@ -48,17 +48,20 @@ def _is_public_ipv4(ip: ipaddress.IPv4Address) -> bool:
 
 
 class NamedHost:
-    """A host given by the user, which may be private (a camera, for example).
+    """A host that the user named, such as a camera, which may be at a private address.
 
     A host that was public at its first connection and becomes private is refused.
+
+    Attributes:
+        name: of the host, in small letters.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name.lower()
-        self._may_be_private: bool | None = None  # None: no connection was made yet
+        self._may_be_private: bool | None = None  # None before the first connection
 
     def allows(self, host: str, address: str) -> bool:
-        """Return whether a host may be at a private address."""
+        """Return whether `host` is this host and may be at `address`, also a private one."""
         if host.lower() != self.name:
             return False
         if self._may_be_private is None:
@@ -79,7 +82,7 @@ def connect_checked(
         address: host and port.
         silence: timeout in seconds.
         private: whether any private address is allowed.
-        named: a host that may have a private address.
+        named: the only host that may have a private address.
 
     Raises MediaError for a forbidden private address, OSError where the connection fails.
     """
@@ -89,7 +92,7 @@ def connect_checked(
         *address, 0, socket.SOCK_STREAM
     ):
         ip = str(socket_address[0])
-        # It is asked at every address, so that it knows the first one.
+        # Called for every address, since it remembers the first one.
         is_named = named is not None and named.allows(host, ip)
         if not (private or is_named or is_public(ip)):
             raise MediaError(
@@ -108,7 +111,7 @@ def connect_checked(
 
 
 def check_url(url: str) -> None:
-    """Raise MediaError, with the cure, for a URL without a valid host and port."""
+    """Raise MediaError for a URL without a valid host and port."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -127,6 +130,6 @@ def display_url(url: str) -> str:
     try:
         parts = urlsplit(bare)
     except ValueError:  # a bracket that is not closed
-        scheme, mark, rest = bare.partition("://")
-        return f"{scheme}{mark}{rest.rpartition('@')[2]}"
+        scheme, separator, address = bare.partition("://")
+        return f"{scheme}{separator}{address.rpartition('@')[2]}"
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

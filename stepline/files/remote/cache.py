@@ -3,11 +3,12 @@
     <cache folder>/remote/<digest of URL and listing>/<name>
 
 The least recently used shards are removed, so that the cache takes at most half of the disk's free
-space. Processes and threads share it, and each file is downloaded once. fsspec's own caches
+space. Processes and threads share the cache, and download each file once. fsspec's own caches
 (simplecache, filecache) have no lock, no limit of size, and do not notice that a file changed
 during the download.
 """
 
+import contextlib
 import hashlib
 import shutil
 import time
@@ -23,10 +24,10 @@ from stepline.files.atomic_files import cache_folder, remove_file
 from stepline.files.remote.path import DEFAULT_SETTINGS, RemotePath
 from stepline.files.remote.settings import RemoteSettings
 
-SHARD_PATTERN = "*.safetensors"  # files that make room; all others are small, or wanted whole
-IN_USE_SECONDS = 60.0  # s since a file was asked for, in which it stays
-MAX_PARALLEL_FETCHES = 16  # files that are fetched at the same time
-NOTE_SECONDS = 5.0  # s between two notes that a file is used
+SHARD_PATTERN = "*.safetensors"  # files that may be removed; all others are small or needed whole
+IN_USE_SECONDS = 60.0  # s since its last use in which a file is not removed
+MAX_PARALLEL_DOWNLOADS = 16  # files
+USE_NOTE_SECONDS = 5.0  # s between two notes that a file is used
 
 
 def is_remote(path: object) -> bool:
@@ -35,23 +36,33 @@ def is_remote(path: object) -> bool:
 
 
 class CachedFolder:
-    """A remote folder, as listed now, whose files are downloaded on demand.
+    """A remote folder, as it is listed now, whose files are downloaded on demand.
 
-    folder: of the local files. Each state of the remote folder has its own. most: limit in bytes of
-    all cached shards, None for half of the free space.
+    Attributes:
+        folder: local folder of the downloaded files. Another state of the remote folder has another
+            one.
+        names: of the remote files, relative to the folder, sorted.
     """
 
     def __init__(
         self, url: str, settings: RemoteSettings = DEFAULT_SETTINGS, *, most: int | None = None
     ) -> None:
+        """List a remote folder.
+
+        Args:
+            url: of the folder.
+            settings: how it is reached.
+            most: bytes of all cached shards. None: half of the free space.
+        """
         self._remote = RemotePath(url, settings)
-        self._most = most
+        self._max_bytes = most
         entries = sorted(self._remote.list(), key=lambda entry: entry.name)
         self._entries = {entry.name: entry for entry in entries}
-        # Another state of the remote folder has a folder of its own.
-        self.folder = _folder_of(url, [f"{entry.name} {entry.fingerprint}" for entry in entries])
+        self.folder = _cache_folder_of(
+            url, [f"{entry.name} {entry.fingerprint}" for entry in entries]
+        )
         self.names = tuple(self._entries)
-        self._noted_at: dict[str, float] = {}  # by name: when the use of a file was noted
+        self._noted_at: dict[str, float] = {}  # name -> when its use was noted
 
     @property
     def display_url(self) -> str:
@@ -59,24 +70,24 @@ class CachedFolder:
         return self._remote.display_url
 
     def path(self, name: str) -> Path:
-        """Return a local file, downloaded if missing.
+        """Return the local path of a file, which is downloaded if missing.
 
         Raises StoreError where the download fails or the remote file has changed.
         """
         path = self.folder / name
         now = time.monotonic()
         # A file that was in use a moment ago has not been removed.
-        if now - self._noted_at.get(name, -NOTE_SECONDS) < NOTE_SECONDS:
+        if now - self._noted_at.get(name, -USE_NOTE_SECONDS) < USE_NOTE_SECONDS:
             return path
         entry = self._entries[name]
-        _fetch_once(self._remote / name, path, entry.fingerprint, entry.size, self._most)
+        _download_once(self._remote / name, path, entry.fingerprint, entry.size, self._max_bytes)
         utime(path)
         self._noted_at[name] = now
         return path
 
     def fetch(self, names: Iterable[str]) -> None:
-        """Fetch several files."""
-        with ThreadPoolExecutor(MAX_PARALLEL_FETCHES, thread_name_prefix="fetch") as pool:
+        """Download several files in parallel."""
+        with ThreadPoolExecutor(MAX_PARALLEL_DOWNLOADS, thread_name_prefix="fetch") as pool:
             for _ in pool.map(self.path, names):
                 pass
 
@@ -87,32 +98,32 @@ def local_copy(url: str, settings: RemoteSettings = DEFAULT_SETTINGS) -> Path:
     if cached.names:
         cached.fetch(cached.names)
         return cached.folder
-    # A single file, for its address lists nothing.
+    # The URL of a single file lists nothing.
     remote = RemotePath(url, settings)
     fingerprint = remote.fingerprint()
-    path = _folder_of(url, [fingerprint]) / remote.name
-    _fetch_once(remote, path, fingerprint, remote.size())
+    path = _cache_folder_of(url, [fingerprint]) / remote.name
+    _download_once(remote, path, fingerprint, remote.size())
     return path
 
 
-def _folder_of(url: str, state: Iterable[str]) -> Path:
-    content = "\n".join([url.rstrip("/"), *state]).encode("utf-8", "surrogatepass")
+def _cache_folder_of(url: str, fingerprints: Iterable[str]) -> Path:
+    content = "\n".join([url.rstrip("/"), *fingerprints]).encode("utf-8", "surrogatepass")
     return cache_folder() / "remote" / hashlib.sha256(content).hexdigest()[:32]
 
 
-def _fetch_once(
-    remote: RemotePath, path: Path, fingerprint: str, size: int, most: int | None = None
+def _download_once(
+    remote: RemotePath, path: Path, fingerprint: str, size: int, max_bytes: int | None = None
 ) -> None:
     """Download a file if it is missing. Raises StoreError where it differs from the listing."""
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    # One thread of one process fetches it. The others find it then.
+    # One thread of one process downloads it. The others find it then.
     with FileLock(path.with_name(f".{path.name}.lock")):
         if path.exists():
             return
         if path.match(SHARD_PATTERN):
-            _make_room(size, most)
+            _remove_old_shards(size, max_bytes)
         if remote.fetch(path) != fingerprint:
             remove_file(path)
             raise StoreError(
@@ -120,23 +131,21 @@ def _fetch_once(
             )
 
 
-def _make_room(size: int, most: int | None) -> None:
-    """Remove the least recently used shards until `size` more bytes fit."""
+def _remove_old_shards(size: int, max_bytes: int | None) -> None:
+    """Remove the least recently used shards until `size` more bytes fit into the cache."""
     root = cache_folder() / "remote"
     now = time.time()
     shards = []
     total_bytes = size
     for path in root.rglob(SHARD_PATTERN):
-        try:
+        with contextlib.suppress(FileNotFoundError):  # another process removed it
             status = path.stat()
-        except FileNotFoundError:  # another process made room
-            continue
-        shards.append((status.st_mtime, status.st_size, path))
-        total_bytes += status.st_size
-    if most is None:
-        most = (total_bytes + shutil.disk_usage(root).free) // 2
+            shards.append((status.st_mtime, status.st_size, path))
+            total_bytes += status.st_size
+    if max_bytes is None:
+        max_bytes = (total_bytes + shutil.disk_usage(root).free) // 2
     for used_at, shard_bytes, path in sorted(shards):
-        if total_bytes <= most or now - used_at < IN_USE_SECONDS:
+        if total_bytes <= max_bytes or now - used_at < IN_USE_SECONDS:
             break
         path.unlink(missing_ok=True)
         total_bytes -= shard_bytes

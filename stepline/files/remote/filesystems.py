@@ -1,7 +1,7 @@
-"""fsspec filesystems: one per process and kind, without own retries and caches, with limits.
+"""fsspec filesystems for s3://, gs:// and http://, one per process, without retries and caches.
 
-http requests reach public addresses only. The address is checked at the connection, so that no DNS
-answer can change in between.
+http requests reach public addresses only, and responses are limited in size. The address is checked
+at the connection, so that no DNS answer can change in between.
 """
 
 import asyncio
@@ -31,34 +31,32 @@ FILESYSTEM_KINDS = {
     "memory": "memory",
 }
 EXTRA_OF_KIND = {"s3": "s3fs", "gs": "gcsfs", "http": "aiohttp"}  # packages of the extra `cloud`
-PAGE_OBJECTS = 1000  # objects of a listing that one request gives; the most of S3 and of Google
-GS_FIELDS = "items(name,size,etag),nextPageToken"  # of a listing, a tenth of what Google would tell
-MAX_WHOLE_BYTES = 5 * BYTES_PER_MIB  # bytes from which gcsfs uploads a file in parts
-MAX_LISTING_BYTES = 16 * BYTES_PER_MIB  # bytes of a page that lists files
-MAX_FOLDER_DEPTH = 32  # folders in folders that are listed over http
+PAGE_OBJECTS = 1000  # objects per page of a listing; the maximum of S3 and of Google
+GS_FIELDS = "items(name,size,etag),nextPageToken"  # of a listing, a tenth of Google's answer
+MAX_SIMPLE_UPLOAD_BYTES = 5 * BYTES_PER_MIB  # from which gcsfs uploads a file in parts
+MAX_LISTING_BYTES = 16 * BYTES_PER_MIB  # of a web page that lists files
+MAX_FOLDER_DEPTH = 32  # of nested folders that are listed over http
 RANGE_PATTERN = re.compile(r"bytes=(\d+)-(\d+)")
 
 
-def filesystem(url: str, settings: RemoteSettings) -> Any:
-    """Return the filesystem of a URL. Raises StoreError for a kind that is unknown or not
-    installed.
-    """
+def filesystem_of(url: str, settings: RemoteSettings) -> Any:
+    """Return the fsspec filesystem of a URL. Raises StoreError for an unknown or missing kind."""
     scheme = _scheme(url)
     if scheme not in FILESYSTEM_KINDS:
         near = difflib.get_close_matches(scheme, FILESYSTEM_KINDS, n=1, cutoff=0.5)
         kinds = ", ".join(f"{kind}://" for kind in FILESYSTEM_KINDS)
         cure = f"did you mean {near[0]}://?" if near else f"known: a path, {kinds}"
         raise StoreError(f"{scheme}://: no such kind of address; {cure}")
-    return _create(FILESYSTEM_KINDS[scheme], settings, os.getpid())
+    return _create_filesystem(FILESYSTEM_KINDS[scheme], settings, os.getpid())
 
 
 def _scheme(url: str) -> str:
     return url.partition("://")[0].lower()
 
 
-# None survives a fork, which is why the process is a part of its key.
+# Filesystems do not survive a fork, which is why the process is a part of the key.
 @lru_cache(maxsize=8)
-def _create(kind: str, settings: RemoteSettings, process: int) -> Any:  # noqa: ARG001
+def _create_filesystem(kind: str, settings: RemoteSettings, process: int) -> Any:  # noqa: ARG001
     import fsspec
 
     try:
@@ -70,28 +68,26 @@ def _create(kind: str, settings: RemoteSettings, process: int) -> Any:  # noqa: 
             f"{kind}:// needs the package {package}; pip install 'stepline[cloud]'"
         ) from error
     if kind == "s3":
-        files.retries = 1  # ours alone count
+        files.retries = 1  # retry.py retries
     return files
 
 
 def _google_storage(**options: Any) -> Any:
-    """Return Google Cloud Storage by its JSON API, without gcsfs's own retries.
+    """Return the filesystem of Google Cloud Storage by its JSON API, without gcsfs's retries.
 
-    fsspec's gs:// asks by gRPC for the kind of each bucket, which takes a minute behind an HTTP
-    proxy.
+    fsspec's gs:// first requests the kind of each bucket by gRPC, which takes a minute behind an
+    HTTP proxy.
     """
     from gcsfs.core import GCSFileSystem
 
     class GoogleStorage(GCSFileSystem):  # type: ignore[misc]
-        """gcsfs with simple uploads of small files, since its own upload breaks at a line
-        `--==0==`.
-        """
+        """gcsfs with simple uploads of small files, since its upload breaks at a line `--==0==`."""
 
-        # Without the decorator that tries again.
+        # Without the decorator that retries.
         _request = GCSFileSystem._request.__wrapped__
 
         async def _pipe_file(self, path: str, value: bytes, mode: str = "overwrite") -> None:
-            if mode == "create":  # notes of our own, which have no such line
+            if mode == "create":  # our own notes, which have no such line
                 await super()._pipe_file(path, value, mode=mode)
                 return
             bucket, key, _ = self.split_path(path)
@@ -104,7 +100,7 @@ def _google_storage(**options: Any) -> Any:
 
         async def _put_file(self, lpath: str, rpath: str) -> None:
             source = Path(lpath)
-            if source.stat().st_size < MAX_WHOLE_BYTES:
+            if source.stat().st_size < MAX_SIMPLE_UPLOAD_BYTES:
                 await self._pipe_file(rpath, source.read_bytes())
             else:
                 await super()._put_file(lpath, rpath)
@@ -113,7 +109,7 @@ def _google_storage(**options: Any) -> Any:
 
 
 def _options(kind: str, settings: RemoteSettings) -> dict[str, Any]:
-    """Return the options of a filesystem. The clients find credentials themselves."""
+    """Return the arguments of a filesystem. Its client finds credentials itself."""
     if kind == "s3":
         limits = {"connect_timeout": settings.seconds, "read_timeout": settings.seconds}
         return {
@@ -131,7 +127,7 @@ def _options(kind: str, settings: RemoteSettings) -> dict[str, Any]:
 
 
 async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
-    """Return an aiohttp client whose connections, redirects and responses keep the limits."""
+    """Return an aiohttp client with limits on addresses, redirects and sizes of responses."""
     import aiohttp
 
     def checked_socket(address: Any) -> socket.socket:
@@ -152,36 +148,33 @@ async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
             raise StoreError(reason)
 
     class LimitedResponse(aiohttp.ClientResponse):
-        """A response that is read only up to the requested bytes."""
+        """A response that is read only up to the allowed number of bytes."""
 
         async def read(self) -> bytes:
             if self._body is not None:
                 return self._body
-            limit = self._limit()
+            max_bytes = self._max_bytes()
             body = bytearray()
-            async for part in self.content.iter_any():
-                body += part
-                if len(body) > limit:
+            async for chunk in self.content.iter_any():
+                body += chunk
+                if len(body) > max_bytes:
                     self.close()
                     break
-            if len(body) > limit and self.status < 400:
-                what = f"{self.host} sent more than the {limit} bytes that may come"
-                raise StoreError(f"{what}; look at that server")
+            if len(body) > max_bytes and self.status < 400:
+                fault = f"{self.host} sent more than the {max_bytes} bytes that may come"
+                raise StoreError(f"{fault}; look at that server")
             self._body = bytes(body)
             return self._body
 
-        def _limit(self) -> int:
-            """Return the maximal number of bytes."""
-            header = self.request_info.headers.get("Range", "")
-            # A range is as long as was asked for.
-            byte_range = RANGE_PATTERN.fullmatch(header)
+        def _max_bytes(self) -> int:
+            # A range has the requested length.
+            byte_range = RANGE_PATTERN.fullmatch(self.request_info.headers.get("Range", ""))
             if byte_range:
                 return int(byte_range[2]) - int(byte_range[1]) + 1
             if self.content_type == "text/html":
                 return MAX_LISTING_BYTES
             return settings.largest * BYTES_PER_MIB
 
-    # The client, with these three checks.
     trace = aiohttp.TraceConfig()
     trace.on_request_redirect.append(check_redirect)
     connector = aiohttp.TCPConnector(socket_factory=checked_socket, happy_eyeballs_delay=None)
@@ -191,7 +184,7 @@ async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
 
 
 def host_of(url: str) -> str:
-    """Return the host of an http URL. For a bucket return its scheme, such as s3://."""
+    """Return the host of an http URL, or for a bucket its scheme, such as s3://."""
     scheme = _scheme(url)
     kind = FILESYSTEM_KINDS.get(scheme, scheme)
     if kind != "http":
@@ -204,13 +197,13 @@ def host_of(url: str) -> str:
 
 def redirect_refusal(source: str, target: str, settings: RemoteSettings) -> str | None:
     """Return why a redirect is refused, or None for an allowed one."""
-    host, other = host_of(source), host_of(target)
+    source_host, target_host = host_of(source), host_of(target)
     if source.startswith("https:") and target.startswith("http:"):
-        what = f"{host} leads from https to http, where anyone can change it on the way"
-        return f"{what}; give an address that does not"
-    if is_redirect_allowed(host, other, settings):
+        fault = f"{source_host} leads from https to http, where anyone can change it on the way"
+        return f"{fault}; give an address that does not"
+    if is_redirect_allowed(source_host, target_host, settings):
         return None
-    return f"{host} leads to another host; {allow_host(other)}"
+    return f"{source_host} leads to another host; {host_advice(target_host)}"
 
 
 def is_redirect_allowed(source: str, target: str, settings: RemoteSettings) -> bool:
@@ -218,71 +211,88 @@ def is_redirect_allowed(source: str, target: str, settings: RemoteSettings) -> b
     return bool(target) and (target == source or not {"*", target}.isdisjoint(settings.hosts))
 
 
-def allow_host(host: str) -> str:
-    """Return the advice how to allow a host."""
+def host_advice(host: str) -> str:
+    """Return the advice for a message: the setting that allows a host."""
     return f"where you trust it, --set 'places.hosts=[\"{host}\"]'"
 
 
-def request(files: Any, verb: str, first: str, seconds: float, *rest: Any, **options: Any) -> Any:
-    """Return the result of a filesystem method. Raises TimeoutError and cancels it after some
-    seconds.
+def request(
+    files: Any, method: str, path: str, seconds: float, *arguments: Any, **options: Any
+) -> Any:
+    """Return the result of a filesystem method. Raises TimeoutError, and cancels it, if too late.
+
+    Args:
+        files: the filesystem.
+        method: name of its method.
+        path: first argument of the method.
+        seconds: timeout.
+        arguments: further arguments of the method.
+        options: its keyword arguments.
     """
     if not files.async_impl:
-        return getattr(files, verb)(first, *rest, **options)
+        return getattr(files, method)(path, *arguments, **options)
     from fsspec.asyn import sync
 
-    async def limited() -> Any:
-        return await asyncio.wait_for(getattr(files, f"_{verb}")(first, *rest, **options), seconds)
+    async def call_with_timeout() -> Any:
+        call = getattr(files, f"_{method}")(path, *arguments, **options)
+        return await asyncio.wait_for(call, seconds)
 
-    return sync(files.loop, limited)
+    return sync(files.loop, call_with_timeout)
 
 
 def list_objects(
-    url: str, settings: RemoteSettings, attempt: Callable[[Callable[[], Any]], Any]
+    url: str, settings: RemoteSettings, retry_call: Callable[[Callable[[], Any]], Any]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (name relative to the URL, info) of every object below it. Each page is retried alone."""
-    files = filesystem(url, settings)
+    """Yield (name relative to the URL, metadata) of every object below it.
+
+    Args:
+        url: of a folder or bucket.
+        settings: how it is reached.
+        retry_call: calls a function again after transient failures. Each page is one call.
+    """
+    files = filesystem_of(url, settings)
     kind = FILESYSTEM_KINDS[_scheme(url)]
     root = files._strip_protocol(url).rstrip("/")
 
     # One listing of everything, where there are no pages.
     if kind not in ("s3", "gs"):
         seconds = settings.seconds * 10
-        listing = attempt(
+        listing = retry_call(
             lambda: request(files, "find", root, seconds, maxdepth=MAX_FOLDER_DEPTH, detail=True)
         )
-        for name, about in sorted(listing.items()):
-            yield name.removeprefix(root).lstrip("/"), about
+        for name, metadata in sorted(listing.items()):
+            yield name.removeprefix(root).lstrip("/"), metadata
         return
 
     # A bucket, page by page.
     bucket, _, prefix = root.partition("/")
     if prefix:
         prefix = f"{prefix}/"
-    list_page = _s3_page if kind == "s3" else _gs_page
-    page = partial(list_page, files, settings.seconds, bucket, prefix)
-    following: str | None = ""
-    while following is not None:
-        entries, following = attempt(partial(page, following))
-        for key, about in entries:
+    read_page = _read_s3_page if kind == "s3" else _read_gs_page
+    token: str | None = ""
+    while token is not None:
+        objects, token = retry_call(
+            partial(read_page, files, settings.seconds, bucket, prefix, token)
+        )
+        for key, metadata in objects:
             if not key.endswith("/"):
-                yield key.removeprefix(prefix), about
+                yield key.removeprefix(prefix), metadata
 
 
-# (key, what is known) of objects, and where the next one is
+# (key, metadata) of objects, and the token of the next page
 _Page = tuple[list[tuple[str, dict[str, Any]]], str | None]
 
 
-def _s3_page(files: Any, seconds: float, bucket: str, prefix: str, token: str) -> _Page:
+def _read_s3_page(files: Any, seconds: float, bucket: str, prefix: str, token: str) -> _Page:
     query = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": PAGE_OBJECTS}
     if token:
         query["ContinuationToken"] = token
     page = request(files, "call_s3", "list_objects_v2", seconds, **query)
-    entries = [(about["Key"], about) for about in page.get("Contents", ())]
-    return entries, page["NextContinuationToken"] if page.get("IsTruncated") else None
+    objects = [(metadata["Key"], metadata) for metadata in page.get("Contents", ())]
+    return objects, page["NextContinuationToken"] if page.get("IsTruncated") else None
 
 
-def _gs_page(files: Any, seconds: float, bucket: str, prefix: str, token: str) -> _Page:
+def _read_gs_page(files: Any, seconds: float, bucket: str, prefix: str, token: str) -> _Page:
     query = {
         "prefix": prefix,
         "maxResults": PAGE_OBJECTS,
@@ -291,5 +301,5 @@ def _gs_page(files: Any, seconds: float, bucket: str, prefix: str, token: str) -
         "json_out": True,
     }
     page = request(files, "call", "GET", seconds, "b/{}/o", bucket, **query)
-    entries = [(about["name"], about) for about in page.get("items", ())]
-    return entries, page.get("nextPageToken")
+    objects = [(metadata["name"], metadata) for metadata in page.get("items", ())]
+    return objects, page.get("nextPageToken")

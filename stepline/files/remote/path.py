@@ -1,8 +1,8 @@
 """Files and folders by URL: local disk, s3://, gs://, http(s)://, memory://, with atomic writes.
 
     video = RemotePath("s3://bucket/videos") / "whisk.mp4"
-    video.fetch(Path("whisk.mp4"))            # returns its fingerprint; a file of half the bytes is never seen
-    RemotePath("s3://bucket/shard.tar#bytes=1536-9000/whisk.mp4").read()    # a byte range, under a name of its own
+    video.fetch(Path("whisk.mp4"))            # returns its fingerprint; the local file is complete or missing
+    RemotePath("s3://bucket/shard.tar#bytes=1536-9000/whisk.mp4").read()    # a byte range with its own name
 
 Transient failures are retried (retry.py). A fingerprint shows a changed file.
 """
@@ -27,7 +27,7 @@ from urllib.parse import unquote
 
 from stepline.errors import StoreError
 from stepline.files.atomic_files import PARTIAL_SUFFIX, atomic_path, remove_file, write_atomic
-from stepline.files.remote.filesystems import filesystem, list_objects, request
+from stepline.files.remote.filesystems import filesystem_of, list_objects, request
 from stepline.files.remote.retry import (
     ShortReadError,
     exists_already,
@@ -43,9 +43,9 @@ DEFAULT_SETTINGS = RemoteSettings()
 BYTE_RANGE = re.compile(
     r"^(?P<file>.+)#bytes=(?P<start>\d+)-(?P<end>\d+)/(?P<name>[^/]+)$", re.DOTALL
 )
-# Of disks that know no hard links.
-NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
-# what filesystems call the version of a file, the surest first
+# errors of disks without hard links
+NO_LINK_ERRNOS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
+# keys of filesystems for the version of a file, the most reliable first
 VERSION_KEYS = [
     "ETag",
     "etag",
@@ -61,7 +61,13 @@ VERSION_KEYS = [
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file of a listing. name: relative to the listed folder. fingerprint: see RemotePath."""
+    """A file of a listing.
+
+    Attributes:
+        name: relative to the listed folder.
+        size: bytes.
+        fingerprint: a value that changes with the file.
+    """
 
     name: str
     size: int
@@ -72,7 +78,11 @@ class FileEntry:
 class RemotePath:
     """A file or folder by URL or path.
 
-    Every failure is a StoreError, in one line that shows no secret of the URL.
+    Every failure is a StoreError, in one line without the secrets of the URL.
+
+    Attributes:
+        url: a URL, a path, or a byte range of a file.
+        settings: how it is reached.
     """
 
     url: str
@@ -87,10 +97,10 @@ class RemotePath:
     @property
     def display_url(self) -> str:
         """Return the URL without user, password and query, for messages."""
-        scheme, mark, rest = self.url.partition("://")
-        if not mark:
+        scheme, separator, location = self.url.partition("://")
+        if not separator:
             return self.url
-        address, slash, path = rest.partition("/")
+        address, slash, path = location.partition("/")
         _, _, host = address.rpartition("@")
         if scheme in ("http", "https"):
             path, _, _ = path.partition("?")
@@ -98,7 +108,7 @@ class RemotePath:
 
     @property
     def name(self) -> str:
-        """Return the last part of the path without query. For a byte range, its own name."""
+        """Return the last part of the path, or the name of a byte range."""
         _, _, name = self.display_url.rstrip("/").rpartition("/")
         return name
 
@@ -131,56 +141,53 @@ class RemotePath:
         return bool(self._request("exists"))
 
     def fingerprint(self) -> str:
-        """Return a value that changes with the file: size and ETag, or size and local modification
-        time.
-        """
+        """Return a value that changes with the file: its size with the ETag or modification time."""
         return self._size_and_fingerprint()[1]
 
     def size(self) -> int:
         """Return the size in bytes. Raises StoreError if unknown or too large."""
-        return self._checked_size(self._size_and_fingerprint()[0])
+        return self._require_size(self._size_and_fingerprint()[0])
 
-    def _checked_size(self, size: int) -> int:
+    def _require_size(self, size: int) -> int:
         if size < 0:
-            what = f"{self.display_url}: its server does not state its size"
-            raise StoreError(f"{what}; download it, and give the file")
+            fault = f"{self.display_url}: its server does not state its size"
+            raise StoreError(f"{fault}; download it, and give the file")
         if self.local is None and size > self.settings.largest * BYTES_PER_MIB:
             limit = f"places.largest={self.settings.largest} MiB"
-            what = f"{self.display_url}: {size} bytes are more than {limit}"
-            raise StoreError(f"{what}; leave it out, or raise that")
+            fault = f"{self.display_url}: {size} bytes are more than {limit}"
+            raise StoreError(f"{fault}; leave it out, or raise that")
         return size
 
     def _size_and_fingerprint(self) -> tuple[int, str]:
-        # A part changes with the whole file.
+        # A byte range changes with the whole file.
         if self.byte_range is not None:
             whole, start, end = self.byte_range
             return end - start, f"{whole.fingerprint()}+{start}-{end}"
         if (path := self.local) is not None:
             status = self._try(path.stat)
             return status.st_size, f"{status.st_size}-{status.st_mtime_ns}"
-        about = self._request("info")
-        if about.get("type") == "directory":
+        metadata = self._request("info")
+        if metadata.get("type") == "directory":
             raise StoreError(f"{self.display_url}: is a folder; give a file")
-        size = about.get("size")
-        return -1 if size is None else int(size), fingerprint_of(about)
+        size = metadata.get("size")
+        return -1 if size is None else int(size), fingerprint_of(metadata)
 
     def read(self, start: int = 0, end: int | None = None) -> bytes:
-        """Return the bytes of a file, or those from `start` to `end`."""
+        """Return the bytes of a file from `start` to `end` (exclusive), by default all."""
         if self.byte_range is not None:
             whole, first, last = self.byte_range
             return whole.read(first + start, last if end is None else min(last, first + end))
         if (path := self.local) is not None:
             return self._try(lambda: read_range(path, start, end))
-        # One request of the bytes that are asked for.
         limits = {"start": start, "end": end} if start or end is not None else {}
 
-        def cat() -> bytes:
+        def request_bytes() -> bytes:
             data = bytes(self._request_once("cat_file", **limits))
             if end is not None and len(data) != end - start:
                 raise ShortReadError(f"{len(data)} bytes, not {end - start}")
             return data
 
-        return self._try(cat)
+        return self._try(request_bytes)
 
     def write(self, data: str | bytes) -> None:
         """Write a file atomically: by a rename on a local disk, by one upload elsewhere."""
@@ -194,11 +201,11 @@ class RemotePath:
     def create(self, data: bytes) -> bool:
         """Create a file only if none exists, atomically. Return whether this call created it.
 
-        By a hard link on a local disk, by If-None-Match (S3) or generation 0 (GCS) elsewhere. It is
-        not atomic on a disk without links, and in a store without conditional writes. Two
-        concurrent calls may then both return True, and the last data stays.
+        On a local disk by a hard link, else by If-None-Match (S3) or generation 0 (GCS). It is not
+        atomic on a disk without links, and in a store without conditional writes. Two concurrent
+        calls may then both return True, and the last data stays.
 
-        data: must differ from that of every other caller.
+        data: content that differs from that of every other caller.
         """
         if (path := self.local) is not None:
             return self._try(lambda: create_local(path, data))
@@ -206,7 +213,7 @@ class RemotePath:
         try:
             self._try(lambda: request(files, "pipe_file", self.url, seconds, data, mode="create"))
         except StoreError as error:
-            # By an earlier try of this call, perhaps, whose answer was lost.
+            # An earlier try of this call may have created it, whose answer was lost.
             if exists_already(error):
                 return self.read() == data
             if not lacks_conditional_writes(error):
@@ -229,22 +236,21 @@ class RemotePath:
     def fetch(self, path: Path) -> str:
         """Download the file to a local path, and return its fingerprint.
 
-        A download that breaks off, or whose file changes meanwhile, is discarded.
+        An interrupted download, or one whose file changes meanwhile, is discarded.
         """
         # Block by block, so that a lost connection costs one block.
         size, fingerprint = self._size_and_fingerprint()
-        size = self._checked_size(size)
+        size = self._require_size(size)
         block = self.settings.block * BYTES_PER_MIB
         longest = self.settings.longest
-        began = time.monotonic()
+        start_time = time.monotonic()
         with atomic_path(path) as partial, partial.open("wb") as file:
             for start in range(0, size, block):
-                end = min(start + block, size)
-                file.write(self.read(start, end))
-                if self.local is None and time.monotonic() - began > longest:
-                    what = f"{self.display_url}: takes longer than places.longest={longest:g} s"
-                    raise StoreError(f"{what}; raise that, or leave it out")
-        # A file that changed is half of one state and half of another.
+                file.write(self.read(start, min(start + block, size)))
+                if self.local is None and time.monotonic() - start_time > longest:
+                    fault = f"{self.display_url}: takes longer than places.longest={longest:g} s"
+                    raise StoreError(f"{fault}; raise that, or leave it out")
+        # The blocks of a file that changed belong to different versions.
         if self.fingerprint() != fingerprint:
             remove_file(path)
             raise StoreError(
@@ -253,9 +259,9 @@ class RemotePath:
         return fingerprint
 
     def open(self, buffer: int | None = None) -> BinaryIO:
-        """Return the file as a seekable binary stream that resumes after lost connections.
+        """Return the file as a seekable binary stream that survives lost connections.
 
-        buffer: bytes per read (None: a block of the settings).
+        buffer: bytes per request (None: a block of the settings).
         """
         if (path := self.local) is not None:
             return cast(BinaryIO, self._try(lambda: path.open("rb")))
@@ -264,9 +270,10 @@ class RemotePath:
         return cast(BinaryIO, io.BufferedReader(RangeReader(self, size), buffer))
 
     def list(self, skipped: "builtins.list[tuple[str, str]] | None" = None) -> Iterator[FileEntry]:
-        """Yield every file below a folder, without hidden ones, in the server's order.
+        """Yield every file below a folder, without hidden files, in the server's order.
 
-        skipped: called with the name and reason of unreadable local files. None: these raise.
+        skipped: list to which (name, reason) of unreadable local files is appended. None: they
+            raise StoreError.
         Raises StoreError for a missing local folder. A prefix without objects is empty.
         """
         if (path := self.local) is not None:
@@ -274,24 +281,24 @@ class RemotePath:
                 raise StoreError(f"{self.display_url}: is not there; correct the address")
             yield from local_files(path, skipped)
             return
-        # A listing from elsewhere may be endless.
-        for number, (name, about) in enumerate(list_objects(self.url, self.settings, self._try)):
-            if number == self.settings.most:
+        # A remote listing may be endless.
+        for count, (name, metadata) in enumerate(list_objects(self.url, self.settings, self._try)):
+            if count == self.settings.most:
                 raise StoreError(
-                    f"{self.display_url}: lists more than places.most={number} files; raise that"
+                    f"{self.display_url}: lists more than places.most={count} files; raise that"
                 )
             if name and not any(part.startswith(".") for part in name.split("/")):
-                size = about.get("size") or about.get("Size") or 0
-                yield FileEntry(name, int(size), fingerprint_of(about))
+                size = metadata.get("size") or metadata.get("Size") or 0
+                yield FileEntry(name, int(size), fingerprint_of(metadata))
 
     def remove(self) -> None:
-        """Remove the file if it is there."""
+        """Remove the file if it exists."""
         if (path := self.local) is not None:
             remove_file(path)
             return
 
         def remove_remote() -> None:
-            with contextlib.suppress(FileNotFoundError):  # by another one, or an earlier try
+            with contextlib.suppress(FileNotFoundError):  # removed by an earlier try, for example
                 self._request_once("rm_file")
 
         self._try(remove_remote)
@@ -303,24 +310,24 @@ class RemotePath:
                 f"{self.display_url}: a part of a file cannot be written; write the whole file"
             )
         blocks = 1 + size // (self.settings.block * BYTES_PER_MIB)
-        return filesystem(self.url, self.settings), self.settings.seconds * blocks
+        return filesystem_of(self.url, self.settings), self.settings.seconds * blocks
 
-    def _request_once(self, verb: str, **options: Any) -> Any:
-        return request(
-            filesystem(self.url, self.settings), verb, self.url, self.settings.seconds, **options
-        )
+    def _request_once(self, method: str, **options: Any) -> Any:
+        files = filesystem_of(self.url, self.settings)
+        return request(files, method, self.url, self.settings.seconds, **options)
 
-    def _request(self, verb: str) -> Any:
-        return self._try(lambda: self._request_once(verb))
+    def _request(self, method: str) -> Any:
+        return self._try(lambda: self._request_once(method))
 
     def _try(self, action: Callable[[], T]) -> T:
         return retry_request(action, self.display_url, self.settings)
 
 
 class RangeReader(io.RawIOBase):
-    """A raw stream of a remote file, for `io.BufferedReader`. size: bytes of the whole file."""
+    """A raw stream of a remote file, for `io.BufferedReader`."""
 
     def __init__(self, path: RemotePath, size: int) -> None:
+        """size: bytes of the whole file."""
         self._path = path
         self._size = size
         self._position = 0
@@ -334,7 +341,7 @@ class RangeReader(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a byte and return its position."""
+        """Set the position in bytes, and return it."""
         origins = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}
         self._position = offset + origins[whence]
         return self._position
@@ -355,36 +362,36 @@ class RangeReader(io.RawIOBase):
         return len(data)
 
 
-def fingerprint_of(about: dict[str, Any]) -> str:
-    """Return the fingerprint of a file from its filesystem's info."""
-    size = about.get("size", about.get("Size"))
-    mark = next((about[key] for key in VERSION_KEYS if about.get(key) is not None), "")
-    if isinstance(mark, datetime):
-        mark = mark.timestamp()
-    return f"{size}-{json.dumps(mark, default=str)}".replace('"', "").replace("\\", "")
+def fingerprint_of(metadata: dict[str, Any]) -> str:
+    """Return the fingerprint of a file from its filesystem's metadata: size and version."""
+    size = metadata.get("size", metadata.get("Size"))
+    version = next((metadata[key] for key in VERSION_KEYS if metadata.get(key) is not None), "")
+    if isinstance(version, datetime):
+        version = version.timestamp()
+    return f"{size}-{json.dumps(version, default=str)}".replace('"', "").replace("\\", "")
 
 
 def create_local(path: Path, data: bytes) -> bool:
     """Create a local file only if none exists. Return whether this call created it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A link to a whole file is made in one step, or fails where a file is.
-    whole = path.parent / f".{uuid.uuid4().hex}{PARTIAL_SUFFIX}"
+    # A link to a complete file is created in one step, or fails where a file exists.
+    complete = path.parent / f".{uuid.uuid4().hex}{PARTIAL_SUFFIX}"
     try:
-        whole.write_bytes(data)
-        os.link(whole, path)
+        complete.write_bytes(data)
+        os.link(complete, path)
     except FileExistsError:
         return False
     except OSError as error:
-        if error.errno not in NO_LINKS:
+        if error.errno not in NO_LINK_ERRNOS:
             raise
-        # Without links: made in one step, and filled after it.
+        # Without links: created in one step, and filled afterwards.
         try:
             with path.open("xb") as file:
                 file.write(data)
         except FileExistsError:
             return False
     finally:
-        whole.unlink(missing_ok=True)
+        complete.unlink(missing_ok=True)
     return True
 
 
@@ -404,17 +411,18 @@ def local_files(
     folder: Path,
     skipped: list[tuple[str, str]] | None,
     prefix: str = "",
-    above: frozenset[tuple[int, int]] = frozenset(),
+    parents: frozenset[tuple[int, int]] = frozenset(),
 ) -> Iterator[FileEntry]:
     """Yield the files below a local folder, sorted. Memory holds the names of one folder per level.
 
     Files removed during the listing are skipped.
 
     Args:
-        folder: where to list.
-        skipped: called with the name and reason of unreadable files. None: these raise StoreError.
+        folder: the folder.
+        skipped: list to which (name, reason) of unreadable files is appended. None: they raise
+            StoreError.
         prefix: of the names.
-        above: parent folders, to detect links that lead back.
+        parents: (device, inode) of the parent folders, to detect links that lead back.
     """
 
     def skip(path: str | Path, name: str, error: OSError) -> None:
@@ -427,15 +435,15 @@ def local_files(
     try:
         status = folder.stat()
         with os.scandir(folder) as entries:
-            inside = sorted(entries, key=lambda entry: entry.name)
+            children = sorted(entries, key=lambda entry: entry.name)
     except FileNotFoundError:
         return
     except OSError as error:
         skip(folder, prefix or "/", error)
         return
-    # A link that leads back to a folder above is not followed.
-    within = above | {(status.st_dev, status.st_ino)}
-    for entry in inside:
+    # A link that leads back to a parent folder is not followed.
+    parents |= {(status.st_dev, status.st_ino)}
+    for entry in children:
         name = prefix + entry.name
         if entry.name.startswith("."):
             continue
@@ -451,7 +459,7 @@ def local_files(
             skip(entry.path, name, error)
             continue
         if stat.S_ISDIR(status.st_mode):
-            if (status.st_dev, status.st_ino) not in within:
-                yield from local_files(Path(entry.path), skipped, f"{name}/", within)
+            if (status.st_dev, status.st_ino) not in parents:
+                yield from local_files(Path(entry.path), skipped, f"{name}/", parents)
         elif stat.S_ISREG(status.st_mode):
             yield FileEntry(name, status.st_size, f"{status.st_size}-{status.st_mtime_ns}")

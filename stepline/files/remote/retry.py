@@ -1,4 +1,4 @@
-"""Retries with exponential backoff, and the one-line message of a request that cannot succeed.
+"""Retries with exponential backoff, and one-line messages for requests that failed.
 
 def pause_after(error: Exception, tries: int) -> float:
     if tries == 3 or not isinstance(error, TimeoutError):
@@ -24,17 +24,17 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_PAUSE_SECONDS = 30.0  # between two tries, where a user of the loop sets no other
-# HTTP statuses that another try may cure: timeouts, too many requests, a server in trouble
+# HTTP statuses after which a retry may succeed: timeouts, too many requests, a server in trouble
 TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
-# What clients call a connection that failed. They are named, since they need not be installed.
-BROKEN_CONNECTIONS = frozenset(
+# Classes of errors for a failed connection, by name, since their packages need not be installed.
+CONNECTION_ERROR_NAMES = frozenset(
     {
         "HTTPClientError",
         "ClientConnectionError",
         "ClientPayloadError",
         "IncompleteRead",
         "ResponseParserError",
-        # gcsfs's 502, and what keeps Google's credentials from being renewed.
+        # gcsfs's 502, and a failed renewal of Google's credentials.
         "ProxyError",
         "TransportError",
     }
@@ -49,12 +49,12 @@ CREDENTIALS_CURE = (
     "or anonymous=true for a public bucket"
 )
 ACCESS_CURE = "check the credentials, or ask its owner for the right to read, and to write --out"
-REFUSED_KEY = frozenset(
+REFUSED_KEY_CODES = frozenset(
     {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 )
-# What gcsfs does not find where there is no such bucket.
-GS_OBJECTS = re.compile(r"(?:^|/storage/v1/)b/[^/]+/o$")
-NO_CREDENTIALS = frozenset(
+# The path that gcsfs does not find where there is no such bucket.
+GS_OBJECTS_PATH = re.compile(r"(?:^|/storage/v1/)b/[^/]+/o$")
+NO_CREDENTIALS_NAMES = frozenset(
     {"NoCredentialsError", "PartialCredentialsError", "NoAuthTokenError", "DefaultCredentialsError"}
 )
 
@@ -64,28 +64,29 @@ class ShortReadError(OSError):
 
 
 class OutOfReachError(StoreError):
-    """A server that did not answer, or was too busy, on every try."""
+    """A server that failed to answer, or was too busy, on every try."""
 
 
 def retry(action: Callable[[], T], pause_after: Callable[[Exception, int], float]) -> T:
-    """Return the result of `action`, called again after each failure for which `pause_after` has a
-    pause.
+    """Return the result of `action`, called again after each failure that `pause_after` allows.
 
-    pause_after: gets the exception and the number of tries so far. It returns the seconds to wait
-    before the next try, or raises the final error.
+    Args:
+        action: the call.
+        pause_after: (error, number of tries so far) -> seconds to wait before the next try. It
+            raises the final error.
     """
     tries = 0
     while True:
         tries += 1
         try:
             return action()
-        except Exception as error:  # noqa: BLE001 - pause_after raises what is not tried again
+        except Exception as error:  # noqa: BLE001 - pause_after raises final errors
             seconds = pause_after(error, tries)
         time.sleep(seconds)
 
 
 def exponential_backoff(first: float, tries: int, most: float = MAX_PAUSE_SECONDS) -> float:
-    """Return the exponential backoff in seconds: `first`, doubled after each try, at most `most`."""
+    """Return the pause in seconds after a try: `first`, doubled per try, at most `most`."""
     return min(most, first * 2.0 ** (tries - 1))
 
 
@@ -94,19 +95,19 @@ def retry_request(action: Callable[[], T], name: str, settings: RemoteSettings) 
 
     Args:
         action: the request.
-        name: of the request in messages, without secrets.
+        name: of the file in messages, without secrets.
         settings: number of tries, and pauses.
 
     Raises StoreError for a permanent failure immediately, OutOfReachError for a transient one after
-    the last try. The one-line message holds no text of the server or its client.
+    the last try. The message is one line, without text of the server or its client.
     """
 
     def pause_after(error: Exception, tries: int) -> float:
-        # What is ours, or a lack of memory, does not pass.
+        # Our own errors, and a lack of memory, are permanent.
         if isinstance(error, (StoreError, MemoryError)):
             raise error
         for cause in causes(error):
-            if isinstance(cause, StoreError):  # a limit of ours, in what a client made of it
+            if isinstance(cause, StoreError):  # a limit of ours, wrapped by a client
                 raise StoreError(str(cause)) from error
         reason = retry_reason(error)
         if reason is None:
@@ -114,7 +115,7 @@ def retry_request(action: Callable[[], T], name: str, settings: RemoteSettings) 
         if tries == settings.attempts:
             cure = "see whether its server is up, then run again: what is done stays done"
             raise OutOfReachError(f"{name}: {reason}, {tries} times in a row; {cure}") from error
-        # At random, so that many clients do not come back together.
+        # At random, so that many clients do not retry together.
         pause = exponential_backoff(settings.pause, tries) * random.uniform(0.5, 1.0)
         log.info(
             "%s: %s; try %d of %d in %.1f s", name, reason, tries + 1, settings.attempts, pause
@@ -125,15 +126,15 @@ def retry_request(action: Callable[[], T], name: str, settings: RemoteSettings) 
 
 
 def retry_reason(error: BaseException) -> str | None:
-    """Return why another try may succeed, or None for a permanent failure."""
-    if _class_names(error) & BROKEN_CONNECTIONS:
+    """Return why a retry may succeed, or None for a permanent failure."""
+    if _class_names(error) & CONNECTION_ERROR_NAMES:
         return "the connection failed"
-    if _code(error) == "ConditionalRequestConflict":
+    if _s3_error_code(error) == "ConditionalRequestConflict":
         return "another one writes it at the same time"
-    status = _status(error)
+    status = _http_status(error)
     if status in TRANSIENT_STATUSES:
         return f"the server answered {status}"
-    # Any other status is an answer, which the next try would get too.
+    # Any other status is an answer, which a retry would get too.
     if status is not None:
         return None
     for cause in causes(error):
@@ -149,47 +150,48 @@ def retry_reason(error: BaseException) -> str | None:
 
 
 def exists_already(error: BaseException) -> bool:
-    """Return whether a file was not created because it exists."""
-    if _status(error) == 412:
+    """Return whether a file could not be created because it exists."""
+    if _http_status(error) == 412:
         return True
     return any(isinstance(cause, FileExistsError) for cause in causes(error))
 
 
 def lacks_conditional_writes(error: BaseException) -> bool:
     """Return whether a store, or an old client, does not support conditional writes."""
-    if _status(error) == 501:
+    if _http_status(error) == 501:
         return True
     return any(type(cause).__name__ == "ParamValidationError" for cause in causes(error))
 
 
 def failure_reason(error: BaseException) -> str:
-    """Return the reason of a failure and its cure."""
+    """Return the reason of a permanent failure, with the cure."""
     # The most specific sign first.
     names = _class_names(error)
-    code = _code(error)
-    if names & NO_CREDENTIALS:
+    code = _s3_error_code(error)
+    status = _http_status(error)
+    if names & NO_CREDENTIALS_NAMES:
         return f"no credentials were found; {CREDENTIALS_CURE}"
-    lost = [str(cause) for cause in causes(error) if isinstance(cause, FileNotFoundError)]
-    if code == "NoSuchBucket" or any(map(GS_OBJECTS.search, lost)):
+    missing_paths = [str(cause) for cause in causes(error) if isinstance(cause, FileNotFoundError)]
+    if code == "NoSuchBucket" or any(map(GS_OBJECTS_PATH.search, missing_paths)):
         return "there is no such bucket; make it first, or correct its name"
-    if code in REFUSED_KEY:
+    if code in REFUSED_KEY_CODES:
         return f"the server does not know these credentials ({code}); {CREDENTIALS_CURE}"
-    if "PermissionError" in names or _status(error) in (401, 403):
+    if "PermissionError" in names or status in (401, 403):
         return f"access is denied; {ACCESS_CURE}"
-    if "FileNotFoundError" in names or _status(error) == 404:
+    if "FileNotFoundError" in names or status == 404:
         return "is not there; correct the address"
     if "IsADirectoryError" in names:
         return "is a folder; give a file"
-    detail = f" {code or _status(error) or ''}".rstrip()
+    detail = f" {code or status or ''}".rstrip()
     return (
         f"cannot be reached ({type(error).__name__}{detail}); correct the address or its settings"
     )
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and its causes."""
+    """Yield an error, then the errors that caused it."""
     earlier_ids: set[int] = set()
-    # A chain of causes may be a circle.
+    # The causes may form a circle.
     cause: BaseException | None = error
     while cause is not None and id(cause) not in earlier_ids:
         earlier_ids.add(id(cause))
@@ -198,21 +200,21 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _class_names(error: BaseException) -> set[str]:
-    """Return the names of all classes of an error and its causes."""
+    """Return the names of all classes and base classes of an error and its causes."""
     return {kind.__name__ for cause in causes(error) for kind in type(cause).__mro__}
 
 
-def _status(error: BaseException) -> int | None:
+def _http_status(error: BaseException) -> int | None:
     """Return the HTTP status in an error of botocore, aiohttp or gcsfs."""
     for cause in causes(error):
         response = getattr(cause, "response", None)
         metadata = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}
         if isinstance(cause, OSError) and str(cause).startswith("Forbidden: "):
             return 403
-        # aiohttp's errors have both, and warn of the older name. Those of gcsfs have only `code`,
+        # aiohttp's errors have both attributes, and warn of `code`. Those of gcsfs have only `code`,
         # a number or a word.
-        own = cause.status if hasattr(cause, "status") else getattr(cause, "code", None)
-        for status in (metadata.get("HTTPStatusCode"), own):
+        attribute = cause.status if hasattr(cause, "status") else getattr(cause, "code", None)
+        for status in (metadata.get("HTTPStatusCode"), attribute):
             if isinstance(status, int) and 100 <= status < 600 and status != 200:
                 return status
             if isinstance(status, str) and status.isdigit() and len(status) == 3:
@@ -220,13 +222,12 @@ def _status(error: BaseException) -> int | None:
     return None
 
 
-def _code(error: BaseException) -> str:
-    """Return the error code of an S3 server, "" without one."""
+def _s3_error_code(error: BaseException) -> str:
+    """Return the error code of an S3 server, such as "NoSuchBucket", "" without one."""
     for cause in causes(error):
         response = getattr(cause, "response", None)
-        if not isinstance(response, dict):
-            continue
-        code = str(response.get("Error", {}).get("Code", ""))
-        if code and not code.isdigit():
-            return code
+        if isinstance(response, dict):
+            code = str(response.get("Error", {}).get("Code", ""))
+            if code and not code.isdigit():
+                return code
     return ""

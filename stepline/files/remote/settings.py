@@ -10,7 +10,7 @@ BYTES_PER_MIB = 2**20  # bytes; sizes in settings are in MiB
 
 
 class RemoteSettings(Settings):
-    """How files are reached. Nothing here decides what is in a dataset."""
+    """How remote files are reached. No setting changes the content of a dataset."""
 
     attempts: Count = Field(
         10,

@@ -1,8 +1,8 @@
-"""Screen recordings: whether a video is one, what is on the screen when, and what is clicked.
+"""Screen recordings: their detection, text recognition on the screen, and what is clicked.
 
-ScreenMeter         counts, frame by frame, what stands still and what is flat
-read_screen         the lines of text of the screen, and each change of it
-place_clicks        which change of the screen a step makes, and which label is clicked
+ScreenMeter         measures the still and the flat part of frames
+read_screen         recognises the lines of text on the screen at each change
+place_clicks        finds the change of the screen that a step makes, and the label that is clicked
 """
 
 from stepline.grounding.screens.changes import ScreenMeter

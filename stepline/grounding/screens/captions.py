@@ -1,4 +1,4 @@
-"""Captions that are typed on the screen: lines of words in one place, each for its seconds."""
+"""Captions in a screen recording: lines of text that appear one after another in one place."""
 
 import functools
 import re
@@ -17,25 +17,29 @@ from stepline.grounding.screens.reading import (
 from stepline.records import Sentence, Span
 from stepline.vision.faces import box_iou
 
-MIN_WORDS = 3  # of a caption
-MAX_OFF_CENTRE = 0.06  # of the picture's width: captions are in its middle
-BAND_HEIGHT = 0.08  # of the picture's height, in which captions are
-MIN_CAPTIONS = 3  # with words of their own, in one place
-MIN_SECONDS = 0.5  # for which a caption is shown at least
+MIN_CAPTION_WORDS = 3  # words of a caption at least
+MAX_OFF_CENTRE = 0.06  # distance of a caption from the middle, as a fraction of the width
+BAND_HEIGHT = 0.08  # height of the band with captions, as a fraction of the height
+MIN_CAPTIONS = 3  # different captions in one band at least
+MIN_CAPTION_SECONDS = 0.5  # a caption is visible at least this long
 
 
 @dataclass(frozen=True)
 class _TimedLine:
-    """A line of text and the seconds in which it is shown."""
+    """A line of text and the span in which it is visible."""
 
     line: ScreenLine
     span: Span
 
 
 def typed_captions(reading: ScreenReading, duration: float) -> tuple[Sentence, ...]:
-    """Return what captions on the screen say, each line or pair of lines as a sentence with its
-    seconds. Return none where fewer than MIN_CAPTIONS share a place."""
-    # Lines that begin together are one caption, read from top to bottom.
+    """Return the captions on the screen as sentences, () where there are fewer than MIN_CAPTIONS.
+
+    Args:
+        reading: text recognised on the screen.
+        duration: of the video, in seconds.
+    """
+    # Lines that appear together are one caption, from top to bottom.
     lines = _caption_lines(reading, duration)
     by_start: dict[float, list[_TimedLine]] = {}
     for row in lines:
@@ -50,17 +54,22 @@ def typed_captions(reading: ScreenReading, duration: float) -> tuple[Sentence, .
 
 
 def without_captions(reading: ScreenReading, duration: float) -> ScreenReading:
-    """Return a reading without its captions, and without changes that are nothing else."""
+    """Return the changes of a screen without captions, and without changes of captions only.
+
+    Args:
+        reading: text recognised on the screen.
+        duration: of the video, in seconds.
+    """
     captions = {row.line for row in _caption_lines(reading, duration)}
     if not captions:
         return reading
-    # The band of the captions, a line wider on either side.
+    # The band of the captions, a line higher on both sides.
     height = max(line.box[3] - line.box[1] for line in captions)
     y = min(line.box[1] for line in captions) - height
     end_y = max(line.box[3] for line in captions) + height
     picture_area = reading.width * reading.height
     events = []
-    # What each change is outside of it, with its other lines.
+    # Each change outside of the band, with its other lines.
     for event in reading.events:
         patches = [patch for patch in event.patches if patch[1] < y or patch[3] > end_y]
         appeared = _other_lines(event.appeared, captions)
@@ -70,7 +79,7 @@ def without_captions(reading: ScreenReading, duration: float) -> ScreenReading:
         box = functools.reduce(enclosing_box, patches) if patches else event.box
         left_edge, top, right_edge, bottom = box
         area = (right_edge - left_edge) * (bottom - top)
-        other_event = replace(
+        remaining_event = replace(
             event,
             box=box,
             patches=tuple(patches),
@@ -80,12 +89,12 @@ def without_captions(reading: ScreenReading, duration: float) -> ScreenReading:
             vanished=vanished,
             area=area / picture_area,
         )
-        events.append(other_event)
+        events.append(remaining_event)
     return replace(reading, events=tuple(events))
 
 
 def _other_lines(lines: Sequence[ScreenLine], captions: set[ScreenLine]) -> tuple[ScreenLine, ...]:
-    """Return the lines that are not captions, nor what is left of one."""
+    """Return the lines that are neither captions nor parts of captions."""
 
     def is_caption(line: ScreenLine) -> bool:
         for other in captions:
@@ -99,11 +108,11 @@ def _other_lines(lines: Sequence[ScreenLine], captions: set[ScreenLine]) -> tupl
 
 
 def _caption_lines(reading: ScreenReading, duration: float) -> list[_TimedLine]:
-    """Return the lines of the place in which most captions are."""
-    rows = [row for row in _timed_lines(reading, duration) if _is_like_caption(row, reading)]
+    """Return the lines in the band with the most different captions."""
+    rows = [row for row in _timed_lines(reading, duration) if _may_be_caption(row, reading)]
     if not rows:
         return []
-    # How high each line is, and its letters, by which texts differ.
+    # the vertical middle of each line, and its letters
     middles = []
     texts = []
     for row in rows:
@@ -115,38 +124,35 @@ def _caption_lines(reading: ScreenReading, duration: float) -> list[_TimedLine]:
     distances = np.abs(heights[:, None] - heights[None])
     near = distances <= BAND_HEIGHT * reading.height / 2
 
-    # the place with most different texts
-    counts = []
-    for flags in near:
-        own_texts = {texts[n] for n in np.flatnonzero(flags)}
-        counts.append(len(own_texts))
+    # the band with the most different texts
+    counts = [len({texts[n] for n in np.flatnonzero(flags)}) for flags in near]
     best = int(np.argmax(counts))
     if counts[best] < MIN_CAPTIONS:
         return []
     return [rows[n] for n in np.flatnonzero(near[best])]
 
 
-def _is_like_caption(row: _TimedLine, reading: ScreenReading) -> bool:
+def _may_be_caption(row: _TimedLine, reading: ScreenReading) -> bool:
     x, _, end_x, _ = row.line.box
     off_centre = abs((x + end_x) / 2 - reading.width / 2)
     is_centred = off_centre <= MAX_OFF_CENTRE * reading.width
-    return is_centred and len(row.line.text.split()) >= MIN_WORDS
+    return is_centred and len(row.line.text.split()) >= MIN_CAPTION_WORDS
 
 
 def _timed_lines(reading: ScreenReading, duration: float) -> list[_TimedLine]:
-    """Return every line that comes after the first screen, with its seconds."""
+    """Return every line that appears after the first screen, with its span."""
     rows = []
     for number, event in enumerate(reading.events):
         later = reading.events[number + 1 :]
         for line in event.appeared:
-            end = _end_of_line(line, later, duration)
-            if end - event.start >= MIN_SECONDS:
+            end = _end_second(line, later, duration)
+            if end - event.start >= MIN_CAPTION_SECONDS:
                 rows.append(_TimedLine(line, Span(event.start, end)))
     return rows
 
 
-def _end_of_line(line: ScreenLine, later: Sequence[ScreenEvent], duration: float) -> float:
-    """Return the second at which a line goes."""
+def _end_second(line: ScreenLine, later: Sequence[ScreenEvent], duration: float) -> float:
+    """Return the second at which a line vanishes, the duration if it stays."""
     for event in later:
         for other in event.vanished:
             overlaps = box_iou(line.box, other.box) > 0

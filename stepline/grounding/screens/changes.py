@@ -1,17 +1,17 @@
-"""When the screen changes, and where. A cursor that only moves changes nothing.
+"""Detection of changes of the screen. The motion of a cursor is no change.
 
     finder = ChangeFinder(shape)
     for frame in frames: yield from finder.add(frame)
     yield from finder.finish()
 
-The screen has changed once it is still again, or once only something as small as a cursor moves.
-What was there before is compared with what is there then.
+A change is complete once the screen is still again, or once only something as small as a cursor
+moves. The frames before and after it are compared.
 
-`ScreenMeter` says whether a video may be a screen recording at all: most of a screen is still, and
-most of it is flat. A film has noise and moving hands in nearly every part of each picture. Held
-photographs are as still as a screen is, so `reading.has_screen_text` counts lines of text too.
-Thresholds: read off 31 films and 3 screens (docs/results/screencasts.md). Between the two kinds
-there is .1 of stillness or more, or no text.
+`ScreenMeter` decides whether a video may be a screen recording: most of a screen is still, and most of
+it is flat. A film has noise or moving hands in nearly every part of each frame. Slide shows of
+photographs are as still as a screen, so `reading.has_screen_text` also counts lines of text. The
+thresholds are from 31 films and 3 screens (docs/results/screencasts.md), which differ by .1 of
+stillness or more, or by text.
 """
 
 import math
@@ -29,41 +29,45 @@ if TYPE_CHECKING:
     from stepline.media import Frame
 
 
-PART_PIXELS = 8  # side of a part of the picture
-STILL_CHANGE = 8  # of 255: greatest change of grey in a part that stands still
-FLAT_CHANGE = 1  # of 255: greatest difference of grey between neighbours that are flat
-MIN_STILL_FRACTION = 0.85  # of the parts, in the median of all pairs of frames
-MIN_FLAT_FRACTION = 0.45  # of the pixels, in the median frame
-FRAMES_PER_FLATNESS_SAMPLE = 3  # flatness is counted in every third frame
+CELL_PIXELS = 8  # side of a cell of the picture
+STILL_CHANGE = 8  # of 255: largest change of grey in a still cell
+FLAT_CHANGE = 1  # of 255: largest difference of grey between neighbouring pixels of a flat area
+MIN_STILL_FRACTION = 0.85  # of the cells of a screen, in the median pair of frames
+MIN_FLAT_FRACTION = 0.45  # of the pixels of a screen, in the median frame
+FRAMES_PER_FLATNESS_SAMPLE = 3  # flatness is measured in every third frame
 Flags = npt.NDArray[np.bool_]
 Point = tuple[float, float]  # x, y in pixels
-MIN_CHANGE = 28  # of 255: change in a part, above what a codec does to a still picture
-MAX_CURSOR_FRACTION = 1 / 14  # of the picture's shorter side: a cursor is not larger
-STILL_FRAME_COUNT = 2  # without any change, after which the screen stands still
-MAX_RUN_SECONDS = 2.0  # s of small changes, typing or a cursor, after which the screen is compared
-MIN_CALM_SECONDS = 0.5  # s without a large change after which small ones do not matter
-MIN_CURSOR_HOP_PARTS = 5  # that a cursor moves between two frames where it is first noticed
-CURSOR_MEMORY_SECONDS = 4.0  # s after its last move in which a cursor says where a click is
-MIN_SHARED_PARTS = 4  # of a patch that holds both the old place of a cursor and the new one
-ONSET_FRACTION = 0.25  # of the greatest change of a run, from which on the change has begun
+MIN_CHANGE = 28  # of 255: smallest change of a cell, above the noise of a codec
+MAX_CURSOR_FRACTION = 1 / 14  # size of a cursor, as a fraction of the picture's shorter side
+STILL_FRAME_COUNT = 2  # frames without a change, after which the screen is still
+MAX_RUN_SECONDS = 2.0  # of small changes (typing or a cursor), after which the screen is compared
+MIN_CALM_SECONDS = 0.5  # without a large change, after which small changes do not matter
+MIN_CURSOR_HOP_CELLS = 5  # motion of a cursor between two frames, when it is first detected
+CURSOR_MEMORY_SECONDS = 4.0  # after its last motion, in which a cursor tells where a click is
+MIN_SHARED_CELLS = 4  # size of a patch that holds both the old and the new position of a cursor
+ONSET_FRACTION = 0.25  # of the largest difference of a run: the change begins with the first such
 
 
 @dataclass(frozen=True)
 class ScreenStatistics:
-    """still: share of the parts that do not change from frame to frame. flat: share of the pixels
-    that are like their neighbours. Medians over the video, 0 to 1."""
+    """How still and flat the frames of a video are, medians from 0 to 1.
+
+    Attributes:
+        still: fraction of the cells that do not change from frame to frame.
+        flat: fraction of the pixels that equal their neighbours.
+    """
 
     still: float
     flat: float
 
     @property
     def is_candidate(self) -> bool:
-        """Whether the video may be a screen recording. Its text decides."""
+        """Whether the video may be a screen recording. `has_screen_text` decides."""
         return self.still >= MIN_STILL_FRACTION and self.flat >= MIN_FLAT_FRACTION
 
 
 class ScreenMeter:
-    """Collects small frames one at a time. Keeps the last one, and two numbers per frame."""
+    """Measures the still and the flat part of the frames of a video, one frame at a time."""
 
     def __init__(self) -> None:
         self._last: Pictures | None = None
@@ -72,13 +76,13 @@ class ScreenMeter:
         self._frames = 0
 
     def add(self, frame: "Frame") -> None:
-        """Compare one frame with the one before it."""
+        """Measure the next frame."""
         green = frame.image[..., 1]
         if self._last is not None and self._last.shape == green.shape:
-            is_still = part_changes(self._last, green, PART_PIXELS) <= STILL_CHANGE
+            is_still = cell_changes(self._last, green, CELL_PIXELS) <= STILL_CHANGE
             self._still.append(float(is_still.mean()))
         if self._frames % FRAMES_PER_FLATNESS_SAMPLE == 0:
-            self._flat.append(flat_share(green))
+            self._flat.append(flat_fraction(green))
         self._last = green
         self._frames += 1
 
@@ -90,22 +94,20 @@ class ScreenMeter:
         return ScreenStatistics(still, float(np.median(self._flat)))
 
 
-def part_changes(before: Pictures, after: Pictures, side: int) -> Pictures:
-    """Return the greatest change in each part of `side` x `side` pixels of a channel (H, W), 0 to
-    255."""
-    # The greater less the smaller, since bytes have no negative numbers.
-    greater = np.maximum(before, after)
-    change = greater - np.minimum(before, after)
+def cell_changes(before: Pictures, after: Pictures, side: int) -> Pictures:
+    """Return the largest change in each cell of `side` x `side` pixels of a channel (H, W), 0 to 255."""
+    # bytes have no negative numbers
+    change = np.maximum(before, after) - np.minimum(before, after)
     height, width = change.shape
     rows = np.arange(0, height, side)
     columns = np.arange(0, width, side)
-    high = np.maximum.reduceat(change, rows, axis=0)
-    parts: Pictures = np.maximum.reduceat(high, columns, axis=1)
-    return parts
+    by_row = np.maximum.reduceat(change, rows, axis=0)
+    cells: Pictures = np.maximum.reduceat(by_row, columns, axis=1)
+    return cells
 
 
-def flat_share(channel: Pictures) -> float:
-    """Return the share of the pixels (H, W) that differ from neither neighbour, below nor right."""
+def flat_fraction(channel: Pictures) -> float:
+    """Return the fraction of the pixels (H, W) that equal the neighbours below and to the right."""
     # Differences of bytes would wrap around.
     grey = channel.astype(np.int16)
     across = np.abs(np.diff(grey, axis=1))
@@ -117,11 +119,15 @@ def flat_share(channel: Pictures) -> float:
 
 @dataclass(frozen=True)
 class ScreenChange:
-    """What changed on the screen. start, end: s, when it began and when the screen was still again.
+    """A change of the screen.
 
-    patches: boxes around what changed, in pixels. `box`: around them all.
-    cursor: where a cursor was when it began, None where none was seen
-    before, after: pictures (H, W, 3)
+    Attributes:
+        start: second at which it began.
+        end: second at which the screen was still again.
+        patches: boxes around the changed areas, in pixels.
+        cursor: position of the cursor at the start, None without one.
+        before: picture (H, W, 3) before the change.
+        after: picture (H, W, 3) after the change.
     """
 
     start: float
@@ -140,43 +146,43 @@ class ScreenChange:
 
 @dataclass(frozen=True)
 class _Difference:
-    """Between two neighbouring frames: the parts that changed, and the patches that they make."""
+    """The difference between two consecutive frames."""
 
-    time: float  # s at which the later frame came
-    parts: Flags
-    patches: Sequence[Box]  # in parts
+    time: float  # second of the later frame
+    cells: Flags  # which cells changed
+    patches: Sequence[Box]  # boxes around changed cells, in cells
     cursor: Point | None
 
 
 @dataclass
 class _Run:
-    """Differences since the screen was still last."""
+    """The differences since the screen was last still."""
 
     differences: list[_Difference] = field(default_factory=list)
-    large: float | None = None  # s of the last difference larger than a cursor's
+    last_large: float | None = None  # second of the last difference larger than a cursor
 
     def is_calm(self, time: float, *, if_none: bool) -> bool:
-        """Whether the last large difference was some time ago. if_none: what holds without any."""
-        if self.large is None:
+        """Whether the last large difference was some time ago. if_none: the result without any."""
+        if self.last_large is None:
             return if_none
-        return time - self.large > MIN_CALM_SECONDS
+        return time - self.last_large > MIN_CALM_SECONDS
 
 
 class ChangeFinder:
-    """Collects frames one at a time. Yields each change once it is over."""
+    """Finds the changes of a screen in a sequence of frames."""
 
     def __init__(self, *, frame_rate: float) -> None:
-        """frame_rate: frames per second that will come."""
-        self._lag = 0.5 / frame_rate  # s by which a frame comes after its change, on average
+        """frame_rate: of the sequence, in frames per second."""
+        self._lag = 0.5 / frame_rate  # mean seconds from a change to its first frame
         self._settled: Frame | None = None
         self._last: Frame | None = None
         self._run = _Run()
-        self._still = 0  # frames without a change, up to now
+        self._still_count = 0  # consecutive frames without a change
         self._track = CursorTrack()
-        self._cursor: Point | None = None  # when the screen was still last
+        self._cursor: Point | None = None  # its position when the screen was last still
 
     def add(self, frame: "Frame") -> Iterator[ScreenChange]:
-        """Add the next frame and yield the changes that are over."""
+        """Add the next frame, and yield the changes that are complete."""
         if self._settled is None or self._last is None:
             self._settled = frame
             self._last = frame
@@ -185,54 +191,54 @@ class ChangeFinder:
         # a frame without a change
         difference = self._compare(self._last, frame)
         if difference is None:
-            self._still += 1
-            if self._still >= STILL_FRAME_COUNT and self._run.differences:
-                yield from self._close(frame)
+            self._still_count += 1
+            if self._still_count >= STILL_FRAME_COUNT and self._run.differences:
+                yield from self._end_run(frame)
             self._last = frame
             return
 
         # a change, of this run or a new one
-        self._still = 0
-        is_large = not _all_small(difference.patches, self._cursor_parts(frame))
+        self._still_count = 0
+        is_large = not _fits_cursor(difference.patches, self._max_cursor_cells(frame))
         run = self._run
-        # After a calm a large change begins a run of its own.
+        # After some time without one, a large change begins a new run.
         if is_large and run.is_calm(frame.time, if_none=False):
-            yield from self._close(self._last)
+            yield from self._end_run(self._last)
             run = self._run
         run.differences.append(difference)
         if is_large:
-            run.large = frame.time
-        # Small changes that go on, as of typing, are compared now and then.
+            run.last_large = frame.time
+        # Small changes that continue, such as typing, end a run from time to time.
         run_seconds = frame.time - run.differences[0].time
         if run_seconds > MAX_RUN_SECONDS and run.is_calm(frame.time, if_none=True):
-            yield from self._close(frame)
+            yield from self._end_run(frame)
         self._last = frame
 
     def finish(self) -> Iterator[ScreenChange]:
-        """Yield the last change, if it had not settled."""
+        """Yield the last change, if it is not complete."""
         if self._run.differences and self._last is not None:
-            yield from self._close(self._last)
+            yield from self._end_run(self._last)
 
     def _compare(self, before: "Frame", after: "Frame") -> _Difference | None:
-        """Return what changed between two frames, None where nothing did."""
+        """Return the difference between two frames, None where nothing changed."""
         if after.image is before.image:
             return None
-        parts = changed_parts(before.image, after.image)
-        if not parts.any():
+        cells = changed_cells(before.image, after.image)
+        if not cells.any():
             return None
-        boxes = patches(parts)
+        boxes = patches(cells)
         cursor = self._track.recent_position(after.time)
-        self._track.add(boxes, self._cursor_parts(after), after.time)
-        return _Difference(after.time, parts, boxes, cursor)
+        self._track.add(boxes, self._max_cursor_cells(after), after.time)
+        return _Difference(after.time, cells, boxes, cursor)
 
     @staticmethod
-    def _cursor_parts(frame: "Frame") -> int:
-        """Return how many parts a cursor is wide or high at most."""
+    def _max_cursor_cells(frame: "Frame") -> int:
+        """Return the largest width or height of a cursor in cells."""
         shorter = float(min(frame.image.shape[:2]))
-        return max(2, round(shorter * MAX_CURSOR_FRACTION / PART_PIXELS))
+        return max(2, round(shorter * MAX_CURSOR_FRACTION / CELL_PIXELS))
 
-    def _close(self, frame: "Frame") -> Iterator[ScreenChange]:
-        """Yield the change from the last still screen to that of a frame, if there is one."""
+    def _end_run(self, frame: "Frame") -> Iterator[ScreenChange]:
+        """Yield the change from the last still screen to a frame, if there is one."""
         assert self._settled is not None
         settled_frame = self._settled
         run = self._run
@@ -241,19 +247,19 @@ class ChangeFinder:
         self._run = _Run()
         self._cursor = self._track.position
 
-        # what changed besides the cursor
-        parts = changed_parts(settled_frame.image, frame.image)
-        places = [place for place in (cursor, self._cursor) if place is not None]
-        _clear_cursor(parts, places, self._cursor_parts(frame))
-        if not parts.any():
+        # what changed, without the cursor
+        cells = changed_cells(settled_frame.image, frame.image)
+        positions = [position for position in (cursor, self._cursor) if position is not None]
+        _clear_cursor(cells, positions, self._max_cursor_cells(frame))
+        if not cells.any():
             return
-        onset_difference = _onset(run.differences, parts)
+        onset_difference = _onset_difference(run.differences, cells)
         height, width = frame.image.shape[:2]
         boxes = []
-        for x, y, end_x, end_y in patches(parts):
-            right_edge = min(width, end_x * PART_PIXELS)
-            bottom = min(height, end_y * PART_PIXELS)
-            boxes.append((x * PART_PIXELS, y * PART_PIXELS, right_edge, bottom))
+        for x, y, end_x, end_y in patches(cells):
+            right_edge = min(width, end_x * CELL_PIXELS)
+            bottom = min(height, end_y * CELL_PIXELS)
+            boxes.append((x * CELL_PIXELS, y * CELL_PIXELS, right_edge, bottom))
         start = max(0.0, onset_difference.time - self._lag)
         yield ScreenChange(
             start,
@@ -266,100 +272,105 @@ class ChangeFinder:
 
 
 class CursorTrack:
-    """Where a cursor is: a small patch that goes in one place and comes in another, twice at
-    least."""
+    """Tracks a cursor: a small patch that vanishes in one place and appears in another, at least twice."""
 
     def __init__(self) -> None:
         self.position: Point | None = None
-        self._moved = -math.inf  # s at which it moved last
+        self._last_move = -math.inf  # second of the last motion
         self._hop: tuple[Point, Point] | None = None  # the last two small patches
 
     def recent_position(self, time: float) -> Point | None:
-        """Return where the cursor is, if it moved a short time ago."""
-        if time - self._moved > CURSOR_MEMORY_SECONDS:
+        """Return the position of the cursor, None if it has not moved for a while."""
+        if time - self._last_move > CURSOR_MEMORY_SECONDS:
             return None
         return self.position
 
     def add(self, boxes: Sequence[Box], limit: int, time: float) -> None:
-        """Take the patches (in parts) that changed between two frames, up to `time`. limit: parts
-        of a cursor."""
-        before = self.position
-        self._follow(boxes, limit)
-        if self.position != before:
-            self._moved = time
+        """Update the position by the changes between two frames.
 
-    def _follow(self, boxes: Sequence[Box], limit: int) -> None:
-        small = [box for box in boxes if _all_small([box], limit)]
+        Args:
+            boxes: patches that changed, in cells.
+            limit: largest size of a cursor, in cells.
+            time: second of the later frame.
+        """
+        before = self.position
+        self._update_position(boxes, limit)
+        if self.position != before:
+            self._last_move = time
+
+    def _update_position(self, boxes: Sequence[Box], limit: int) -> None:
+        small = [box for box in boxes if _fits_cursor([box], limit)]
         old = []
         if self.position is not None:
             old = [box for box in small if _is_near(self.position, box)]
 
-        # of more than two, others are a codec's, or a button's
+        # of more than two patches, the others are noise of a codec, or a button
         if len(small) > 2 and len(old) == 1:
-            alike = [box for box in small if box not in old and _is_as_large(box, old[0])]
+            similar = [box for box in small if box not in old and _has_same_size(box, old[0])]
             small = []
-            if len(alike) == 1:
-                small = [*old, *alike]
+            if len(similar) == 1:
+                small = [*old, *similar]
         if len(small) == 2:
             self._follow_hop(small)
         elif len(small) == 1 and self.position is not None and _is_near(self.position, small[0]):
             self._move_within(small[0], self.position)
 
     def _move_within(self, box: Box, last: Point) -> None:
-        """Follow the cursor inside one patch that holds its old place and its new one. The new one
-        is as far from its middle as the old one."""
+        """Update the position inside a patch that holds both the old and the new position.
+
+        The new position mirrors the old one at the middle of the patch.
+        """
         x, y, end_x, end_y = box
-        if max(end_x - x, end_y - y) < MIN_SHARED_PARTS:
+        if max(end_x - x, end_y - y) < MIN_SHARED_CELLS:
             return
-        middle_x, middle_y = _middle(box)
+        middle_x, middle_y = _center_pixels(box)
         last_x, last_y = last
-        # Mirrored at the middle of the patch.
         self.position = (2 * middle_x - last_x, 2 * middle_y - last_y)
 
     def _follow_hop(self, boxes: Sequence[Box]) -> None:
-        """Follow the cursor from one of two patches to the other."""
-        first = _middle(boxes[0])
-        second = _middle(boxes[1])
-        places = (first, second)
+        """Update the position by a motion from one of two patches to the other."""
+        first = _center_pixels(boxes[0])
+        second = _center_pixels(boxes[1])
+        positions = (first, second)
         distance = max(abs(first[0] - second[0]), abs(first[1] - second[1]))
         before: tuple[Point, ...] = ()
         if self._hop is not None:
             before = self._hop
         self._hop = None
-        if distance >= MIN_CURSOR_HOP_PARTS * PART_PIXELS:
-            self._hop = places
+        if distance >= MIN_CURSOR_HOP_CELLS * CELL_PIXELS:
+            self._hop = positions
 
-        # from where it was, to the other patch
+        # from its position to the other patch
         if self.position is not None:
             start = self.position
             for number, box in enumerate(boxes):
                 if _is_near(start, box):
-                    self.position = places[1 - number]
+                    self.position = positions[1 - number]
                     return
 
-        # else from a patch of the last hop, to the one that is new
+        # else from a patch of the last hop to the new patch
         for number, box in enumerate(boxes):
             other = boxes[1 - number]
-            comes_from = any(_is_near(place, box) for place in before)
-            if comes_from and not any(_is_near(place, other) for place in before):
-                self.position = places[1 - number]
+            was_here = any(_is_near(position, box) for position in before)
+            if was_here and not any(_is_near(position, other) for position in before):
+                self.position = positions[1 - number]
 
 
-def changed_parts(before: Pictures, after: Pictures) -> Flags:
-    """Return which parts of two pictures (H, W, 3) differ, those alone that touch another one."""
-    red = part_changes(before[..., 0], after[..., 0], PART_PIXELS)
-    green = part_changes(before[..., 1], after[..., 1], PART_PIXELS)
+def changed_cells(before: Pictures, after: Pictures) -> Flags:
+    """Return which cells of two pictures (H, W, 3) differ, without single cells."""
+    red = cell_changes(before[..., 0], after[..., 0], CELL_PIXELS)
+    green = cell_changes(before[..., 1], after[..., 1], CELL_PIXELS)
     flags: Flags = np.maximum(red, green) > MIN_CHANGE
-    _clear_specks(flags)
+    _clear_single_cells(flags)
     return flags
 
 
-def patches(parts: Flags) -> list[Box]:
-    """Return the boxes (left, top, right, bottom, in parts) around parts that touch."""
-    if not parts.any():
+def patches(cells: Flags) -> list[Box]:
+    """Return the boxes (left, top, right, bottom, in cells) around connected cells."""
+    if not cells.any():
         return []
     boxes = []
-    for runs in connected_runs(parts):
+    for runs in connected_runs(cells):
         rows, firsts, ends = runs.T
         x = int(firsts.min())
         y = int(rows[0])
@@ -369,30 +380,32 @@ def patches(parts: Flags) -> list[Box]:
     return boxes
 
 
-def _clear_cursor(parts: Flags, places: Sequence[Point], limit: int) -> None:
-    """Take out of the changed parts what a cursor does in the places where it was and is.
+def _clear_cursor(cells: Flags, positions: Sequence[Point], limit: int) -> None:
+    """Clear the changed cells at the old and the new position of a cursor.
 
-    Where it was may not be known: a single other patch as large as it is that.
+    If only one position is known, a single other patch of the same size is the other one.
     """
-    boxes = [box for box in patches(parts) if _all_small([box], limit)]
-    own = [box for box in boxes if any(_is_near(place, box) for place in places)]
-    if len(places) == 1 and len(own) == 1:
-        others = [box for box in boxes if box not in own and _is_as_large(box, own[0])]
+    boxes = [box for box in patches(cells) if _fits_cursor([box], limit)]
+    cursor_boxes = [box for box in boxes if any(_is_near(point, box) for point in positions)]
+    if len(positions) == 1 and len(cursor_boxes) == 1:
+        others = [
+            box for box in boxes if box not in cursor_boxes and _has_same_size(box, cursor_boxes[0])
+        ]
         if len(others) == 1:
-            own += others
-    for x, y, end_x, end_y in own:
-        parts[y:end_y, x:end_x] = False
+            cursor_boxes += others
+    for x, y, end_x, end_y in cursor_boxes:
+        cells[y:end_y, x:end_x] = False
 
 
-def _clear_specks(parts: Flags) -> None:
-    """Take out single parts, which a codec changes by itself."""
-    for x, y, end_x, end_y in patches(parts):
+def _clear_single_cells(cells: Flags) -> None:
+    """Clear single changed cells, which are noise of a codec."""
+    for x, y, end_x, end_y in patches(cells):
         if end_x - x == 1 and end_y - y == 1:
-            parts[y, x] = False
+            cells[y, x] = False
 
 
-def _is_as_large(box: Box, other: Box) -> bool:
-    """Whether two patches differ by a part across and down at most."""
+def _has_same_size(box: Box, other: Box) -> bool:
+    """Whether the sizes of two patches differ by at most a cell."""
     width = box[2] - box[0]
     height = box[3] - box[1]
     other_width = other[2] - other[0]
@@ -400,34 +413,31 @@ def _is_as_large(box: Box, other: Box) -> bool:
     return max(abs(width - other_width), abs(height - other_height)) <= 1
 
 
-def _all_small(boxes: Sequence[Box], limit: int) -> bool:
-    """Whether a cursor alone may have moved: one or two patches, none larger than it."""
+def _fits_cursor(boxes: Sequence[Box], limit: int) -> bool:
+    """Whether a moving cursor explains the patches: at most two, none larger than a cursor."""
     if len(boxes) > 2:
         return False
     sizes = [max(box[2] - box[0], box[3] - box[1]) for box in boxes]
     return max(sizes, default=0) <= limit
 
 
-def _middle(box: Box) -> Point:
+def _center_pixels(box: Box) -> Point:
     x, y, end_x, end_y = box
-    across = (x + end_x) * PART_PIXELS / 2
-    return across, (y + end_y) * PART_PIXELS / 2
+    across = (x + end_x) * CELL_PIXELS / 2
+    return across, (y + end_y) * CELL_PIXELS / 2
 
 
-def _is_near(place: Point, box: Box) -> bool:
-    """Whether a place in pixels is in a box of parts, or next to it."""
-    x = place[0] / PART_PIXELS
-    y = place[1] / PART_PIXELS
+def _is_near(point: Point, box: Box) -> bool:
+    """Whether a point in pixels is in a box in cells, or adjacent to it."""
+    x = point[0] / CELL_PIXELS
+    y = point[1] / CELL_PIXELS
     start_x, start_y, end_x, end_y = box
     return start_x - 1 <= x <= end_x + 1 and start_y - 1 <= y <= end_y + 1
 
 
-def _onset(differences: Sequence[_Difference], parts: Flags) -> _Difference:
-    """Return the difference with which the change of these parts began."""
-    counts = []
-    for difference in differences:
-        common = difference.parts & parts
-        counts.append(int(common.sum()))
+def _onset_difference(differences: Sequence[_Difference], cells: Flags) -> _Difference:
+    """Return the difference with which the change of these cells began."""
+    counts = [int((difference.cells & cells).sum()) for difference in differences]
     floor = max(1, ONSET_FRACTION * max(counts))
     first = next((n for n, count in enumerate(counts) if count >= floor), 0)
     return differences[first]

@@ -1,10 +1,9 @@
-"""Which change of the screen a step makes, and which label is clicked for it.
+"""Matching of steps to changes of the screen, and of the label that is clicked.
 
-Steps and changes keep their order, and each change belongs to one step at most (dynamic
-programming). Four things speak for a pair. The first is how near in time the words and the change
-are. The second is how well the words name a line that is on screen before the change. The others
-are where the cursor is, and whether the step names what appears. How far the words run ahead or
-behind is a habit of the speaker, estimated from the video itself.
+Steps and changes keep their order, and each change belongs to at most one step (dynamic programming).
+Four kinds of evidence score a pair: the time between words and change, how well the words name a line
+that is on the screen before the change, the position of the cursor, and whether the step names what
+appears. The lag between words and changes is a habit of the speaker, estimated from the video.
 """
 
 import math
@@ -21,44 +20,44 @@ from stepline.grounding.screens.reading import (
     ScreenLine,
     ScreenReading,
     is_same_text,
-    join_typed,
+    join_typed_changes,
 )
 from stepline.records import Sentence, Span, Step
 from stepline.text import embed
 from stepline.text.narration.words import FUNCTION_WORDS
 from stepline.vision.faces import box_iou
 
-# log odds, set by hand as those of `clicks`
+# log odds, set by hand
 FULL_LABEL_LOG_ODDS = 4.0  # of a label all of whose words are said
-FURTHER_WORD_LOG_ODDS = 0.5  # of each further word that is said of a label
-FULL_STEP_LOG_ODDS = 2.0  # of a label that holds all content words of a step
-COSINE_LOG_ODDS = 2.0  # of a label that means what the step does: times the cosine
+FURTHER_WORD_LOG_ODDS = 0.5  # of each further word of a label that is said
+FULL_STEP_LOG_ODDS = 2.0  # of a label that has all content words of a step
+COSINE_LOG_ODDS = 2.0  # times the cosine of label and step
 MIN_SURE_LETTERS = (
-    4  # of the words that are said, from which a label counts in full; one says nothing
+    4  # letters of a label that are said, from which it counts in full; one letter does not count
 )
-MIN_WORD_RATIO = 0.8  # of the letters of two words that are one, misheard or in another form
-MIN_STEM_LETTERS = 4  # letters of a word that may be the beginning of another form of it
-MAX_ENDING_LETTERS = 3  # letters that such another form has more
+MIN_WORD_RATIO = 0.8  # similarity of two words that count as the same, misheard or inflected
+MIN_STEM_LETTERS = 4  # letters of a word that may be the stem of another word
+MAX_ENDING_LETTERS = 3  # further letters of this other word
 Floats = npt.NDArray[np.float64]
-# log odds, set by hand on three of the made apps, none on those that are scored
-CURSOR_INSIDE_LOG_ODDS = 2.5  # of a label on which the cursor is
-MAX_CURSOR_AWAY_LOG_ODDS = 2.0  # at most against a label from which the cursor is away
-CURSOR_REACH_FRACTION = 0.15  # of the picture's height: as far away counts 1
-WINDOW_TITLE_LOG_ODDS = 1.5  # of a label whose words are over what opens
-FIELD_NAME_LOG_ODDS = 1.0  # of the name of a field in which one line is then written
-PRESSED_LABEL_LOG_ODDS = 1.0  # of a label that looks pressed or chosen then
-MAX_TOUCHED_LINES = 3  # lines around which something changes, beyond which that says nothing
-NAMED_RESULT_LOG_ODDS = 1.5  # of a change in which what the step names appears
-NO_TEXT_CHANGE_LOG_ODDS = 1.0  # against a change without any text that comes or goes
-MAX_CARET_PIXELS = 8  # px, at most
-MAX_CARET_AREA_FRACTION = 0.05  # share of the picture of such a change
-MIN_PAIR_LOG_ODDS = 2.5  # log odds from which a step makes a change
-MIN_LABEL_LOG_ODDS = 2.0  # log odds from which a label is named
-# Words of a label, beyond which a line is a sentence that names what is clicked, and not a label.
-# The 71 labels of the made recordings have 5 at most.
+# log odds, set by hand on three made apps that are not in the results
+CURSOR_INSIDE_LOG_ODDS = 2.5  # of a label under the cursor
+MAX_CURSOR_AWAY_LOG_ODDS = 2.0  # limit against a label that is far from the cursor
+CURSOR_REACH_FRACTION = 0.15  # of the picture's height: a distance that counts 1 against a label
+WINDOW_TITLE_LOG_ODDS = 1.5  # of a label whose text is the title of what opens
+FIELD_NAME_LOG_ODDS = 1.0  # of a label that is replaced by one line of typed text
+PRESSED_LABEL_LOG_ODDS = 1.0  # of a label that looks pressed or selected then
+MAX_TOUCHED_LINES = 3  # more lines in changed areas are no evidence
+NAMED_RESULT_LOG_ODDS = 1.5  # of a change in which text appears that the step names
+NO_TEXT_CHANGE_LOG_ODDS = 1.0  # against a small change without text that appears or vanishes
+MAX_CARET_PIXELS = 8  # width of a text cursor
+MAX_CARET_AREA_FRACTION = 0.05  # of the picture, area of such a small change
+MIN_PAIR_LOG_ODDS = 2.5  # from which a step and a change match
+MIN_LABEL_LOG_ODDS = 2.0  # from which a label counts as clicked
+# A longer line is no label. The 71 labels of the made recordings have at most 5 words.
 MAX_LABEL_WORDS = 8
-MIN_CLICKED_LABELS = 2  # that steps of a video click, below which one may be named by chance
-# s between the middle of the words and the change: before a video says how far, and the least
+MIN_CLICKED_LABELS = 2  # in a video, since a single label may be named by chance
+# from the middle of the words to the change: prior mean, its standard deviation, and the minimum of
+# the fitted standard deviation
 INITIAL_LAG_SECONDS = 0.5
 INITIAL_LAG_SPREAD_SECONDS = 3.0
 MIN_SPREAD = 1.2
@@ -66,67 +65,71 @@ INITIAL_LAGS_SECONDS = (
     -2.5,
     0.5,
     3.5,
-)  # from which the lag of a video is sought; the best sum counts
-CHANGE_WINDOW_SECONDS = 30.0  # s, over which a change could lie anywhere
-MAX_LAG_SECONDS = 7.0  # s from its words within which a step is sought
-SURE_LABEL_LOG_ODDS = 3.0  # log odds of a label whose lag is counted
-PRIOR_LAG_SPREAD_SECONDS = 2.0  # s, of the lags of speakers
-LAG_ROUNDS = 3  # in which steps are placed and the lag is estimated again
-LAG_PRIOR_STEPS = 2.0  # steps that the lag before the video counts as
-# s of a span before and after its change, at most
+)  # initial values of the fit of a video's lag; the best fit counts
+CHANGE_WINDOW_SECONDS = 30.0  # width of the uniform distribution of changes without a relation
+MAX_LAG_SECONDS = 7.0  # between words and change
+SURE_LABEL_LOG_ODDS = 3.0  # from which a pair counts in the fit of the lag
+PRIOR_LAG_SPREAD_SECONDS = 2.0  # standard deviation of the lag over speakers
+LAG_ROUNDS = 3  # iterations of matching and of the fit of the lag
+LAG_PRIOR_STEPS = 2.0  # weight of the prior lag, in steps
+# seconds of a span before and after its change, at most
 LEAD_SECONDS = 1.0
 TAIL_SECONDS = 1.5
-SPAN_DECIMALS = 3  # of a second
+SPAN_DECIMALS = 3  # decimals of the seconds of a span
 
 
 class LabelMatcher:
-    """Scores which of L lines on screen each of K steps names."""
+    """Scores how well each of K steps names each of L lines on the screen."""
 
     def __init__(self, steps: Sequence[str], words: Sequence[str], lines: Sequence[str]) -> None:
-        """steps: their texts. words: all that is said for each. lines: texts, each once."""
+        """Compute word lists and cosines.
+
+        Args:
+            steps: K texts.
+            words: for each step, the step and the sentences that it cites.
+            lines: L different texts.
+        """
         self._steps = [content_words(text) for text in steps]
-        self._words = [set(split_words(text)) for text in words]
-        self._numbers = {text: number for number, text in enumerate(lines)}
+        self._said_words = [set(split_words(text)) for text in words]
+        self._line_index = {text: number for number, text in enumerate(lines)}
         self._lines = [label_words(text) for text in lines]
         lower = [text.lower() for text in lines]
         line_vectors = embed(lower)
         cosines = embed(steps) @ line_vectors.T  # (K, L)
-        # lines of pages are long and like everything
-        usual = np.median(cosines, axis=1, keepdims=True)
-        self._cosines = np.maximum(cosines - usual, 0.0)
+        # Long lines of pages are similar to everything.
+        median = np.median(cosines, axis=1, keepdims=True)
+        self._cosines = np.maximum(cosines - median, 0.0)
 
     def log_odds(self, step: int, line: str) -> float:
-        """Return the log odds that a step names a line, by words and meaning."""
-        number = self._numbers[line]
+        """Return the log odds that a step names a line, by words and cosine. step: its index."""
+        number = self._line_index[line]
         label = self._lines[number]
 
-        # how much of the label the step says
+        # the fraction of the label that the step says
         label_letters = sum(map(len, label))
-        named = [word for word in label if is_said(word, self._words[step])]
+        named = [word for word in label if is_said(word, self._said_words[step])]
         letters = sum(map(len, named))
         share = letters / max(1, label_letters)
-        surety = (letters - 1) / (MIN_SURE_LETTERS - 1)
-        surety = min(1.0, max(0.0, surety))
+        surety = float(np.clip((letters - 1) / (MIN_SURE_LETTERS - 1), 0.0, 1.0))
 
-        # how much of the step the label says
-        own_words = set(label)
+        # the fraction of the step that the label has
+        line_words = set(label)
         step_words = self._steps[step]
-        covered = [word for word in step_words if is_said(word, own_words)]
+        covered = [word for word in step_words if is_said(word, line_words)]
         coverage = len(covered) / max(1, len(step_words))
 
-        # Together with how alike step and label are in meaning.
-        meaning = float(self._cosines[step, number])
+        cosine = float(self._cosines[step, number])
         further_words = max(0, len(named) - 1)
         total = FULL_LABEL_LOG_ODDS * share**2 * surety
         total += FURTHER_WORD_LOG_ODDS * share * further_words
         total += FULL_STEP_LOG_ODDS * coverage
-        total += COSINE_LOG_ODDS * meaning
+        total += COSINE_LOG_ODDS * cosine
         return total
 
-    def named_share(self, step: int, line: str) -> float:
-        """Return the share of a line's letters whose words the step says, 0 for short ones."""
-        label = self._lines[self._numbers[line]]
-        named = [word for word in label if is_said(word, self._words[step])]
+    def named_fraction(self, step: int, line: str) -> float:
+        """Return the fraction of a line's letters in words that the step says, 0 for few letters."""
+        label = self._lines[self._line_index[line]]
+        named = [word for word in label if is_said(word, self._said_words[step])]
         letters = sum(map(len, named))
         if letters < MIN_SURE_LETTERS:
             return 0.0
@@ -139,21 +142,21 @@ def split_words(text: str) -> list[str]:
 
 
 def content_words(text: str) -> list[str]:
-    """Return the words of a text without those that say nothing of its subject."""
+    """Return the words of a text without function words."""
     return [word for word in split_words(text) if word not in FUNCTION_WORDS]
 
 
 def label_words(text: str) -> list[str]:
-    """Return the content words of a label, all its words where it has none."""
+    """Return the content words of a label, all words where it has no content words."""
     return content_words(text) or split_words(text)
 
 
 def is_said(word: str, others: set[str]) -> bool:
-    """Whether a word is among others, in some form or nearly."""
-    return word in others or any(_is_alike(word, other) for other in others)
+    """Whether a word is among others, also inflected or misheard."""
+    return word in others or any(_is_similar_word(word, other) for other in others)
 
 
-def _is_alike(word: str, other: str) -> bool:
+def _is_similar_word(word: str, other: str) -> bool:
     shorter, longer = sorted((word, other), key=len)
     if len(shorter) < MIN_STEM_LETTERS:
         return False
@@ -167,9 +170,12 @@ def _is_alike(word: str, other: str) -> bool:
 class Click:
     """The change of the screen that a step makes.
 
-    label: the line that is clicked, None where none is known
-    span: s, around the change
-    log_odds: of the pair
+    Attributes:
+        step: id of the step.
+        event: the change.
+        label: the line that is clicked, None where it is unknown.
+        span: seconds around the change.
+        log_odds: that step and change belong together.
     """
 
     step: str
@@ -182,16 +188,24 @@ class Click:
 def place_clicks(
     steps: Sequence[Step], sentences: Sequence[Sentence], reading: ScreenReading
 ) -> tuple[Click, ...]:
-    """Return the change that each step makes, in the order of the steps. Steps that make none are
-    left out, and all of them where fewer than MIN_CLICKED_LABELS click something that is known."""
+    """Return the change of the screen that each step makes, in the order of the steps.
+
+    Steps without a change are left out. The result is () if fewer than MIN_CLICKED_LABELS labels are
+    known.
+
+    Args:
+        steps: with `said` and `sources`.
+        sentences: that the sources index.
+        reading: text recognised on the screen.
+    """
     said = [(step.said, step) for step in steps if step.said]
     said.sort(key=lambda pair: pair[0].start)
     narrated = [step for _, step in said]
-    events = [event for event in join_typed(reading.events) if not _is_caret(event)]
+    events = [event for event in join_typed_changes(reading.events) if not _is_caret(event)]
     if not narrated or not events:
         return ()
 
-    # what screen and time say of each pair
+    # evidence of each pair by screen and time
     words = []
     for step in narrated:
         spoken_texts = [sentences[index].text for index in step.sources]
@@ -200,8 +214,8 @@ def place_clicks(
     starts = np.array([event.start for event in events])
     middles = np.array([span.center for span, _ in said])
     lags = starts - middles[:, None]  # (K, E)
-    tries = [_fitted_scores(evidence, lags, naming, lag) for lag in INITIAL_LAGS_SECONDS]
-    scores, _ = max(tries, key=lambda fit: _fit_log_odds(*fit))
+    fits = [_fit_scores(evidence, lags, naming, lag) for lag in INITIAL_LAGS_SECONDS]
+    scores, _ = max(fits, key=lambda fit: _fit_log_odds(*fit))
 
     # the best pairs
     pairs = _best_pairs(scores)
@@ -218,19 +232,24 @@ def place_clicks(
     return tuple(clicks)
 
 
-def _fitted_scores(
-    evidence: Floats, lags: Floats, naming: Floats, lag: float
-) -> tuple[Floats, float]:
-    """Return (K, E) log odds and the lag, s. They use the speaker's own lag, estimated from `lag`
-    on. They also use how often steps of this video name what is clicked: hands that are filmed
-    click nothing."""
+def _fit_scores(evidence: Floats, lags: Floats, naming: Floats, lag: float) -> tuple[Floats, float]:
+    """Return (K, E) log odds of each pair, with the speaker's lag, and this lag in seconds.
+
+    They include how often steps of this video name what is clicked: where hands are filmed, nothing is.
+
+    Args:
+        evidence: (K, E) log odds by the screen.
+        lags: (K, E) seconds from the words to the change.
+        naming: (K, E) log odds that the step names the label.
+        lag: initial value of the fit.
+    """
     scores = evidence + _lag_log_odds(lags, lag, INITIAL_LAG_SPREAD_SECONDS)
     for _ in range(LAG_ROUNDS):
-        # The lag of the pairs that words alone make sure.
+        # the lag of pairs that are sure by their words
         sure = [lags[k, e] for k, e in _best_pairs(scores) if naming[k, e] >= SURE_LABEL_LOG_ODDS]
         lag, spread = _speaker_lag(sure)
         scores = evidence + _lag_log_odds(lags, lag, spread)
-        # The odds that a step of this video names what it clicks.
+        # the odds that a step of this video names what it clicks
         unsure_count = len(lags) - len(sure)
         odds = (len(sure) + 1) / (unsure_count + 1)
         scores += math.log(odds)
@@ -238,13 +257,13 @@ def _fitted_scores(
 
 
 def _fit_log_odds(scores: Floats, lag: float) -> float:
-    """Return the log odds of the best pairs, less those against a speaker of that lag."""
-    against_lag = (lag - INITIAL_LAG_SECONDS) ** 2 / (2 * PRIOR_LAG_SPREAD_SECONDS**2)
-    return float(sum(scores[k, e] for k, e in _best_pairs(scores))) - against_lag
+    """Return the log odds of the best pairs, with the prior of the speaker's lag."""
+    lag_cost = (lag - INITIAL_LAG_SECONDS) ** 2 / (2 * PRIOR_LAG_SPREAD_SECONDS**2)
+    return float(sum(scores[k, e] for k, e in _best_pairs(scores))) - lag_cost
 
 
 def _is_caret(event: ScreenEvent) -> bool:
-    """Whether only a caret blinks, or nothing with text around it changes."""
+    """Whether a change is a blinking text cursor, or has no text before it."""
     if event.appeared or event.vanished:
         return False
     width = event.box[2] - event.box[0]
@@ -257,8 +276,8 @@ def _screen_evidence(
     events: Sequence[ScreenEvent],
     reading: ScreenReading,
 ) -> tuple[Floats, list[list[ScreenLine | None]], Floats]:
-    """Return (K, E) log odds of each pair by what is on screen, the label of each, and how well the
-    words name it."""
+    """Return (K, E) log odds of each pair by the screen, the label of each, and (K, E) log odds that
+    the words name the label."""
     lines = {line.text for event in events for line in (*event.before, *event.appeared)}
     texts = [step.text for step in steps]
     matcher = LabelMatcher(texts, words, sorted(lines))
@@ -269,14 +288,14 @@ def _screen_evidence(
     for k in range(len(steps)):
         row: list[ScreenLine | None] = []
         for e, event in enumerate(events):
-            label, named, best = _best_label(matcher, k, event, reading.height)
-            results = [matcher.named_share(k, line.text) for line in event.appeared]
+            label, naming_log_odds, best = _best_label(matcher, k, event, reading.height)
+            results = [matcher.named_fraction(k, line.text) for line in event.appeared]
             evidence[k, e] = max(0.0, best) + NAMED_RESULT_LOG_ODDS * max(results, default=0.0)
-            # A small change without any text is hardly a click.
+            # A small change without text is hardly a click.
             has_text = event.appeared or event.vanished
             if not has_text and event.area < MAX_CARET_AREA_FRACTION:
                 evidence[k, e] -= NO_TEXT_CHANGE_LOG_ODDS
-            naming[k, e] = named
+            naming[k, e] = naming_log_odds
             row.append(label if best >= MIN_LABEL_LOG_ODDS else None)
         labels.append(row)
     return evidence, labels, naming
@@ -285,28 +304,27 @@ def _screen_evidence(
 def _best_label(
     matcher: LabelMatcher, step: int, event: ScreenEvent, height: int
 ) -> tuple[ScreenLine | None, float, float]:
-    """Return the line that a step most likely clicks, how well its words name it, and the log odds
-    of both words and cursor."""
+    """Return the line that a step most likely clicks, its log odds by words only, and by all evidence."""
     best: tuple[ScreenLine | None, float, float] = (None, 0.0, -math.inf)
     touched = [line for line in event.before if _is_touched(line, event)]
     for line in event.before:
-        named = matcher.log_odds(step, line.text)
-        total = named + _cursor_log_odds(line, event, height)
+        by_words = matcher.log_odds(step, line.text)
+        total = by_words + _cursor_log_odds(line, event, height)
         total += _change_log_odds(line, event, touched)
         if total > best[2]:
-            best = (line, named, total)
+            best = (line, by_words, total)
     return best
 
 
 def _is_touched(line: ScreenLine, event: ScreenEvent) -> bool:
-    """Whether something changes around a line that stays."""
+    """Whether the area of a line that stays changes."""
     if line in event.vanished:
         return False
     return any(box_iou(line.box, patch) > 0 for patch in event.patches)
 
 
 def _change_log_odds(line: ScreenLine, event: ScreenEvent, touched: Sequence[ScreenLine]) -> float:
-    """Return the log odds that a label was clicked, by what changed on the screen."""
+    """Return the log odds that a label was clicked, by the change of the screen."""
     total = 0.0
     if any(is_same_text(line.text, other.text) for other in event.appeared):
         total += WINDOW_TITLE_LOG_ODDS
@@ -337,22 +355,29 @@ def _cursor_log_odds(line: ScreenLine, event: ScreenEvent, height: int) -> float
 
 
 def _lag_log_odds(lags: Floats, middle: float, spread: float) -> Floats:
-    """Return the log odds that words and change belong together by their distance, a normal against
-    a uniform one. It is -inf beyond MAX_LAG_SECONDS."""
+    """Return the log odds that words and change belong together, by their lag.
+
+    It is a normal density against a uniform one, and -inf beyond MAX_LAG_SECONDS.
+
+    Args:
+        lags: (K, E) seconds from the words to the change.
+        middle: mean of the normal density.
+        spread: its standard deviation.
+    """
     deviations = (lags - middle) / spread
     whole = spread * math.sqrt(2 * math.pi)
     density = np.exp(-(deviations**2) / 2) / whole
-    # The least keeps a far pair possible.
+    # the constant keeps a far pair possible
     odds: Floats = np.log(density * CHANGE_WINDOW_SECONDS + 1e-2)
     odds[np.abs(lags) > MAX_LAG_SECONDS] = -np.inf
     return odds
 
 
 def _speaker_lag(lags: Sequence[float]) -> tuple[float, float]:
-    """Return the lag in seconds from words to changes, and its spread."""
+    """Return the mean lag in seconds from words to changes, and its standard deviation."""
     if not lags:
         return INITIAL_LAG_SECONDS, INITIAL_LAG_SPREAD_SECONDS
-    # Few lags weigh little against what is usual.
+    # Few lags have little weight against the prior.
     weight = len(lags) / (len(lags) + LAG_PRIOR_STEPS)
     median = float(np.median(lags))
     deviations = np.abs(np.array(lags) - median)
@@ -364,8 +389,10 @@ def _speaker_lag(lags: Sequence[float]) -> tuple[float, float]:
 
 
 def _best_pairs(scores: Floats) -> list[tuple[int, int]]:
-    """Return the pairs (step, change) of the greatest sum over MIN_PAIR_LOG_ODDS, both in order, each
-    once."""
+    """Return the pairs (step, change) with the greatest sum of log odds over MIN_PAIR_LOG_ODDS.
+
+    Both are in order, and each occurs at most once.
+    """
     steps, events = scores.shape
     gain = np.maximum(scores - MIN_PAIR_LOG_ODDS, -1e9)
     total = np.zeros((steps + 1, events + 1))
@@ -374,7 +401,7 @@ def _best_pairs(scores: Floats) -> list[tuple[int, int]]:
             with_pair = total[k, e] + float(gain[k, e])
             total[k + 1, e + 1] = max(total[k, e + 1], total[k + 1, e], with_pair)
 
-    # back from the whole to the first pair
+    # backtracking
     pairs = []
     k = steps
     e = events
@@ -391,9 +418,8 @@ def _best_pairs(scores: Floats) -> list[tuple[int, int]]:
 
 
 def _click_span(events: Sequence[ScreenEvent], number: int) -> Span:
-    """Return the seconds of a change, with what is free before and after it."""
+    """Return the span of a change, with some seconds before and after it that are free."""
     event = events[number]
-    # What the changes before and after it leave free.
     before = events[number - 1].end if number else 0.0
     after = math.inf
     if number + 1 < len(events):

@@ -1,7 +1,7 @@
-"""What is on the screen, change by change: lines are read where something changed, and only then.
+"""Text recognition on a screen, change by change. Only the changed area is recognised again.
 
 Source: a change of more than a fifth of the text is a new scene (MONDAY, 2505.12632). Differs: the
-share is counted in letters, with their places, between the screens before and after a change.
+fraction is of letters and their positions, between the screens before and after a change.
 """
 
 import functools
@@ -42,52 +42,50 @@ if TYPE_CHECKING:
     from stepline.vision.encode import Pictures
 
 
-MARGIN_FRACTION = 0.03  # of the picture's shorter side, around what changed
-MIN_WINDOW_PIXELS = (
-    160  # px that are read at least, across and down: the detector needs surroundings
-)
-MIN_DETECTOR_PIXELS = 64  # px of what the detector sees at least
-# The detector sees a picture this many times its size, which takes half the memory. Lines are read
-# in full size. Of 698 lines of 24 recordings it leaves 688 as they are, and no click changes.
+MARGIN_FRACTION = 0.03  # of the picture's shorter side, around a changed area
+MIN_WINDOW_PIXELS = 160  # smallest side of a recognised area, since the detector needs context
+MIN_DETECTOR_PIXELS = 64  # smallest side of the detector's input
+# scale of the detector's input, which halves memory. Lines are recognised in full size. Of 698 lines
+# of 24 recordings 688 stay the same, and no click changes
 DETECTOR_SCALE = 0.7
-MIN_MISREAD_LETTERS = 5  # of a text in which one letter may be misread
-SAME_PLACE_IOU = 0.2  # above which two lines of one screen are one: they have margins that touch
-MIN_COVERED_RATIO = 0.75  # of the letters that a line has left under a cursor
-MIN_LINE_PIXELS = 8  # px; smaller letters are not read
-MAX_LINE_ASPECT_RATIO = 40  # times as wide as high
-MIN_READ_PROBABILITY = 0.7  # mean of the letters, from which a line counts
-MAX_LINE_CHANGE = 0.02  # mean change of a line's pixels, 0 to 1, below which it is the same line
-MAX_CACHED_LINES = 2000  # that are remembered of one video
+MIN_MISREAD_LETTERS = 5  # letters of a text in which one letter may be wrong
+SAME_PLACE_IOU = 0.2  # above which two boxes of one screen are the same line
+MIN_COVERED_RATIO = 0.75  # similarity of a line with the same line under a cursor
+MIN_LINE_PIXELS = 8  # height of a line; smaller letters are not recognised
+MAX_LINE_ASPECT_RATIO = 40  # width / height
+MIN_READ_PROBABILITY = 0.7  # mean over the letters of a line
+MAX_LINE_CHANGE = 0.02  # mean change of a line's pixels, 0 to 1, of an unchanged line
+MAX_CACHED_LINES = 2000  # size of the cache of a video
 log = logging.getLogger(__name__)
 READ_FRAMES_PER_SECOND = 5.0  # frames per second that are compared
-MAX_SIDE = 1080  # px of the shorter side of what is read
-NEW_SCENE_FRACTION = 0.2  # of the letters on screen: a greater change is a new scene (MONDAY)
-MAX_TYPING_PAUSE_SECONDS = 1.0  # s between letters of a line that is typed
-MIN_TYPED_LETTERS = 3  # with which it begins before and after
-MIN_SCREEN_LINES = 4  # of the median screen, from which a still video is a screen recording
-SAMPLED_PAIRS = 10  # pairs of pictures, spread over a video that is not decoded otherwise
-PAIR_SECONDS = 0.34  # s between the pictures of a pair, as between those of the usual look
-SAMPLED_PAIR_PIXELS = 256  # px of their shorter side
-TEXT_SAMPLE_PIXELS = 960  # px across of a picture whose lines are counted
-MAX_TEXT_SAMPLE_LINES = 12  # that are tried in each
-CHANGES_PER_TRIM = 2  # that are read before freed memory goes back: 300 MiB for some CPU time
-TEXT_SAMPLES = 6  # screens, spread over the video, in which they are counted
+MAX_SIDE = 1080  # shorter side of a frame in pixels
+NEW_SCENE_FRACTION = 0.2  # of the letters on the screen: a larger change is a new scene (MONDAY)
+MAX_TYPING_PAUSE_SECONDS = 1.0  # between letters of a line that is typed
+MIN_TYPED_LETTERS = 3  # common first letters of a line before and after a letter is typed
+MIN_SCREEN_LINES = 4  # lines of text in the median sample of a screen recording
+SAMPLED_PAIRS = 10  # pairs of frames, spread over a video that is not decoded otherwise
+PAIR_SECONDS = 0.34  # between the frames of a pair
+SAMPLED_PAIR_PIXELS = 256  # shorter side of these frames
+TEXT_SAMPLE_PIXELS = 960  # width of a frame whose lines are counted
+MAX_TEXT_SAMPLE_LINES = 12  # lines that are recognised per sample
+CHANGES_PER_TRIM = 2  # changes between two releases of freed memory (saves 300 MiB)
+TEXT_SAMPLES = 6  # frames, spread over the video, whose lines are counted
 
 
 @dataclass(frozen=True)
 class ScreenLine:
-    """A line of text and its place: left, top, right, bottom, in pixels."""
+    """A line of text on the screen. box: left, top, right, bottom, in pixels."""
 
     text: str
     box: Box
 
 
 class ScreenLineReader:
-    """Reads the lines of a screen. What stays, or comes again in its place, is read once."""
+    """Recognises the lines of text on a screen. Lines that stay or return are recognised once."""
 
     def __init__(self, folder: Path) -> None:
         self._detect, self._read = load_text_networks(folder)
-        self._memory: list[tuple[Box, Floats, ScreenLine | None]] = []
+        self._cache: list[tuple[Box, Floats, ScreenLine | None]] = []
 
     def read(
         self,
@@ -97,17 +95,21 @@ class ScreenLineReader:
         *,
         max_lines: int | None = None,
     ) -> tuple[ScreenLine, ...]:
-        """Return all lines of a picture (H, W, 3), from top to bottom.
+        """Return all lines of text in a picture, from top to bottom.
 
-        patches: what changed since the picture before. Those of its lines, `lines_before`, that no
-            patch touches stay as they were: a cursor may cover them.
-        max_lines: lines that are tried, from the top
+        Args:
+            picture: (H, W, 3).
+            patches: boxes that changed since the last picture, () for a first picture.
+            lines_before: lines of the last picture. Those outside of the patches stay.
+            max_lines: lines that are recognised at most, None for all.
         """
         height, width = picture.shape[:2]
         window: Box = (0, 0, width, height)
         lines: list[ScreenLine] = []
         if patches:
-            window = _window(functools.reduce(enclosing_box, patches), lines_before, width, height)
+            window = _area_to_read(
+                functools.reduce(enclosing_box, patches), lines_before, width, height
+            )
             for before in lines_before:
                 if not _overlaps(before.box, patches):
                     lines.append(before)
@@ -123,23 +125,22 @@ class ScreenLineReader:
             box = (x + window_x, y + window_y, end_x + window_x, end_y + window_y)
             if _overlaps(box, unchanged_lines, SAME_PLACE_IOU):
                 continue
-            line = self._line(picture, box)
+            line = self._recognise_line(picture, box)
             if line is not None:
-                lines.append(_uncovered(line, lines_before))
+                lines.append(_restore_covered(line, lines_before))
         lines.sort(key=lambda line: line.box[0])
         lines.sort(key=lambda line: line.box[1])
         return tuple(lines)
 
-    def _line(self, picture: Pictures, box: Box) -> ScreenLine | None:
-        """Return what a box says, from memory where it said that before, None where it cannot be
-        read."""
+    def _recognise_line(self, picture: Pictures, box: Box) -> ScreenLine | None:
+        """Return the line in a box, from the cache where it has not changed, None without readable text."""
         x, y, end_x, end_y = box
         height = end_y - y
         if height < MIN_LINE_PIXELS or end_x - x > MAX_LINE_ASPECT_RATIO * height:
             return None
         crop = np.ascontiguousarray(picture[y:end_y, x:end_x])
         pixels = resize(crop, 2 * LINE_HEIGHT, LINE_HEIGHT)
-        for place, before, line in reversed(self._memory):
+        for place, before, line in reversed(self._cache):
             is_same_place = box_iou(place, box) > MIN_BOX_IOU
             if is_same_place and np.abs(before - pixels).mean() < MAX_LINE_CHANGE:
                 return line
@@ -147,18 +148,18 @@ class ScreenLineReader:
         line = None
         if probability >= MIN_READ_PROBABILITY and any(letter.isalnum() for letter in text):
             line = ScreenLine(text, box)
-        recent = self._memory[1 - MAX_CACHED_LINES :]
-        self._memory = [*recent, (box, pixels, line)]
+        recent = self._cache[1 - MAX_CACHED_LINES :]
+        self._cache = [*recent, (box, pixels, line)]
         return line
 
 
 def _overlaps(box: Box, others: Sequence[Box], min_iou: float = 0.0) -> bool:
-    """Whether a box has an IoU above `least` with any of the others."""
+    """Whether a box has an IoU above `min_iou` with any of the others."""
     return any(box_iou(box, other) > min_iou for other in others)
 
 
-def _window(area: Box, lines_before: Sequence[ScreenLine], width: int, height: int) -> Box:
-    """Return the box to read: whole lines, with a margin around the change."""
+def _area_to_read(area: Box, lines_before: Sequence[ScreenLine], width: int, height: int) -> Box:
+    """Return the box to recognise: a changed area and all lines that it touches, with a margin."""
     margin = round(MARGIN_FRACTION * min(width, height))
     window = _expanded(area, margin, width, height)
     outside = list(lines_before)
@@ -171,7 +172,7 @@ def _window(area: Box, lines_before: Sequence[ScreenLine], width: int, height: i
 
 
 def _expanded(box: Box, margin: int, width: int, height: int) -> Box:
-    """Return a box with a margin, at least MIN_WINDOW_PIXELS px wide and high where the picture is."""
+    """Return a box with a margin, at least MIN_WINDOW_PIXELS wide and high, within the picture."""
     x, y, end_x, end_y = box
     extra_width = MIN_WINDOW_PIXELS - (end_x - x)
     extra_height = MIN_WINDOW_PIXELS - (end_y - y)
@@ -196,23 +197,20 @@ def enclosing_box(box: Box, other: Box) -> Box:
 
 
 def is_same_text(text: str, other: str) -> bool:
-    """Whether two readings are of one text: equal but for spaces and a letter misread."""
+    """Whether two texts are the same, except for spaces, case and one wrong letter."""
     first = _lower_letters(text)
     second = _lower_letters(other)
     if len(first) != len(second) or len(first) < MIN_MISREAD_LETTERS:
         return first == second
-    misread = 0
-    for letter, other_letter in zip(first, second, strict=True):
-        misread += letter != other_letter
-    return misread <= 1
+    return sum(a != b for a, b in zip(first, second, strict=True)) <= 1
 
 
 def _lower_letters(text: str) -> str:
     return re.sub(r"\W", "", text).lower()
 
 
-def _uncovered(line: ScreenLine, lines_before: Sequence[ScreenLine]) -> ScreenLine:
-    """Return the line of the picture before that a cursor now covers, else the line itself."""
+def _restore_covered(line: ScreenLine, lines_before: Sequence[ScreenLine]) -> ScreenLine:
+    """Return the line of the last picture that a cursor now covers in part, else the line itself."""
     for before in lines_before:
         if _is_covered(line, before):
             return before
@@ -220,7 +218,7 @@ def _uncovered(line: ScreenLine, lines_before: Sequence[ScreenLine]) -> ScreenLi
 
 
 def _is_covered(line: ScreenLine, before: ScreenLine) -> bool:
-    """Whether a line is what a cursor leaves of the line that was there before."""
+    """Whether a line is the visible rest of an earlier line under a cursor."""
     overlap = box_iou(line.box, before.box) > 0
     letters = _lower_letters(line.text)
     shorter = len(line.text) < len(before.text)
@@ -230,16 +228,20 @@ def _is_covered(line: ScreenLine, before: ScreenLine) -> bool:
 
 @dataclass(frozen=True)
 class ScreenEvent:
-    """A change of the screen, read.
+    """A change of the screen, with the text before and after it.
 
-    start, end: s
-    box: around what changed, in pixels
-    patches: boxes of its parts
-    cursor: where it was, None where none was seen
-    before, after: all lines when it began, and when it was over
-    appeared, vanished: those that came and went
-    area: share of the picture that changed
-    scene: whether more than a fifth of the text is new
+    Attributes:
+        start: second at which it began.
+        end: second at which it was complete.
+        box: around the changed area, in pixels.
+        patches: boxes of its parts.
+        cursor: position of the cursor at the start, None without one.
+        before: all lines before the change.
+        after: all lines after the change.
+        appeared: lines that are new.
+        vanished: lines that are gone.
+        area: fraction of the picture that changed.
+        scene: whether more than a fifth of the text is new.
     """
 
     start: float
@@ -257,7 +259,13 @@ class ScreenEvent:
 
 @dataclass(frozen=True)
 class ScreenReading:
-    """Every change of a screen recording, in order. width, height: px of its pictures."""
+    """The changes of a screen recording, in order of time.
+
+    Attributes:
+        width: of its frames in pixels.
+        height: of its frames in pixels.
+        events: the changes.
+    """
 
     width: int
     height: int
@@ -265,14 +273,21 @@ class ScreenReading:
 
     @property
     def scenes(self) -> tuple[float, ...]:
-        """Seconds at which more than a fifth of the text changes."""
+        """The seconds at which more than a fifth of the text changes."""
         return tuple(event.start for event in self.events if event.scene)
 
 
 def sampled_screen_statistics(
     path: Path, start: float, duration: float, media: "MediaSettings"
 ) -> ScreenStatistics:
-    """Return the screen statistics of a video, from pairs of frames sampled over it."""
+    """Return how still and flat a video is, by pairs of frames sampled over it.
+
+    Args:
+        path: of the video.
+        start: second at which its part begins.
+        duration: of the part, in seconds.
+        media: limits of decoding.
+    """
     from stepline.media import read_frames_at
 
     times = []
@@ -286,17 +301,16 @@ def sampled_screen_statistics(
         pairs.setdefault(pair, ScreenMeter()).add(frame)
     if not pairs:
         return ScreenStatistics(0.0, 0.0)
-    still = []
-    flat = []
-    for meter in pairs.values():
-        likeness = meter.finish()
-        still.append(likeness.still)
-        flat.append(likeness.flat)
-    return ScreenStatistics(float(np.median(still)), float(np.median(flat)))
+    statistics = [meter.finish() for meter in pairs.values()]
+    still = float(np.median([item.still for item in statistics]))
+    return ScreenStatistics(still, float(np.median([item.flat for item in statistics])))
 
 
 def has_screen_text(path: Path, seconds: Sequence[float]) -> bool:
-    """Whether a still video shows as much text as a screen does, in the median of its seconds."""
+    """Whether the median frame has as many lines of text as a screen.
+
+    path: of the video. seconds: of the sampled frames.
+    """
     from stepline.media import read_frames_at
 
     reader = ScreenLineReader(find_weights("pp-ocr"))
@@ -305,10 +319,9 @@ def has_screen_text(path: Path, seconds: Sequence[float]) -> bool:
         lines = reader.read(frame.image, max_lines=MAX_TEXT_SAMPLE_LINES)
         counts.append(len(lines))
 
-        # Once most pictures agree, the others cannot move the median across the limit.
-        full = sum(count >= MIN_SCREEN_LINES for count in counts)
-        agreeing = max(full, len(counts) - full)
-        if agreeing > len(seconds) / 2:
+        # Once most frames agree, the others cannot change the result.
+        enough_count = sum(count >= MIN_SCREEN_LINES for count in counts)
+        if max(enough_count, len(counts) - enough_count) > len(seconds) / 2:
             break
     log.info("%s: lines of text in %d pictures: %s", path, len(counts), counts)
     return bool(counts) and float(np.median(counts)) >= MIN_SCREEN_LINES
@@ -317,9 +330,16 @@ def has_screen_text(path: Path, seconds: Sequence[float]) -> bool:
 def read_screen(
     path: Path, info: "MediaInfo", media: "MediaSettings", part: Span | None = None
 ) -> ScreenReading:
-    """Return what is on the screen of a video, or of a part of it, and when it changes.
+    """Return the changes of the screen of a video, with the text before and after each.
 
-    Raises MediaError where it cannot be decoded, ModelError without the weights that read.
+    Args:
+        path: of the video.
+        info: of the video.
+        media: limits of decoding.
+        part: span of the video, None for the whole.
+
+    Raises MediaError for a video that cannot be decoded, ModelError without the weights of text
+    recognition.
     """
     from stepline.media import Frame, MediaReader
 
@@ -346,35 +366,35 @@ def read_screen(
 
 
 class _EventReader:
-    """Reads changes one after the other."""
+    """Recognises the text before and after each change."""
 
     def __init__(self, reader: ScreenLineReader) -> None:
         self._reader = reader
-        self._lines: tuple[ScreenLine, ...] | None = None  # of the screen that was still last
+        self._lines: tuple[ScreenLine, ...] | None = None  # of the last still screen
         self.events: list[ScreenEvent] = []
 
     def add(self, changes: "Iterable[ScreenChange]") -> None:
-        """Read the screens before and after each change."""
+        """Recognise the text of each change."""
         for change in changes:
             if self._lines is None:
                 self._lines = self._reader.read(change.before)
             before = self._lines
             after = self._reader.read(change.after, change.patches, before)
             self._lines = after
-            self.events.append(_event(change, before, after))
-            # Windows have many sizes, so that what one freed rarely serves the next.
+            self.events.append(_make_event(change, before, after))
+            # The areas have many sizes, so freed memory is rarely used again.
             if len(self.events) % CHANGES_PER_TRIM == 0:
                 trim_memory()
 
 
-def _event(
+def _make_event(
     change: ScreenChange, before: tuple[ScreenLine, ...], after: tuple[ScreenLine, ...]
 ) -> ScreenEvent:
     appeared = _new_lines(after, before)
     vanished = _new_lines(before, after)
-    letters = _letters(before) + _letters(after)
-    new_letters = _letters(appeared) + _letters(vanished)
-    share = new_letters / max(1, letters)
+    letters = _letter_count(before) + _letter_count(after)
+    changed_letters = _letter_count(appeared) + _letter_count(vanished)
+    changed_fraction = changed_letters / max(1, letters)
     height, width = change.after.shape[:2]
     left, top, right, bottom = change.box
     across = (right - left) / width
@@ -390,34 +410,34 @@ def _event(
         appeared,
         vanished,
         float(across * down),
-        share > NEW_SCENE_FRACTION,
+        changed_fraction > NEW_SCENE_FRACTION,
     )
 
 
-def join_typed(events: Sequence[ScreenEvent]) -> list[ScreenEvent]:
-    """Return the changes with those joined that write one line, letter by letter."""
+def join_typed_changes(events: Sequence[ScreenEvent]) -> list[ScreenEvent]:
+    """Return the changes, with consecutive changes joined that type one line letter by letter."""
     joined: list[ScreenEvent] = []
     for event in events:
-        if joined and _is_typed_on(joined[-1], event):
-            event = _joined(joined.pop(), event)
+        if joined and _continues_typing(joined[-1], event):
+            event = _join_events(joined.pop(), event)
         joined.append(event)
     return joined
 
 
-def _is_typed_on(before: ScreenEvent, event: ScreenEvent) -> bool:
-    """Whether a change goes on writing the line that the one before began."""
+def _continues_typing(before: ScreenEvent, event: ScreenEvent) -> bool:
+    """Whether a change continues to type the line of the change before."""
     if len(before.appeared) != 1 or len(event.appeared) != 1:
         return False
     if event.start - before.end > MAX_TYPING_PAUSE_SECONDS:
         return False
-    (written,) = before.appeared
+    (earlier,) = before.appeared
     (later,) = event.appeared
-    begins_alike = later.text[:MIN_TYPED_LETTERS] == written.text[:MIN_TYPED_LETTERS]
-    grows = len(later.text) > len(written.text) and begins_alike
-    return grows and box_iou(written.box, later.box) > 0
+    begins_alike = later.text[:MIN_TYPED_LETTERS] == earlier.text[:MIN_TYPED_LETTERS]
+    grows = len(later.text) > len(earlier.text) and begins_alike
+    return grows and box_iou(earlier.box, later.box) > 0
 
 
-def _joined(before: ScreenEvent, event: ScreenEvent) -> ScreenEvent:
+def _join_events(before: ScreenEvent, event: ScreenEvent) -> ScreenEvent:
     """Return two changes merged into one."""
     return replace(
         before,
@@ -432,7 +452,7 @@ def _joined(before: ScreenEvent, event: ScreenEvent) -> ScreenEvent:
 
 
 def _new_lines(lines: Sequence[ScreenLine], others: Sequence[ScreenLine]) -> tuple[ScreenLine, ...]:
-    """Return the lines that are not among the others, in the same place."""
+    """Return the lines that are not among the others in the same place."""
 
     def stays(line: ScreenLine) -> bool:
         return any(
@@ -443,5 +463,5 @@ def _new_lines(lines: Sequence[ScreenLine], others: Sequence[ScreenLine]) -> tup
     return tuple(line for line in lines if not stays(line))
 
 
-def _letters(lines: Iterable[ScreenLine]) -> int:
+def _letter_count(lines: Iterable[ScreenLine]) -> int:
     return sum(len(line.text) for line in lines)

@@ -20,14 +20,13 @@ from pydantic import JsonValue
 
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.vision_language.places import (
-    clip_report,
     move_steps,
     picture_seconds,
     place_probabilities,
     video_places,
 )
 from stepline.grounding.vision_language.questions import (
-    CHOICE_QUESTION,
+    CHOICE_PROMPT,
     NO_ANSWER,
     QuestionRunner,
     Reply,
@@ -367,7 +366,6 @@ class StepInquiry:
             "reliability": [round(self.inference.mean, 3), low, high],
             "trusted": is_trusted,
             "questions": questions,
-            **clip_report(self.settings),
         }
 
     def _question_report(self, question: Question) -> dict[str, JsonValue]:
@@ -382,18 +380,16 @@ class StepInquiry:
         planned = self.choose_questions(settings.requests)
         tokens = 0  # of the longest question
         for question in planned:
-            texts = [CHOICE_QUESTION, *(self.video.steps[k].text for k in question.steps)]
+            texts = [CHOICE_PROMPT, *(self.video.steps[k].text for k in question.steps)]
             tokens = max(tokens, tokens_at_most(texts, len(question.choices), settings))
         most = min(settings.tokens, tokens * settings.requests)
         limits = f"at most {settings.requests} requests, {most} tokens and {settings.deadline:g} s"
-        form = "pictures" if settings.video is None else "clips"
-        first = f"first on {len(planned)} sets of {form}"
+        first = f"first on {len(planned)} sets of pictures"
         report: dict[str, JsonValue] = {
             "dry_run": True,
             "questions": [self._question_report(question) for question in planned],
             "requests": settings.requests,
             "tokens": most,
             "seconds": settings.deadline,
-            **clip_report(settings),
         }
         return report, f"dry run: a vision-language model would be asked {limits}; {first}"

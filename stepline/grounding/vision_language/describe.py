@@ -7,17 +7,17 @@ answer.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from stepline.grounding.vision_language.places import clip_report, last_picture_second, video_places
+from stepline.grounding.vision_language.places import last_picture_second, video_places
 from stepline.grounding.vision_language.questions import QuestionRunner, Reply
 from stepline.llm.pictures import PictureReader
 from stepline.llm.servers import Server, open_server
-from stepline.records import Rejected, Span, Step
+from stepline.records import Span, Step
 from stepline.vision.settings import VisionLanguageSettings
 from stepline.writing.types import instruction_kind
 
@@ -26,10 +26,15 @@ SEEN_BY_VLM = "seen, not said: the words of a vision-language model"
 
 @dataclass(frozen=True)
 class DescribedSteps:
-    """The steps that are seen, what was left out, what the record says of the asking, and notes."""
+    """Steps in the words of a vision-language model.
+
+    Attributes:
+        steps: one for each run of neighbouring places with the same words.
+        report: what the record says of the requests, pictures and words.
+        notes: warnings for the user.
+    """
 
     steps: tuple[Step, ...]
-    dropped: tuple[Rejected, ...]
     report: dict[str, JsonValue]
     notes: tuple[str, ...]
 
@@ -40,67 +45,57 @@ def describe_places(
     *,
     duration: float,
     settings: VisionLanguageSettings,
-    network_steps: Sequence[Step] = (),
     server: Server | None = None,
     start: float = 0.0,
 ) -> DescribedSteps:
-    """Return the steps that are seen in the places of a video in which no one speaks.
+    """Return the steps that a model sees in a video in which no one speaks.
 
-    shots: slices of whole seconds. network_steps: steps of a network (ProcX). Their spans are the
-    places then, and keep its beliefs: words are the model's, its own an alternative. Of more places
-    than the requests allow, evenly spread ones are looked at. start: as of `GroundedVideo`. Raises
-    WriterError where the server is not there or refuses access.
+    Evenly spread places are looked at where there are more than the requests allow.
+
+    Args:
+        shots: slices of whole seconds that cover the video.
+        pictures: reads JPEGs by their seconds.
+        duration: of the video, or of its part, in seconds.
+        settings: of the vision-language model.
+        server: the model. None: the one that the settings name.
+        start: second of the whole video at which the part begins, for the report.
+
+    Raises WriterError where the server is not there or refuses access.
     """
-    places = [step.spans[0] for step in network_steps] or _place_spans(shots, duration)
+    places = []
+    for place in video_places(shots):
+        if place.start < duration:
+            places.append(Span(float(place.start), min(float(place.stop), duration)))
 
-    # the places that are looked at, and their seconds
-    most_places = max(1, settings.requests * settings.choices)
-    rows = _spread(len(places), most_places)
+    # the places that are looked at, by the middle of their middle second
+    max_places = max(1, settings.requests * settings.choices)
+    count = len(places)
+    if count > max_places:
+        places = [places[n * count // max_places] for n in range(max_places)]
     last = last_picture_second(duration)
     seconds = []
-    for row in rows:
-        middle = places[row].center if network_steps else _middle_of_whole_seconds(places[row])
+    for place_span in places:
+        middle = (int(place_span.start) + math.ceil(place_span.end)) // 2 + 0.5
         seconds.append(round(min(middle, last), 2))
     images: dict[float, bytes] = {}
     if settings.requests and not settings.dry_run:
         images = pictures(seconds)
-    visible = [(row, at) for row, at in zip(rows, seconds, strict=True) if at in images]
+    visible = [(span, at) for span, at in zip(places, seconds, strict=True) if at in images]
     with closing(server or open_server(settings)) as opened:
         runner = QuestionRunner.begin(opened, settings)
         replies = runner.describe([images[second] for _, second in visible])
-
-    # report and notes
     report: dict[str, JsonValue] = {
         "server": opened.name,
         "requests": runner.limits.sent,
         "tokens": runner.limits.used,
         "pictures": [start + second for _, second in visible],
         "described": [reply.after for reply in replies],
-        **clip_report(settings),
     }
-    notes = _notes(replies, len(rows), settings)
-
-    # steps
-    reply_of = {}
-    for (row, _), reply in zip(visible, replies, strict=True):
-        reply_of[row] = reply
-    if network_steps:
-        steps, dropped = _in_words_of_model(network_steps, reply_of)
-        return DescribedSteps(steps, dropped, report, notes)
     reliability = settings.right / (settings.right + settings.wrong)
-    described = [(places[row], reply.after) for row, reply in reply_of.items()]
-    steps = _steps(described, reliability)
-    return DescribedSteps(steps, (), report, notes)
-
-
-def _place_spans(shots: Sequence[slice], duration: float) -> list[Span]:
-    """Return the seconds of the places of a video, cut to its end."""
-    spans = []
-    for place in video_places(shots):
-        if place.start < duration:
-            end = min(float(place.stop), duration)
-            spans.append(Span(float(place.start), end))
-    return spans
+    described = [(span, reply.after) for (span, _), reply in zip(visible, replies, strict=True)]
+    return DescribedSteps(
+        _steps(described, reliability), report, _notes(replies, len(places), settings)
+    )
 
 
 def _notes(
@@ -117,48 +112,6 @@ def _notes(
         count = f"{pictures} pictures in {requests} requests"
         notes.append(f"dry run: a vision-language model would be shown {count}")
     return tuple(notes)
-
-
-def _spread(count: int, most: int) -> list[int]:
-    """Return the indices of `count` places, at most `most` of them, evenly spread."""
-    if count <= most:
-        return list(range(count))
-    return [n * count // most for n in range(most)]
-
-
-def _middle_of_whole_seconds(span: Span) -> float:
-    """Return the middle of the second in the middle of a place of whole seconds."""
-    first = int(span.start)
-    return (first + math.ceil(span.end)) // 2 + 0.5
-
-
-def _in_words_of_model(
-    steps: Sequence[Step], reply_of: Mapping[int, Reply]
-) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
-    """Return a network's steps in the model's words, and those in whose pictures it sees nothing
-    being done."""
-    described: list[Step] = []
-    dropped: list[Rejected] = []
-    for row, step in enumerate(steps):
-        reply = reply_of.get(row)
-        # Without an answer the step keeps its own words.
-        if reply is None or reply.refusal:
-            described.append(step)
-            continue
-        if not reply.after:
-            reason = "a vision-language model sees nothing being done there"
-            dropped.append(Rejected("step", reason, text=step.text))
-            continue
-        wordings = (step.text, *step.alternatives)
-        others = [text for text in wordings if text != reply.after]
-        changes = {
-            "text": reply.after,
-            "alternatives": tuple(others),
-            "kind": instruction_kind(reply.after),
-            "seen": (SEEN_BY_VLM,),
-        }
-        described.append(step.model_copy(update=changes))
-    return tuple(described), tuple(dropped)
 
 
 def _steps(described: Sequence[tuple[Span, str]], score: float) -> tuple[Step, ...]:

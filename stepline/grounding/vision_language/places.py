@@ -1,8 +1,8 @@
 """Places of a video that a question can offer, and a grounding's beliefs over them: from seconds to
 places and back.
 
-A place is a shot, or a piece of about 7 s of a long one. It is shown as a picture, or as a clip: some
-pictures around a second, joined to an mp4 without sound. Letters: K steps, T seconds, P places.
+A place is a shot, or a piece of about 7 s of a long one. It is shown to the model as a picture.
+Letters: K steps, T seconds, P places.
 """
 
 from collections.abc import Sequence
@@ -10,23 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from pydantic import JsonValue
 
-from stepline.grounding.fusion import (
-    StepOccupancy,
-    occupancy,
-    separate_overlapping_spans,
-    with_verdict,
-)
+from stepline.grounding.fusion import occupancy, separate_overlapping_spans, with_verdict
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.shots import cut_into_pieces
+from stepline.grounding.shots import split_shot
 from stepline.grounding.vision_language.reliability import MIN_PLACES_PROBABILITY
 from stepline.llm.pictures import PictureReader, jpeg
-from stepline.media import MediaSettings, encode_clip, read_frames_at
+from stepline.media import MediaSettings, read_frames_at
 from stepline.numeric import MIN_NORM
 from stepline.records import Alignment, Step
-from stepline.vision.settings import VisionLanguageSettings
 
 # share of the most likely place's belief, below which a place is left out of a moved step's row
 MIN_PROBABILITY_FRACTION = 0.01
@@ -45,7 +38,7 @@ def video_places(shots: Sequence[slice]) -> list[slice]:
     likewise."""
     places = []
     for shot in shots:
-        places += cut_into_pieces(shot)
+        places += split_shot(shot)
     return places
 
 
@@ -130,8 +123,7 @@ def move_steps(
             # Another place: the row is made of the beliefs.
             beliefs = after[k, :-1]
             row = _shown_by_second(beliefs, seconds[k], shots, score, rows.shape[1], settings)
-        step_occupancy = StepOccupancy(row, score)
-        moved[k] = with_verdict(steps[k], step_occupancy, shots, duration, settings)
+        moved[k] = with_verdict(steps[k], row, score, shots, duration, settings)
         rows[k] = row * score
     scores = rows.astype(np.float32)
     return separate_overlapping_spans(moved), replace(alignment, scores=scores)
@@ -163,72 +155,18 @@ def _shown_by_second(
 def picture_reader(
     path: Path, size: int, *, start: float = 0.0, media: MediaSettings | None = None
 ) -> PictureReader:
-    """Return a function that reads JPEGs of a video, or of its part from `start` on, by their seconds. size:
-    shorter side."""
+    """Return a function that reads JPEGs of a video by their seconds.
 
-    def read(seconds: Sequence[float]) -> dict[float, bytes]:
-        own_second = {start + second: second for second in seconds}
-        times = list(own_second)
-        pictures = {}
-        for frame in read_frames_at(path, times, settings=media, shorter=size):
-            second = own_second[frame.time]
-            pictures[second] = jpeg(frame.image)
-        return pictures
-
-    return read
-
-
-def question_pictures(
-    path: Path,
-    settings: VisionLanguageSettings,
-    *,
-    duration: float,
-    start: float = 0.0,
-    media: MediaSettings | None = None,
-) -> PictureReader:
-    """Return a function that reads the pictures of questions by their seconds, as `picture_reader` does, or
-    clips around them.
-
-    duration: of the video, or of its part, in seconds.
+    Args:
+        path: of the video.
+        size: pixels of a picture's shorter side.
+        start: second of the video from which the seconds count.
+        media: limits and options of decoding.
     """
-    if settings.video is None:
-        return picture_reader(path, settings.picture_size, start=start, media=media)
 
     def read(seconds: Sequence[float]) -> dict[float, bytes]:
-        clips = {}
-        size = settings.picture_size
-        for second in sorted(seconds):
-            # Pictures around the second, joined to a clip.
-            times = [start + time for time in clip_times(second, settings, duration)]
-            frames = read_frames_at(path, times, settings=media, shorter=size)
-            images = [frame.image for frame in frames]
-            if images:
-                clips[second] = encode_clip(images, settings.clip_rate)
-        return clips
+        second_by_time = {start + second: second for second in seconds}
+        frames = read_frames_at(path, list(second_by_time), settings=media, shorter=size)
+        return {second_by_time[frame.time]: jpeg(frame.image) for frame in frames}
 
     return read
-
-
-def clip_times(second: float, settings: VisionLanguageSettings, duration: float) -> list[float]:
-    """Return the seconds of a clip's pictures, evenly around its own, moved as a whole where the
-    video ends."""
-    count = settings.pictures_a_clip
-    length = (count - 1) / settings.clip_rate
-    last = last_picture_second(duration)
-    centred = second - length / 2
-    first = max(0.0, min(centred, last - length))
-    times = []
-    for n in range(count):
-        time = first + n / settings.clip_rate
-        if time <= last:
-            times.append(round(time, 3))
-    return times
-
-
-def clip_report(settings: VisionLanguageSettings) -> dict[str, JsonValue]:
-    """Return what a record says next to the seconds of pictures where clips around them were shown,
-    else nothing."""
-    if settings.video is None:
-        return {}
-    clips: JsonValue = {"seconds": settings.clip_seconds, "pictures": settings.pictures_a_clip}
-    return {"clips": clips}

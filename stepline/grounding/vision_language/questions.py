@@ -27,7 +27,6 @@ from stepline.llm.checked_requests import (
 from stepline.llm.pictures import PICTURE_LETTERS, question_tokens, with_pictures
 from stepline.llm.requests import RequestLimits, open_cache, run_in_threads
 from stepline.llm.servers import Content, Schema, Server
-from stepline.llm.settings import VideoForm
 from stepline.vision.settings import VisionLanguageSettings
 from stepline.writing.llm.replies import read_reply
 
@@ -36,7 +35,7 @@ MAX_STEP_CHARS = 200  # of a step that are quoted
 MAX_REPLY_CHARS = 4000  # a longer reply is refused
 REPLY_TOKENS_PER_STEP = 30  # of a reply on one step, about
 
-CHOICE_QUESTION = """\
+CHOICE_PROMPT = """\
 These pictures come from one how-to video, one a place of it; each has a letter.
 In which of them is each of these steps being done, or just done?
 
@@ -51,7 +50,7 @@ CHOICE_REMINDER = (
     " and nothing else."
 )
 
-DESCRIPTION_QUESTION = """\
+DESCRIPTION_PROMPT = """\
 These pictures come from one how-to video in which nobody speaks, in their order; each has a letter.
 For each say what is being done in it, as a short command that begins with its verb, such as "Tie a knot"; or "none"
 where nothing is being done, as in a title or a picture of things that stand there. Use names of things that are seen.
@@ -80,53 +79,41 @@ class Reply:
 NO_ANSWER = Reply(refusal="no answer in time")
 
 
-def choice_question(
+def choice_prompt(
     steps: Sequence[str],
     pictures: Sequence[bytes],
     *,
     together: bool = False,
-    video: VideoForm | None = None,
-    reminded: bool = False,
+    with_reminder: bool = False,
 ) -> Content:
-    """Return the message that asks in which of the pictures (JPEG) each step is done. together: all
-    of them in one.
+    """Return the message that asks in which picture each step is done.
 
-    video: of clips (mp4), where those take the place of pictures.
+    Args:
+        steps: texts of the steps. They are quoted as data.
+        pictures: a JPEG for each place.
+        together: whether all pictures are joined into one.
+        with_reminder: whether the message repeats the form of the reply.
     """
     letters = PICTURE_LETTERS[: len(pictures)]
-    # Words of the video are marked as data.
     lines = [
         f"{n}. <step>{quoted(step)[:MAX_STEP_CHARS]}</step>"
         for n, step in enumerate(steps, start=1)
     ]
-    words = _of_clips(CHOICE_QUESTION, video)
-    text = words.format(steps="\n".join(lines), letters=", ".join(letters))
-    if reminded:
+    text = CHOICE_PROMPT.format(steps="\n".join(lines), letters=", ".join(letters))
+    if with_reminder:
         text += CHOICE_REMINDER
-    return with_pictures(text, pictures, in_one_image=together, video=video)
+    return with_pictures(text, pictures, in_one_image=together)
 
 
-def description_question(
-    pictures: Sequence[bytes],
-    *,
-    together: bool = False,
-    video: VideoForm | None = None,
-    reminded: bool = False,
+def description_prompt(
+    pictures: Sequence[bytes], *, together: bool = False, with_reminder: bool = False
 ) -> Content:
-    """Return the message that asks what is done in each picture (JPEG). together, video: as of
-    `choice_question`."""
+    """Return the message that asks what is done in each picture. Arguments: see `choice_prompt`."""
     letters = PICTURE_LETTERS[: len(pictures)]
-    text = _of_clips(DESCRIPTION_QUESTION, video).format(letters=", ".join(letters))
-    if reminded:
+    text = DESCRIPTION_PROMPT.format(letters=", ".join(letters))
+    if with_reminder:
         text += DESCRIPTION_REMINDER
-    return with_pictures(text, pictures, in_one_image=together, video=video)
-
-
-def _of_clips(question: str, video: VideoForm | None) -> str:
-    """Return a question's words as they are for clips, where those take the place of pictures."""
-    if video is None:
-        return question
-    return question.replace("picture", "clip")
+    return with_pictures(text, pictures, in_one_image=together)
 
 
 def description_schema(count: int) -> Schema:
@@ -214,7 +201,7 @@ def _read_choice(parsed: object, count: int) -> Reply:
 
 @dataclass(frozen=True)
 class QuestionRunner(CheckedRequests):
-    """Asks questions about the pictures, or clips, of one video."""
+    """Asks about the pictures of one video, within the limits of its settings."""
 
     settings: VisionLanguageSettings
 
@@ -229,9 +216,9 @@ class QuestionRunner(CheckedRequests):
     def choose(self, steps: Sequence[str], pictures: Sequence[bytes]) -> tuple[Reply, ...]:
         """Return a reply per step: in which of the pictures it is done."""
         return self._ask_about(
-            [CHOICE_QUESTION, *steps],
+            [CHOICE_PROMPT, *steps],
             pictures,
-            partial(choice_question, steps, pictures),
+            partial(choice_prompt, steps, pictures),
             choice_schema(len(steps), len(pictures)),
             lambda text: read_choices(text, len(steps), len(pictures)),
         )
@@ -244,9 +231,9 @@ class QuestionRunner(CheckedRequests):
 
         def describe_group(group: Sequence[bytes]) -> tuple[Reply, ...]:
             return self._ask_about(
-                [DESCRIPTION_QUESTION],
+                [DESCRIPTION_PROMPT],
                 group,
-                partial(description_question, group),
+                partial(description_prompt, group),
                 description_schema(len(group)),
                 lambda text: read_descriptions(text, len(group)),
             )
@@ -274,8 +261,7 @@ class QuestionRunner(CheckedRequests):
         of the form in which pictures are shown.
         """
         together = self.settings.together
-        video = self.settings.video
-        # An answer in the cache is of these words, pictures and form.
+        # A cached reply is for the same words, pictures and form.
         key_parts: KeyParts = {
             "question": "\n".join(texts),
             "pictures": pictures_digest(pictures),
@@ -283,7 +269,7 @@ class QuestionRunner(CheckedRequests):
         }
         question = CheckedQuestion(
             key_parts,
-            lambda reminded: content(together=together, video=video, reminded=reminded),
+            lambda with_reminder: content(together=together, with_reminder=with_reminder),
             lambda answer: parse(answer.text),
             first_refusal,
             schema,
@@ -306,14 +292,13 @@ def first_refusal(replies: Sequence[Reply]) -> str:
 
 
 def tokens_at_most(texts: Sequence[str], pictures: int, settings: VisionLanguageSettings) -> int:
-    """Return about how many tokens a question of these words takes. A picture is twice as long as
-    wide at most.
+    """Return the estimated most tokens of a query and its reply.
 
-    pictures: or clips. A server sees each picture of a clip.
+    Args:
+        texts: the prompt, then the steps.
+        pictures: number of pictures. Each is at most twice as long as wide.
+        settings: with the size of a picture.
     """
-    pixels = [(settings.picture_size, 2 * settings.picture_size)] * (
-        pictures * settings.pictures_a_clip
-    )
-    return question_tokens(sum(map(len, texts)), pixels) + REPLY_TOKENS_PER_STEP * max(
-        len(texts) - 1, 1
-    )
+    sizes = [(settings.picture_size, 2 * settings.picture_size)] * pictures
+    reply_tokens = REPLY_TOKENS_PER_STEP * max(len(texts) - 1, 1)
+    return question_tokens(sum(map(len, texts)), sizes) + reply_tokens

@@ -246,4 +246,4 @@ def steps_given_by(source: str) -> StepSource:
     """Return what of a source's records are the steps, where no one says it: what people annotated,
     else its steps."""
     dataset = dataset_of(source)
-    return "steps" if dataset is None else STEP_SOURCES[DATASETS[dataset[0]].gives]
+    return "steps" if dataset is None else STEP_SOURCES[DATASETS[dataset[0]].record_field]

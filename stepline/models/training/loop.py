@@ -396,37 +396,3 @@ class PrefetchingLoader(Generic[R]):
         result = get()
         self.waited += time.perf_counter() - began
         return result
-
-
-class Curves:
-    """Writes a run's numbers as TensorBoard curves: loss, learning rate, score, fraction of the
-    time spent waiting.
-
-    Raises SettingsError where TensorBoard's package, an optional extra, is missing.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            cure = "pip install 'stepline[train]', or leave --tensorboard out"
-            raise SettingsError(f"TensorBoard's package is not here; {cure}") from error
-        self._kind = SummaryWriter
-        self._folder = folder
-        self._writer: SummaryWriter | None = None
-
-    def write(self, progress: Progress) -> None:
-        """Add a point to each curve. Points of steps that a resumed run takes again go."""
-        # Made at the first point, whose step says which old points go.
-        if self._writer is None:
-            self._writer = self._kind(str(self._folder), purge_step=progress.step)
-        waited = progress.waited / max(progress.seconds, 1e-9)
-        values = progress.log_line | {"waited": waited}
-        step = values.pop("step")
-        for name, value in values.items():
-            self._writer.add_scalar(name, value, step)
-
-    def close(self) -> None:
-        """Write what is left."""
-        if self._writer is not None:
-            self._writer.close()

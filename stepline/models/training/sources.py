@@ -171,7 +171,7 @@ def read_labelled_texts(
     """
     dataset = dataset_of(source)
     if dataset is not None or not is_feature_store(source):
-        annotated = dataset is not None and DATASETS[dataset[0]].gives == "reference"
+        annotated = dataset is not None and DATASETS[dataset[0]].record_field == "reference"
         yield from labelled_texts(read_records(source), kind, label, annotated=annotated)
         return
     # A store of texts without times can label nothing.

@@ -21,13 +21,13 @@ from stepline.storage import to_json
 
 __all__ = ["page"]
 
-MAX_PICTURED_STEPS = 500  # steps that have pictures in the page; 12 kB each
-LISTED_PARTS = ("steps", "captions", "reference", "dropped")  # of a record, besides its sentences
-MAX_PAGE_LINES = 5_000  # steps, and lines of any other list, that a page holds. Some 1 kB each
+MAX_PICTURED_STEPS = 500  # above it a page has no pictures; 12 kB each
+LIST_FIELDS = ("steps", "captions", "reference", "dropped")  # lists of a record that a page shows
+MAX_PAGE_LINES = 5_000  # items of each list that a page holds. Some 1 kB each
 
 
 def record_digest(record: Record) -> str:
-    """Return what the page of exactly this record holds and no other page: a digest of its JSON."""
+    """Return the hex sha256 of a record's JSON, by which its page is recognised."""
     return hashlib.sha256(to_json(record).encode()).hexdigest()
 
 
@@ -40,25 +40,26 @@ def page(
     linked_data: Callable[[Record], str] = jsonld,
     digest: str | None = None,
 ) -> str:
-    """Return the page as HTML.
+    """Return a record as one self-contained HTML page.
 
-    alignment: drawn as a picture, row = text.
-    media: the video's path as seen from the page's folder. Without it the page has no player.
-    keyframes: a JPEG for a step's id.
-    linked_data: the JSON-LD of what the page holds of a record.
-    digest: by which the page is recognised.
+    Args:
+        record: to show.
+        alignment: drawn as an image with a row per text.
+        media: path of the video as seen from the page's folder. Without it the page has no player.
+        keyframes: a JPEG of each step, by the step's id.
+        linked_data: returns the JSON-LD of the part of the record that the page shows.
+        digest: hex digest in the page, by which it is recognised. None: `record_digest`.
     """
     if digest is None:
         digest = record_digest(record)
     if len(record.steps) > MAX_PICTURED_STEPS:
         keyframes = None
 
-    # what is on it
-    record, alignment = _beginning(record, alignment)
+    record, alignment = _cut_to_page(record, alignment)
     view = page_view(record, alignment, keyframes or {})
 
     # pictures that several steps have, once in the style sheet
-    style = _file("style.css")
+    style = _read_asset("style.css")
     for number, link in enumerate(view["pictures"]):
         selector = f".step .thumb.picture-{number}"
         background = f"background: url({link}) center / contain no-repeat"
@@ -67,9 +68,9 @@ def page(
     if alignment is not None and alignment.scores.size:
         picture = alignment_picture(alignment, view)
     return page_html(
-        _file("page.html"),
+        _read_asset("page.html"),
         style=style,
-        script=_file("script.js"),
+        script=_read_asset("script.js"),
         language=view["language"],
         view=view,
         timeline=timeline(record, view["total"]),
@@ -80,7 +81,7 @@ def page(
     )
 
 
-def _beginning(record: Record, alignment: Alignment | None) -> tuple[Record, Alignment | None]:
+def _cut_to_page(record: Record, alignment: Alignment | None) -> tuple[Record, Alignment | None]:
     """Return a record cut to the size of a page, with warnings about the omitted parts."""
     warnings = list(record.warnings)
     count = len(record.steps)
@@ -89,8 +90,8 @@ def _beginning(record: Record, alignment: Alignment | None) -> tuple[Record, Ali
             f"the page holds no pictures: the steps are {count}, more than {MAX_PICTURED_STEPS}"
         )
     # Each list is counted by itself.
-    part_lengths = [len(getattr(record, part)) for part in LISTED_PARTS]
-    longest = max(len(record.sentences), *part_lengths)
+    lengths = [len(getattr(record, name)) for name in LIST_FIELDS]
+    longest = max(len(record.sentences), *lengths)
     if longest > MAX_PAGE_LINES:
         lines = f"the first {MAX_PAGE_LINES} of {longest} lines"
         warnings.append(f"the page holds {lines}; the JSON next to it has all")
@@ -105,10 +106,10 @@ def _beginning(record: Record, alignment: Alignment | None) -> tuple[Record, Ali
 
 
 def _first_lines(record: Record) -> Record:
-    """Return a record with the first MAX_PAGE_LINES of each list, and no source beyond them."""
+    """Return a record with the first MAX_PAGE_LINES items of each list."""
     update: dict[str, Any] = {}
-    for part in LISTED_PARTS:
-        update[part] = getattr(record, part)[:MAX_PAGE_LINES]
+    for name in LIST_FIELDS:
+        update[name] = getattr(record, name)[:MAX_PAGE_LINES]
     # A step may cite only sentences that are on the page.
     steps = []
     for step in update["steps"]:
@@ -122,5 +123,5 @@ def _first_lines(record: Record) -> Record:
     return record.model_copy(update=update)
 
 
-def _file(name: str) -> str:
+def _read_asset(name: str) -> str:
     return files(__name__).joinpath(name).read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """The two drawings of the page, on one axis of seconds.
 
-`timeline`           what is said, what is shown and the reference, as bars
-`alignment_picture`  the alignment: one row a text, one column a second, the darker the better the fit
+`timeline`           sentences, shown steps and reference steps, as bars
+`alignment_picture`  the alignment as an image: a row per text, a column per second, darker for higher scores
 
 Every x is a percentage of the axis, so that a drawing stretches with the page without stretching
 its text. Letters: K texts, T seconds.
@@ -21,8 +21,8 @@ from stepline.records import Alignment, Matrix, Record, Span, Step
 
 LABEL_PIXELS = 22  # pixels above the bars of a row, for its name
 ROW_GAP_PIXELS = 16  # pixels between rows
-MAX_LANES = 6  # bars that overlap deeper than this share the last lane
-MAX_PHONE_BARS = 16  # bars in a row that a phone's 330 pixels still hold with their numbers
+MAX_LANES = 6  # lanes of overlapping bars; the last one holds all that are left
+MAX_PHONE_BARS = 16  # bars per row that fit a phone's 330 pixels with their numbers
 # per cent of the axis, about 16 pixels: a bar below it has no room for its number
 MIN_LABELLED_PERCENT = 2.4
 MAX_TICKS = 6  # labels that fit under the axis on a phone
@@ -39,7 +39,7 @@ COLOUR_RAMP = ((244, 249, 247), (207, 233, 227), (108, 192, 179), (18, 128, 118)
 
 
 class TimelineItem(NamedTuple):
-    """One bar of the timeline before layout."""
+    """A bar of the timeline before layout. look: its CSS classes. title: its tooltip."""
 
     span: Span
     look: str
@@ -48,27 +48,27 @@ class TimelineItem(NamedTuple):
 
 
 def timeline(record: Record, total: float) -> View:
-    """Return the record's rows of bars on an axis of `total` seconds. A row with nothing in it is
-    left out.
+    """Return the timeline of a record as values for the template, without empty rows.
 
-    x, width: per cent of the axis. y, height: pixels. seek: seconds. ties: lines from where steps
-    are said to where they are shown. crowded: a phone is too narrow and must scroll sideways.
+    x and width are per cent of an axis of `total` seconds, y and height are pixels, seek is a second.
+    `ties` are lines from where a step is said to where it is shown. `crowded` is True where a phone
+    is too narrow and must scroll.
     """
     rows: list[View] = []
     top = 0
 
     # the rows, from top to bottom
-    placed_name = _placed_row_name(record)
+    step_row_name = _step_row_name(record)
     for name, items, height in (
-        ("Said", _said_items(record), 14),
-        (placed_name, _shown_items(record), 22),
-        ("Described", _placed_items("Described", "captions", record.captions), 14),
-        ("Reference", _placed_items("Reference", "reference", record.reference), 14),
+        ("Said", _sentence_items(record), 14),
+        (step_row_name, _step_items(record), 22),
+        ("Described", _span_items("Described", "captions", record.captions), 14),
+        ("Reference", _span_items("Reference", "reference", record.reference), 14),
     ):
         if items:
-            row, top = _row(name, items, total, top, height)
+            row, top = _layout_row(name, items, total, top, height)
             rows.append(row)
-    # What a screen reader says of the drawing.
+    # read aloud by screen readers
     summary = ", ".join(f"{row['name'].lower()}: {len(row['bars'])} spans" for row in rows)
     return {
         "rows": rows,
@@ -81,8 +81,10 @@ def timeline(record: Record, total: float) -> View:
 
 
 def ticks(total: float) -> list[View]:
-    """Return at most seven labelled seconds, evenly spaced from 0. anchor: the SVG text-anchor that
-    keeps a label inside."""
+    """Return at most seven labelled ticks of the axis, evenly spaced from second 0.
+
+    `anchor` is the SVG text-anchor that keeps the label inside the drawing.
+    """
     labelled_ticks = []
     for second in range(0, int(total) + 1, _tick_stride(total)):
         tick = {"x": percent(second, total), "label": clock(second)}
@@ -104,13 +106,12 @@ def _anchor(fraction: float) -> str:
 
 
 def percent(second: float, total: float) -> float:
-    """Return where a second is on the axis, in per cent."""
+    """Return the position of a second on the axis, in per cent."""
     return round(100 * second / total, 3)
 
 
 def assign_lanes(spans: Iterable[Span]) -> list[int]:
-    """Return the lane of each span (given sorted by start): the first that is free, so that no two
-    bars overlap."""
+    """Return the lane of each span: the first free one. spans: sorted by start."""
     ends: list[float] = []
     lanes = []
     for span in spans:
@@ -126,10 +127,10 @@ def assign_lanes(spans: Iterable[Span]) -> list[int]:
     return lanes
 
 
-def _row(
+def _layout_row(
     name: str, items: list[TimelineItem], total: float, top: int, height: int
 ) -> tuple[View, int]:
-    """Return the row whose name starts at `top` and the top of the next."""
+    """Return a row of bars, and the y of the next row. top: y of the row's name. height: of a bar."""
     items = sorted(items, key=lambda item: (item.span.start, item.span.end))
 
     # bars that overlap go below each other
@@ -154,32 +155,32 @@ def _row(
     return {"name": name, "y": top, "bars": bars}, bottom + ROW_GAP_PIXELS
 
 
-def _said_items(record: Record) -> list[TimelineItem]:
+def _sentence_items(record: Record) -> list[TimelineItem]:
     items = []
     for sentence, citing in zip(record.sentences, citing_steps(record), strict=True):
         mark = sentence_mark(sentence, citing.values())
-        text = _title(sentence.span, sentence.text)
+        text = _bar_title(sentence.span, sentence.text)
         items.append(TimelineItem(sentence.span, f"said-{mark}", "", text))
     return items
 
 
-def _placed_items(name: str, look: str, steps: Iterable[Step]) -> list[TimelineItem]:
+def _span_items(name: str, look: str, steps: Iterable[Step]) -> list[TimelineItem]:
     return [
-        TimelineItem(span, look, "", f"{name} · {_title(span, step.text)}")
+        TimelineItem(span, look, "", f"{name} · {_bar_title(span, step.text)}")
         for step in steps
         for span in step.spans
     ]
 
 
-def _placed_row_name(record: Record) -> str:
-    """Return the name of the row of steps that have a time: "Shown" where all of them are."""
+def _step_row_name(record: Record) -> str:
+    """Return the name of the row of steps: "Shown" where all steps with a time are shown."""
     for step in record.steps:
         if shown_span(step) is not None and step_verdict(step) != "shown":
             return "Steps"
     return "Shown"
 
 
-def _shown_items(record: Record) -> list[TimelineItem]:
+def _step_items(record: Record) -> list[TimelineItem]:
     items = []
     for number, step in enumerate(record.steps, start=1):
         if shown_span(step) is None:
@@ -187,7 +188,7 @@ def _shown_items(record: Record) -> list[TimelineItem]:
         verdict = step_verdict(step)
         for rank, span in enumerate(step.spans):
             look = f"{'other' if rank else 'best'} {verdict}"
-            text = _title(span, step_line(step))
+            text = _bar_title(span, step_line(step))
             title = f"Step {number} · {VERDICT_TEXTS[verdict]} · {text}"
             items.append(TimelineItem(span, look, str(number), title))
     return items
@@ -197,7 +198,7 @@ def _seek_second(span: Span) -> float:
     return round(span.start, 3)  # seconds. A player knows no finer ones
 
 
-def _title(span: Span, text: str) -> str:
+def _bar_title(span: Span, text: str) -> str:
     line = shorten(sentence_case(one_line(text)), MAX_TITLE_CHARS)
     return f"{clock(span.start)}–{clock(span.end)} · {line}"
 
@@ -205,15 +206,14 @@ def _title(span: Span, text: str) -> str:
 def _connection_lines(
     record: Record, bars: Mapping[str, list[View]], total: float
 ) -> Iterator[View]:
-    """Yield a line from the middle of what is said to the middle of what is shown, for each shown
-    step. bars: of each row, by its name."""
-    placed_row = _placed_row_name(record)
-    if "Said" not in bars or placed_row not in bars:
+    """Yield a line from the words of each shown step to its best span. bars: of each row, by its name."""
+    step_row = _step_row_name(record)
+    if "Said" not in bars or step_row not in bars:
         return
 
     # from below the row of speech to the best bar of each step
     y1 = max(bar["y"] + bar["height"] for bar in bars["Said"])
-    tops = {bar["seek"]: bar["y"] for bar in bars[placed_row] if bar["look"].startswith("best")}
+    tops = {bar["seek"]: bar["y"] for bar in bars[step_row] if bar["look"].startswith("best")}
     for step in record.steps:
         best = shown_span(step)
         if best is not None and step.said is not None:
@@ -223,14 +223,14 @@ def _connection_lines(
 
 
 def alignment_picture(alignment: Alignment, view: View) -> View:
-    """Return the picture of a non-empty alignment on the page's time axis.
+    """Return an alignment with scores as an image, with values for the template.
 
-    source: the image as a PNG data URI, which covers `width` per cent of the axis. lines: the rows'
-    names. boxes: outlines of the spans that steps were given, in per cent and pixels.
+    `source` is a PNG data URL, which covers `width` per cent of the time axis. `lines` are the names
+    of the rows. `boxes` are outlines of the best spans, in per cent and pixels.
     """
-    row = TALL_ROW_PIXELS if len(alignment.texts) <= MAX_TALL_ROWS else TIGHT_ROW_PIXELS
+    row_pixels = TALL_ROW_PIXELS if len(alignment.texts) <= MAX_TALL_ROWS else TIGHT_ROW_PIXELS
 
-    # what is written and drawn over the image
+    # texts and boxes over the image
     total = view["total"]
     lines = []
     boxes = []
@@ -243,34 +243,34 @@ def alignment_picture(alignment: Alignment, view: View) -> View:
         if step["start"] is not None:
             x = percent(step["start"], total)
             width = percent(step["end"] - step["start"], total)
-            boxes.append({"x": x, "width": width, "y": index * row})
+            boxes.append({"x": x, "width": width, "y": index * row_pixels})
 
     png = scores_to_png(pool_columns(alignment.scores, MAX_COLUMNS))
     return {
         "source": f"data:image/png;base64,{base64.b64encode(png).decode()}",
         "width": percent(alignment.scores.shape[1] / alignment.rate, total),
-        "row": row,
-        "height": row * len(lines),
+        "row": row_pixels,
+        "height": row_pixels * len(lines),
         "lines": lines,
         "boxes": boxes,
     }
 
 
 def match_steps(texts: Sequence[str], steps: Sequence[View]) -> list[View | None]:
-    """Return the step of each text: the next unused one with the same words."""
-    waiting: dict[str, list[View]] = {}
+    """Return the step of each text: the next unused step with the same words, or None."""
+    unused: dict[str, list[View]] = {}
     # From the last step, so that `pop` takes the first one.
     for step in reversed(steps):
-        waiting.setdefault(step["text"], []).append(step)
+        unused.setdefault(step["text"], []).append(step)
     matches = []
     for text in texts:
-        same_words = waiting.get(sentence_case(one_line(text)))
+        same_words = unused.get(sentence_case(one_line(text)))
         matches.append(same_words.pop() if same_words else None)
     return matches
 
 
 def pool_columns(scores: Matrix, columns: int) -> Matrix:
-    """Return scores (K, T) as (K, <= columns), each column the maximum of those it stands for."""
+    """Return scores (K, T) max-pooled over time to at most `columns` columns."""
     seconds = scores.shape[1]
     # Seconds per column, rounded up.
     group = -(-seconds // columns)
@@ -280,8 +280,7 @@ def pool_columns(scores: Matrix, columns: int) -> Matrix:
 
 
 def scores_to_png(scores: Matrix) -> bytes:
-    """Return scores (K, T) as a palette PNG of one pixel a score, stretched from the least to the
-    greatest."""
+    """Return scores (K, T) as a palette PNG with a pixel per score, scaled from minimum to maximum."""
     from PIL import Image
 
     low = float(scores.min())

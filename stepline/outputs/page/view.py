@@ -1,5 +1,4 @@
-"""What the page says of each step and sentence, ready for the template: words and seconds, no
-markup."""
+"""The values of the page's template: texts and seconds of each step and sentence, no markup."""
 
 import io
 from collections import Counter
@@ -22,7 +21,7 @@ from stepline.outputs.verdict import VERDICT_TEXTS, step_verdict, verdict_lines
 from stepline.outputs.web_addresses import picture_link
 from stepline.records import Alignment, Material, Record, Sentence, Span, Step
 
-# What the template reads: texts, seconds, and lists of such views.
+# Values of the template by name: texts, seconds, and lists of views.
 View: TypeAlias = dict[str, Any]
 Mark = Literal["shown", "likely", "unclear", "said", "none"]
 
@@ -33,22 +32,30 @@ MARK_TEXTS: dict[Mark, str] = {
     "said": "said, not shown",
     "none": "no step",
 }
-SHOWN_FLOOR = 0.5  # P(the picture shows it) from which a sentence counts as shown
-CALIBRATED_SCORE = ("How sure it is that the picture shows this step", "sure that it is shown")
-UNCALIBRATED_SCORE = (
+MIN_SHOWN_PROBABILITY = 0.5  # P(a sentence is shown) from which it counts as shown
+CALIBRATED_SCORE_TEXTS = (
+    "How sure it is that the picture shows this step",
+    "sure that it is shown",
+)
+UNCALIBRATED_SCORE_TEXTS = (
     "The network's own confidence in this step; it is not calibrated",
     "confidence",
 )
-MIN_DRIFT_SECONDS = 5.0  # s between saying and showing that are not worth a remark
+MIN_DRIFT_SECONDS = 5.0  # between words and pictures, from which the page mentions it
 
 
 def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[str, bytes]) -> View:
-    """Return everything that the page says of a record.
+    """Return the values of the page's template.
 
-    total: seconds on every time axis. score: what its per cent are, long and short. needed:
-    materials and tools under their headings. marks, looks: the colours of sentences and of placed
-    steps that occur, in words. pictures: those that several steps have, held once. models: rows of
-    dotted key and value.
+    `total` is the length of every time axis in seconds. `score` is the long and the short name of
+    P(shown). `needed` is materials and tools under their headings. `marks` and `looks` are the legend
+    of sentences and of steps. `pictures` are the pictures that several steps share. `models` are rows
+    of dotted key and value.
+
+    Args:
+        record: to show.
+        alignment: of its steps, None without one.
+        keyframes: a JPEG of each step, by the step's id.
     """
     # pictures that several steps have
     uses = Counter(keyframes[step.id] for step in record.steps if step.id in keyframes)
@@ -57,9 +64,9 @@ def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[st
 
     # the steps, and which of them are shown in the same seconds
     steps = []
-    first_numbers: dict[Span | None, int] = {None: 0}  # of the step that has a span first
+    first_numbers: dict[Span | None, int] = {None: 0}  # number of the first step with a span
     for number, step in enumerate(record.steps, start=1):
-        view = _step(number, step, record.sentences)
+        view = _step_view(number, step, record.sentences)
         first = first_numbers.setdefault(shown_span(step), number)
         view["together"] = first if first and first != number else None
         # A picture of its own is inside the step, one of several steps is named by its number.
@@ -70,24 +77,27 @@ def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[st
         steps.append(view)
 
     # the legend has what occurs
-    sentences = list(map(_sentence, record.sentences, citing_steps(record)))
+    sentences = list(map(_sentence_view, record.sentences, citing_steps(record)))
     marks = {sentence["mark"] for sentence in sentences}
     looks = {step["kind"] for step in steps if step["start"] is not None}
     return {
-        "title": _title(record),
+        "title": _page_title(record),
         "language": (record.transcript and record.transcript.language) or "",
-        "facts": _facts(record),
+        "facts": _header_facts(record),
         "total": total_seconds(record, alignment),
         "counts": list(verdict_lines(record.steps).items()),
         "marks": [(mark, text) for mark, text in MARK_TEXTS.items() if mark in marks],
         "looks": [(kind, text) for kind, text in VERDICT_TEXTS.items() if kind in looks],
-        "score": UNCALIBRATED_SCORE if from_pictures(record) else CALIBRATED_SCORE,
-        "needed": [(name, list(map(_thing, things))) for name, things in needed_things(record)],
+        "score": UNCALIBRATED_SCORE_TEXTS if from_pictures(record) else CALIBRATED_SCORE_TEXTS,
+        "needed": [
+            (name, list(map(_material_view, materials)))
+            for name, materials in needed_things(record)
+        ],
         "steps": steps,
         "pictures": list(map(picture_link, common_pictures)),
         "sentences": sentences,
-        "reference": _placed_texts(record.reference),
-        "captions": _placed_texts(record.captions),
+        "reference": _texts_with_times(record.reference),
+        "captions": _texts_with_times(record.captions),
         "dropped": record.dropped,
         "warnings": record.warnings,
         "has_settings": bool(record.settings),
@@ -97,9 +107,10 @@ def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[st
 
 
 def total_seconds(record: Record, alignment: Alignment | None) -> float:
-    """Return the seconds that a time axis must hold: the duration, or more where something ends
-    later."""
-    # At least a second, since all places on the axis are shares of it.
+    """Return the length of the page's time axis in seconds, 1 or more.
+
+    It is the duration, or the end of the last step, sentence or alignment column after it.
+    """
     ends = [record.video.duration or 0.0, 1.0]
     for step in (*record.steps, *record.captions, *record.reference):
         ends += [span.end for span in step.spans]
@@ -120,17 +131,18 @@ def citing_steps(record: Record) -> list[dict[int, Step]]:
 
 
 def sentence_mark(sentence: Sentence, citing: Iterable[Step]) -> Mark:
-    """Return whether the sentence is shown, by the steps that cite it, as the page says of them.
-    Without such steps it is as judged."""
+    """Return the mark of a sentence: the most certain verdict on the steps that cite it.
+
+    Without such steps, P(the sentence is shown) decides.
+    """
     verdicts = {step_verdict(step) for step in citing}
-    # The most certain verdict of the steps that cite it.
-    placed: tuple[Mark, ...] = ("shown", "likely", "unclear")
-    for mark in placed:
+    marks_by_certainty: tuple[Mark, ...] = ("shown", "likely", "unclear")
+    for mark in marks_by_certainty:
         if mark in verdicts:
             return mark
     if verdicts:
         return "said"
-    if sentence.shown is not None and sentence.shown >= SHOWN_FLOOR:
+    if sentence.shown is not None and sentence.shown >= MIN_SHOWN_PROBABILITY:
         return "shown"
     return "none"
 
@@ -142,23 +154,23 @@ def flatten(tree: Mapping[str, JsonValue], prefix: str = "") -> list[tuple[str, 
         if isinstance(value, dict) and value:
             rows.extend(flatten(value, f"{prefix}{key}."))
         else:
-            rows.append((prefix + key, _plain(value)))
+            rows.append((prefix + key, _value_text(value)))
     return rows
 
 
-def _plain(value: JsonValue) -> str:
+def _value_text(value: JsonValue) -> str:
     if isinstance(value, list):
-        return ", ".join(map(_plain, value)) or "none"
+        return ", ".join(map(_value_text, value)) or "none"
     if value is None:
         return "not set"
     return str(value)
 
 
-def _step(number: int, step: Step, sentences: Sequence[Sentence]) -> View:
-    """Return what the page says of a step, apart from its picture.
+def _step_view(number: int, step: Step, sentences: Sequence[Sentence]) -> View:
+    """Return the template's values of a step, without its picture.
 
-    `start` and `end` are where it is highlighted, `at` where it is most itself, `seek` where a
-    click goes. None where it has no time.
+    `start` and `end` limit its best span, `at` is its most likely second, and `seek` is the second to
+    which a click leads. They are None where the step has no time.
     """
     best = shown_span(step)
     verdict = step_verdict(step)
@@ -176,7 +188,7 @@ def _step(number: int, step: Step, sentences: Sequence[Sentence]) -> View:
         "also": (),
         "percent": None,
         "percent_text": "",
-        "drift": _drift(step),
+        "drift": _drift_text(step),
         "sources": [],
         "provenance": " · ".join(filter(None, (step.source_text, step.licence))),
         "alternatives": [sentence_case(one_line(text)) for text in step.alternatives],
@@ -185,9 +197,9 @@ def _step(number: int, step: Step, sentences: Sequence[Sentence]) -> View:
     if best is not None:
         at = best.center if step.at is None else step.at
         view |= {"start": best.start, "end": best.end, "at": at, "seek": best.start}
-        view |= {"times": _range(best), "also": _ranges(step.spans[1:])}
+        view |= {"times": _span_text(best), "also": _span_texts(step.spans[1:])}
     elif step.said is not None:
-        view |= {"seek": step.said.start, "times": f"said {_range(step.said)}"}
+        view |= {"seek": step.said.start, "times": f"said {_span_text(step.said)}"}
     if step.score is not None and verdict != "likely":
         view |= {"percent": round(step.score * 100), "percent_text": percent_text(step.score)}
     for index in step.sources:
@@ -198,7 +210,7 @@ def _step(number: int, step: Step, sentences: Sequence[Sentence]) -> View:
 
 
 def _is_portrait(keyframes: Mapping[str, bytes]) -> bool:
-    """Return whether the pictures are higher than wide. The first stands for all."""
+    """Return whether the first picture is higher than wide."""
     from PIL import Image
 
     for picture in keyframes.values():
@@ -207,14 +219,14 @@ def _is_portrait(keyframes: Mapping[str, bytes]) -> bool:
     return False
 
 
-def _thing(thing: Material) -> View:
-    amount = " + ".join(map(amount_text, thing.amounts))
-    name = one_line(thing.name)
-    return {"amount": amount, "name": name, "seek": thing.at, "clock": clock(thing.at)}
+def _material_view(material: Material) -> View:
+    amount = " + ".join(map(amount_text, material.amounts))
+    name = one_line(material.name)
+    return {"amount": amount, "name": name, "seek": material.at, "clock": clock(material.at)}
 
 
-def _drift(step: Step) -> str | None:
-    """Return how far from its words the step is shown, None where that is near or not known."""
+def _drift_text(step: Step) -> str | None:
+    """Return how long before or after its words a step is shown, None where that is near or unknown."""
     best = shown_span(step)
     if best is None or step.said is None or best.overlap(step.said) > 0:
         return None
@@ -225,7 +237,7 @@ def _drift(step: Step) -> str | None:
     return f"shown {abs(seconds):.0f} s {side} it is said"
 
 
-def _sentence(sentence: Sentence, citing: Mapping[int, Step]) -> View:
+def _sentence_view(sentence: Sentence, citing: Mapping[int, Step]) -> View:
     mark = sentence_mark(sentence, citing.values())
     return {
         "text": one_line(sentence.text),
@@ -238,29 +250,29 @@ def _sentence(sentence: Sentence, citing: Mapping[int, Step]) -> View:
     }
 
 
-def _placed_texts(steps: Iterable[Step]) -> list[tuple[str, list[tuple[float, str]]]]:
-    return [(sentence_case(one_line(step.text)), _ranges(step.spans)) for step in steps]
+def _texts_with_times(steps: Iterable[Step]) -> list[tuple[str, list[tuple[float, str]]]]:
+    return [(sentence_case(one_line(step.text)), _span_texts(step.spans)) for step in steps]
 
 
-def _range(span: Span) -> str:
+def _span_text(span: Span) -> str:
     return f"{clock(span.start)}–{clock(span.end)}"
 
 
-def _ranges(spans: Iterable[Span]) -> list[tuple[float, str]]:
-    return [(span.start, _range(span)) for span in spans]
+def _span_texts(spans: Iterable[Span]) -> list[tuple[float, str]]:
+    return [(span.start, _span_text(span)) for span in spans]
 
 
-def _title(record: Record) -> str:
+def _page_title(record: Record) -> str:
     return one_line(record.video.title or record.video.task or "") or record.id
 
 
-def _facts(record: Record) -> list[str]:
+def _header_facts(record: Record) -> list[str]:
     count = len(record.steps)
     facts = [f"{count} step{'' if count == 1 else 's'}" if count else "No steps"]
     if record.video.duration is not None:
         facts.append(clock(record.video.duration))
     if record.transcript is not None and record.transcript.recogniser:
         facts.append(record.transcript.recogniser)
-    if record.id != _title(record):
+    if record.id != _page_title(record):
         facts.append(record.id)
     return facts

@@ -1,9 +1,8 @@
-"""Connections of a local server: limited in number and in time, by TLS too, with requests that
-every server reads the same way.
+"""HTTP connections of a local server: limited in number and time, with or without TLS.
 
-A request states the bytes of its body by one Content-Length. Whatever would let a proxy in front
-see another request than this server is refused with 400, on every path. That is a second length,
-any Transfer-Encoding, folded lines, bare line ends.
+A request must state the length of its body by one Content-Length. Requests that a proxy in front
+could read otherwise (request smuggling) are refused with status 400. These have a second length, a
+Transfer-Encoding, folded lines or bare line ends.
 """
 
 import asyncio
@@ -15,14 +14,14 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_CONNECTIONS = 64  # at a time. A browser opens six
-# in which a TLS handshake and a request must have come whole
+# timeout for a whole TLS handshake, and for a whole request
 MAX_READING_SECONDS = 10.0
-MAX_CLOSING_SECONDS = 3.0  # in which a client must answer the end of TLS
+MAX_CLOSING_SECONDS = 3.0  # timeout for a client's answer to the end of TLS
 MAX_HEAD_BYTES = 65536  # of a request's line and headers
-MAX_WAITING_CLIENTS = 128  # that the system queues, and that are taken in together
+MAX_WAITING_CLIENTS = 128  # backlog of the socket
 
 END_OF_HEAD = re.compile(rb"\n\r?\n")
-# As a header that frames the body may be spelled: others read an underscore as a hyphen.
+# Other servers read an underscore in these names as a hyphen.
 LENGTH_LINE = re.compile(rb"content[-_]length[ \t]*:(.*)", re.IGNORECASE)
 TRANSFER_ENCODING_LINE = re.compile(rb"transfer[-_]encoding[ \t]*:", re.IGNORECASE)
 ONE_LENGTH = re.compile(rb"[ \t]*[0-9]+[ \t]*")
@@ -52,7 +51,7 @@ def check_framing(head: bytes) -> None:
 
 
 class StrictConnection(h11.Connection):
-    """A server's side of HTTP that takes no request with two framings."""
+    """The server side of an HTTP connection that refuses requests with ambiguous framing."""
 
     def next_event(self) -> Any:
         """Return the next event, as h11 does. Raises h11.RemoteProtocolError for a request that is
@@ -67,40 +66,44 @@ class StrictConnection(h11.Connection):
 
 
 class LimitedProtocol(H11Protocol):
-    """HTTP over a limited number of connections. Each must send its requests in time.
+    """HTTP protocol of one connection of a server with limits.
 
-    When there is one too many, the oldest one that waits is closed. It may wait for its TLS
-    handshake, for a request, or for its client to read.
+    A connection that does not send its handshake or request in time is closed. Where there are too
+    many, the oldest idle connection is closed.
+
+    Attributes:
+        max_connections: of the server at a time, None: MAX_CONNECTIONS.
+        tls: context of https, None for http.
     """
 
-    most: int | None = None  # connections; None: MAX_CONNECTIONS
-    tls: ssl.SSLContext | None = None  # for https
-    _deadline: asyncio.TimerHandle | None = None
+    max_connections: int | None = None
+    tls: ssl.SSLContext | None = None
+    _timeout: asyncio.TimerHandle | None = None
     _handshake: "asyncio.Task[None] | None" = None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.conn = StrictConnection(h11.SERVER, MAX_HEAD_BYTES)
-        # what came behind a handshake before HTTP began. None: HTTP has begun
-        self._early: bytes | None = b""
+        # bytes received before HTTP began. None: HTTP has begun
+        self._early_data: bytes | None = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Count the connection, and begin to wait for a handshake or a request."""
+        """Register the connection, and start the timeout of its handshake or request."""
         assert isinstance(transport, asyncio.Transport)  # as the event loop gives it
         self.transport = transport
         self.connections.add(self)
-        self._since = self.loop.time()
-        self._limit_reading()
-        self._close_excess_client()
-        if self not in self.connections:  # all others are busy
+        self._start_time = self.loop.time()
+        self._update_timeout()
+        self._close_excess_connection()
+        if self not in self.connections:  # closed, since all others are busy
             return
         if self.tls is None:
             self._begin_http(transport)
         else:
-            self._handshake = self.loop.create_task(self._shake_hands(transport, self.tls))
+            self._handshake = self.loop.create_task(self._start_tls(transport, self.tls))
 
-    async def _shake_hands(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
-        """Start HTTP over TLS. A client that does not speak TLS is disconnected."""
+    async def _start_tls(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
+        """Do the TLS handshake, then begin HTTP. A client without TLS is disconnected."""
         try:
             encrypted = await self.loop.start_tls(
                 transport,
@@ -114,56 +117,55 @@ class LimitedProtocol(H11Protocol):
             encrypted = None
         if encrypted is None or encrypted.is_closing() or self not in self.connections:
             self.connections.discard(self)
-            self._end_limit()
+            self._cancel_timeout()
             transport.abort()
             return
         self._begin_http(encrypted)
 
     def _begin_http(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        early = self._early
-        self._early = None
-        if early:
-            self.data_received(early)
+        early_data = self._early_data
+        self._early_data = None
+        if early_data:
+            self.data_received(early_data)
 
-    def _close_excess_client(self) -> None:
-        most = MAX_CONNECTIONS if self.most is None else self.most
-        if len(self.connections) > most:
-            own_connections = [
+    def _close_excess_connection(self) -> None:
+        limit = MAX_CONNECTIONS if self.max_connections is None else self.max_connections
+        if len(self.connections) > limit:
+            connections = [
                 other for other in self.connections if isinstance(other, LimitedProtocol)
             ]
-            # One that is not busy, and of these the oldest.
-            oldest = min(own_connections, key=lambda other: (other._is_busy(), other._since))
+            oldest = min(connections, key=lambda other: (other._is_busy(), other._start_time))
             self.connections.discard(oldest)
             oldest.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Process received bytes, or hold them until the TLS handshake is complete."""
-        if self._early is None:
+        if self._early_data is None:
             super().data_received(data)
         else:
-            self._early += data
+            self._early_data += data
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
+        """Cancel the timeout."""
         super().connection_lost(exc)
-        self._end_limit()
+        self._cancel_timeout()
 
     def handle_events(self) -> None:
-        """Process received bytes, and check whether a request is still incomplete."""
+        """Process received bytes, and start or cancel the timeout of a request."""
         super().handle_events()
-        self._limit_reading()
+        self._update_timeout()
 
-    def _limit_reading(self) -> None:
+    def _update_timeout(self) -> None:
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
-            self._end_limit()
-        elif self._deadline is None:
-            self._deadline = self.loop.call_later(MAX_READING_SECONDS, self.transport.abort)
+            self._cancel_timeout()
+        elif self._timeout is None:
+            self._timeout = self.loop.call_later(MAX_READING_SECONDS, self.transport.abort)
 
-    def _end_limit(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+    def _cancel_timeout(self) -> None:
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
 
     def _is_busy(self) -> bool:
         if self.cycle is None or self.cycle.response_complete:

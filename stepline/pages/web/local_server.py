@@ -1,14 +1,13 @@
-"""A web application for this machine alone, unless its caller lets others in.
+"""A web application for this machine only, unless its caller allows others.
 
-Only requests to localhost by name are answered, so the page of another site cannot reach it by
-rebinding a name. Requests from other sites' pages are refused, and a request that sends something
-must carry a header that no form of another site can send.
+Only requests with localhost as their host are answered (against DNS rebinding). Requests from pages
+of other sites are refused. A request that sends something must carry a header that no form of
+another site can send (against CSRF).
 """
 
 import re
 import socket
 import ssl
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -37,15 +36,15 @@ LOCAL_HOST = "127.0.0.1"
 # The Host header of a request to this machine.
 THIS_MACHINE = re.compile(r"(localhost|127\.0\.0\.1)(:\d{1,5})?", re.ASCII)
 MAX_BODY_BYTES = 4096  # of a request
-MAX_LENGTH_DIGITS = 18  # of a number of bytes. No file has more
-MAX_STOPPING_SECONDS = 3  # that requests in work have to end once the server stops
+MAX_LENGTH_DIGITS = 18  # digits of a number of bytes. No file needs more
+MAX_STOPPING_SECONDS = 3  # timeout of open requests once the server stops
 ASSET_TYPES = {
     ".html": "text/html",
     ".js": "text/javascript",
     ".css": "text/css",
     ".svg": "image/svg+xml",
 }
-# What a browser shows that opens an address where there is an error.
+# Template of the page that a browser shows for an error.
 ERROR_PAGE = """{% extends "layout.html" %}
 {% block title %}{{ status }} - Stepline{% endblock %}
 {% block body %}
@@ -62,16 +61,15 @@ def is_this_machine(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Guards:
-    """The rules of an application for requests and replies.
+    """The checks of an application on every request, and the security headers of every response.
 
-    token: value of the header X-Stepline in requests that send something.
-    sets_header: whether the error of a request without it says the value, which is not a secret
-    then.
-    policy: Content-Security-Policy of replies that have none of their own.
-    is_own_host: whether a Host header is this server.
-    max_bytes: of a request's body.
-    refuse: a reply instead of the route's, for a user without access.
-    count: called with each request, the status of its reply, and the seconds until it began.
+    Attributes:
+        token: value of the header X-Stepline in requests that send something.
+        policy: Content-Security-Policy of responses that have none of their own.
+        is_own_host: whether a Host header names this server.
+        max_bytes: limit of a request's body in bytes.
+        refuse: returns a response instead of the route's, for a user without access, else None.
+        sets_header: whether the error about a missing header names the token, which is then no secret.
     """
 
     token: str
@@ -80,18 +78,14 @@ class Guards:
     max_bytes: Callable[[Request], int] = lambda _: MAX_BODY_BYTES
     refuse: Callable[[Request], Response | None] = lambda _: None
     sets_header: bool = False
-    count: Callable[[Request, int, float], None] = lambda _request, _status, _seconds: None
 
     async def guard(
         self, request: Request, call_next: Callable[[Request], Awaitable[Response]]
     ) -> Response:
-        """Return the route's reply, or a refusal, with the headers that protect the page."""
-        begin_time = time.monotonic()
+        """Return the route's response, or a refusal, with security headers."""
         response = self._refusal(request)
         if response is None:
             response = await call_next(request)
-        self.count(request, response.status_code, time.monotonic() - begin_time)
-        # What a browser must know to protect the page.
         headers = response.headers
         own_policy = headers.get("Content-Security-Policy", self.policy)
         headers["Content-Security-Policy"] = f"{own_policy}; frame-ancestors 'none'"
@@ -102,23 +96,23 @@ class Guards:
         return response
 
     def _refusal(self, request: Request) -> Response | None:
-        # A page that binds its own name to this address asks by that name.
+        # In a DNS rebinding attack, the Host header is the name of another site.
         if not self.is_own_host(request.headers.get("Host", "")):
-            return error_reply(HTTPStatus.FORBIDDEN, f"ask for {LOCAL_HOST} by that name")
+            return error_response(HTTPStatus.FORBIDDEN, f"ask for {LOCAL_HOST} by that name")
         if _is_cross_site(request):
-            return error_reply(HTTPStatus.FORBIDDEN, "only the page of this server may ask")
-        # What only reads needs no token.
+            return error_response(HTTPStatus.FORBIDDEN, "only the page of this server may ask")
+        # Requests that only read need no token.
         if request.method in ("GET", "HEAD"):
             if request.headers.get("Content-Length", "0") != "0":
-                return error_reply(HTTPStatus.BAD_REQUEST, "a GET has no body")
+                return error_response(HTTPStatus.BAD_REQUEST, "a GET has no body")
         else:
-            fault = self._sender_error(request)
-            if fault is not None:
-                return error_reply(HTTPStatus.BAD_REQUEST, fault)
+            reason = self._body_error(request)
+            if reason is not None:
+                return error_response(HTTPStatus.BAD_REQUEST, reason)
         return self.refuse(request)
 
-    def _sender_error(self, request: Request) -> str | None:
-        """Return why a request with a body is refused, or None if it is accepted."""
+    def _body_error(self, request: Request) -> str | None:
+        """Return why a request with a body is refused, None if it is accepted."""
         if request.headers.get("X-Stepline") != self.token:
             if not self.sets_header:
                 return "not an answer of this page"
@@ -126,97 +120,99 @@ class Guards:
         length = request.headers.get("Content-Length", "")
         if not is_whole_number(length):
             return "state the size of the body in the header Content-Length"
-        most = self.max_bytes(request)
-        if int(length) > most:
-            return f"a body of {length} bytes is too long; the limit here is {most}"
+        limit = self.max_bytes(request)
+        if int(length) > limit:
+            return f"a body of {length} bytes is too long; the limit here is {limit}"
         return None
 
 
 def local_application(routes: Sequence[BaseRoute], guards: Guards) -> Starlette:
     """Return an application with these routes behind the guards.
 
-    A SteplineError of a route becomes a reply with its message (409). A request that makes no
-    sense, a ValueError or LookupError, gets one that says so (400).
+    A SteplineError of a route becomes a response with its message (409). A ValueError, LookupError,
+    TypeError or OverflowError becomes a response that says that the request is invalid (400).
     """
     return Starlette(
         routes=routes,
         middleware=[Middleware(BaseHTTPMiddleware, dispatch=guards.guard)],
         exception_handlers={
             **dict.fromkeys(
-                (ValueError, LookupError, TypeError, OverflowError), _invalid_request_reply
+                (ValueError, LookupError, TypeError, OverflowError), _invalid_request_response
             ),
-            SteplineError: _conflict_reply,
-            HTTPException: _http_error,
-            Exception: _first_error_text,
+            SteplineError: _conflict_response,
+            HTTPException: _http_error_response,
+            Exception: _server_error_response,
         },
     )
 
 
-async def _conflict_reply(request: Request, error: Exception) -> Response:
-    return _error_of_route(request, HTTPStatus.CONFLICT, str(error))
+async def _conflict_response(request: Request, error: Exception) -> Response:
+    return _route_error_response(request, HTTPStatus.CONFLICT, str(error))
 
 
-async def _invalid_request_reply(request: Request, _: Exception) -> Response:
+async def _invalid_request_response(request: Request, _: Exception) -> Response:
     reason = "that request makes no sense here; load the page again"
-    return _error_of_route(request, HTTPStatus.BAD_REQUEST, reason)
+    return _route_error_response(request, HTTPStatus.BAD_REQUEST, reason)
 
 
-async def _first_error_text(request: Request, error: Exception) -> Response:
+async def _server_error_response(request: Request, error: Exception) -> Response:
     reason = f"a fault of Stepline itself ({type(error).__name__}); its log has the trace"
-    return _error_of_route(request, HTTPStatus.INTERNAL_SERVER_ERROR, reason)
+    return _route_error_response(request, HTTPStatus.INTERNAL_SERVER_ERROR, reason)
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
+async def _http_error_response(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
-        return _error_of_route(request, HTTPStatus.NOT_FOUND, "no such page")
+        return _route_error_response(request, HTTPStatus.NOT_FOUND, "no such page")
     reason = error.detail
     if reason == HTTPStatus(error.status_code).phrase:
         reason = "no such page"
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             reason = f"{request.method} is not a method of this address"
-    response = _error_of_route(request, error.status_code, reason)
+    response = _route_error_response(request, error.status_code, reason)
     response.headers.update(error.headers or {})
     return response
 
 
-def _error_of_route(request: Request, status: int, reason: str) -> Response:
-    """Return the reply of an error: as a page where a browser opens an address, else as JSON."""
+def _route_error_response(request: Request, status: int, reason: str) -> Response:
+    """Return the response of an error: a page where a browser opens an address, else JSON."""
     if request.headers.get("Sec-Fetch-Dest") != "document":
-        return error_reply(status, reason)
+        return error_response(status, reason)
     page = page_html(ERROR_PAGE, style="", footer="", status=int(status), reason=reason)
     # the server's own policy allows no style inside a page
     return HTMLResponse(page, status, {"Content-Security-Policy": policy(base_style())})
 
 
-def error_reply(status: int, reason: str) -> Response:
-    """Return the reply of an error, as JSON."""
+def error_response(status: int, reason: str) -> Response:
+    """Return the response of an error as JSON. reason: its message."""
     return JSONResponse({"error": reason}, status)
 
 
-def post(path: str, model_type: type[Model], take: Callable[[Model], None]) -> Route:
-    """Return a POST route that calls `take` with the body as a model and replies nothing."""
+def post_route(path: str, model_type: type[Model], handle: Callable[[Model], None]) -> Route:
+    """Return a POST route that calls `handle` with its body, parsed as a model.
+
+    The response is an empty JSON object.
+    """
 
     async def endpoint(request: Request) -> Response:
         body = await request.body()
-        await run_in_threadpool(lambda: take(model_type.model_validate_json(body)))
+        await run_in_threadpool(lambda: handle(model_type.model_validate_json(body)))
         return JSONResponse({})
 
     return Route(path, endpoint, methods=["POST"])
 
 
-def asset(file: Traversable) -> Response:
-    """Return a file of the package, with the type of its suffix."""
+def asset_response(file: Traversable) -> Response:
+    """Return a file of the package, with the media type of its suffix."""
     return Response(file.read_bytes(), media_type=ASSET_TYPES[PurePath(file.name).suffix])
 
 
 def is_whole_number(text: str) -> bool:
-    """Return whether a text of a request is a number, of no more digits than a file has bytes."""
+    """Whether a header value is a number of at most MAX_LENGTH_DIGITS digits."""
     return text.isascii() and text.isdecimal() and len(text) <= MAX_LENGTH_DIGITS
 
 
 def _is_cross_site(request: Request) -> bool:
-    """Return whether another site's page sent a request, other than by a link that a person
-    followed."""
+    """Return whether another site's page sent a request, except by a link that a person followed."""
     headers = request.headers
     own_origin = f"{request.scope['scheme']}://{headers['Host']}"
     if headers.get("Origin", own_origin) != own_origin:
@@ -237,11 +233,10 @@ LONG_NUMBER = re.compile(rb"\d{19,}")  # more than any file has bytes
 
 
 def file_response(request: Request, path: Path, media_type: str) -> Response:
-    """Return a file, or the one range of it that the request names: 416 where the file does not
-    have it.
+    """Return a file, or the one range of bytes that the request names.
 
-    Any other range (several, of another unit, or reversed) is ignored and the whole file is sent,
-    as RFC 9110, section 14.2 allows.
+    A range beyond the file gives status 416. Several ranges, reversed ranges and other units are
+    ignored, and the whole file is sent, as RFC 9110, section 14.2 allows.
     """
     # A range that is not understood is dropped, so that the whole file is sent.
     headers = []
@@ -260,10 +255,13 @@ def file_response(request: Request, path: Path, media_type: str) -> Response:
 
 @dataclass(frozen=True)
 class Certificate:
-    """Files for https: the certificates as PEM, the server's own first, and its key, which may be
-    in the same file.
+    """Files of a TLS certificate.
 
-    Raises SettingsError where they are not PEM, or do not fit.
+    Attributes:
+        certfile: PEM of the certificate chain, the server's own certificate first.
+        keyfile: PEM of its private key, None where certfile holds it.
+
+    Raises SettingsError where a file is not PEM, or the key does not fit.
     """
 
     certfile: Path
@@ -273,7 +271,7 @@ class Certificate:
         self.tls_context()
 
     def tls_context(self) -> ssl.SSLContext:
-        """Return how a server speaks TLS with this certificate."""
+        """Return the TLS context of a server with this certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.options |= ssl.OP_NO_RENEGOTIATION
         try:
@@ -287,13 +285,7 @@ class Certificate:
 
 
 class LocalServer:
-    """An application on a port of this machine. Raises OSError where the port is taken.
-
-    lifespan: whether the application begins and ends something with the server.
-    host: an address of this machine that others can reach.
-    connections: at a time.
-    certificate: for https.
-    """
+    """An application that is served on a port of this machine."""
 
     def __init__(
         self,
@@ -305,6 +297,18 @@ class LocalServer:
         certificate: Certificate | None = None,
         lifespan: Literal["on", "off"] = "off",
     ) -> None:
+        """Open the port.
+
+        Args:
+            application: to serve.
+            port: number of the port, 0 for any free one.
+            host: address of this machine on which to listen.
+            connections: at a time, None: MAX_CONNECTIONS.
+            certificate: for https, None for http.
+            lifespan: whether the application's start and end functions run.
+
+        Raises OSError where the port is taken.
+        """
         is_ipv6 = ":" in host
         family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family)
@@ -313,7 +317,7 @@ class LocalServer:
         self.address = f"{scheme}://{f'[{host}]' if is_ipv6 else host}:{self.port}/"
         tls = None if certificate is None else certificate.tls_context()
         # TLS is the protocol's own, so that a connection counts before its handshake.
-        limits = {"most": connections, "tls": tls}
+        limits = {"max_connections": connections, "tls": tls}
         config = uvicorn.Config(
             application,
             http=type("Protocol", (LimitedProtocol,), limits),
@@ -330,8 +334,7 @@ class LocalServer:
         self._server = uvicorn.Server(config)
 
     def run(self) -> None:
-        """Serve until `stop` is called. Ctrl-C raises KeyboardInterrupt once requests in work are
-        answered."""
+        """Serve until `stop` is called. Ctrl-C raises KeyboardInterrupt after open requests."""
         self._server.run(sockets=[self._socket])
 
     def stop(self) -> None:
@@ -340,12 +343,19 @@ class LocalServer:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether `run` is about to return, so that endless replies must end."""
+        """Whether `run` is about to return, so that endless responses must end."""
         return self._server.should_exit
 
 
 def serve_page(
     routes: Sequence[BaseRoute], port: int = 0, *, token: str, policy: str
 ) -> LocalServer:
-    """Return a server of one page on this machine. token, policy: see Guards."""
+    """Return a server of one page on this machine.
+
+    Args:
+        routes: of the page.
+        port: number of the port, 0 for any free one.
+        token: see Guards.
+        policy: see Guards.
+    """
     return LocalServer(local_application(routes, Guards(token, policy)), port)

@@ -117,7 +117,6 @@ const load = async () => {
     part(id).textContent = `${verb} ${these}`;
   }
   part("facts").textContent = plural(videos.length, "video");
-  part("annotate").hidden = !videos.length && !narrowed;
   part("empty").hidden = videos.length > 0;
   part("empty").textContent = narrowed ? "No video matches. Take fewer words, another tag or all states." : "No videos yet.";
   part("tour").hidden = Boolean(videos.length || narrowed);
