@@ -30,7 +30,7 @@ from stepline.compare.settings import CompareRunSettings
 from stepline.curate.stage import Recipe
 from stepline.models.nasva.settings import AlignerRunSettings, RefineRunSettings
 from stepline.models.procx.settings import ProcxRunSettings
-from stepline.models.wys2.settings import SummarizerRunSettings, Wys2Settings
+from stepline.models.wys2.settings import Wys2Settings
 from stepline.pipeline.request import StepsSettings
 from stepline.settings import load_settings
 from stepline.sieve_swap.settings import SieveSwapSettings
@@ -46,7 +46,6 @@ OTHERS = {  # commands with settings of their own
     "`stepline sieve-swap` and `stepline text-base`": SieveSwapSettings,
     "`stepline train nasva`": AlignerRunSettings,
     "`stepline train procx`": ProcxRunSettings,
-    "`stepline train summarizer`": SummarizerRunSettings,
     "`stepline train wys2`": Wys2Settings,
 }
 PRESETS = {  # commands with presets

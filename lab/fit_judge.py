@@ -40,9 +40,9 @@ from stepline.files.atomic_files import write_atomic
 from stepline.grounding.ground import ground
 from stepline.models.wys2.judge import (
     PROBABILITY_MARGIN,
-    grounding_evidence,
-    judge_rows,
-    judged_span,
+    collect_grounding_evidence,
+    make_regression_rows,
+    widen_span,
 )
 from stepline.numeric import fit_logistic_weights, logit
 from stepline.pipeline.placing import ground_steps
@@ -106,7 +106,9 @@ def _evidence(record: Record, visual: Seen, duration: float) -> dict[str, Array]
         step_vectors=embed([step.text for step in steps]),
         activity=visual.activity,
     )
-    describes, on_screen = grounding_evidence(transcript, grounding.steps, grounding.alignment)
+    describes, on_screen = collect_grounding_evidence(
+        transcript, grounding.steps, grounding.alignment
+    )
     # How a sentence's own clip is more like it than the rest of the video
     vectors = embed([sentence.text for sentence in transcript.sentences])
     cosines = vectors.astype(np.float64) @ visual.features.values.T  # (S, T)
@@ -114,7 +116,7 @@ def _evidence(record: Record, visual: Seen, duration: float) -> dict[str, Array]
     scores = centred / cosines.std(axis=1, keepdims=True)
     picture = []
     for sentence, row in zip(transcript.sentences, scores, strict=True):
-        clip = visual.features.rows(judged_span(sentence.span))
+        clip = visual.features.rows(widen_span(sentence.span))
         score = 0.0
         if clip.stop > clip.start:
             score = row[clip].mean()
@@ -134,7 +136,7 @@ def labels(record: Record) -> Array:
     is_shown = np.zeros(len(transcript.sentences))
     for step in record.reference:
         for source in step.sources:
-            clip = judged_span(transcript.sentences[source].span)
+            clip = widen_span(transcript.sentences[source].span)
             if any(clip.overlap(span) >= MIN_SHOWN_SECONDS for span in step.spans):
                 is_shown[source] = 1.0
     return is_shown
@@ -192,12 +194,14 @@ def clip_sentences(clips: Path, record_folder: Path) -> ClipSentences:
         visual = pictures(clips / name, record_folder)
         steps = list(record.steps)
         grounding = ground_steps(steps, duration, transcript, visual, StepsSettings(), written=True)
-        describes, on_screen = grounding_evidence(transcript, grounding.steps, grounding.alignment)
+        describes, on_screen = collect_grounding_evidence(
+            transcript, grounding.steps, grounding.alignment
+        )
         vectors = embed([sentence.text for sentence in transcript.sentences])
         wording = logit(predict_visibility(vectors), PROBABILITY_MARGIN)
         ones = np.ones(len(describes))
         rows["words"].append(np.column_stack([wording, describes, ones]))
-        rows["grounding"].append(judge_rows(describes, on_screen))
+        rows["grounding"].append(make_regression_rows(describes, on_screen))
         for sentence in transcript.sentences:
             is_shown.append(_shown(sentence, truths[name]["steps"]))
         makers += [maker(name)] * len(describes)
@@ -206,7 +210,7 @@ def clip_sentences(clips: Path, record_folder: Path) -> ClipSentences:
 
 
 def _shown(sentence: Sentence, steps: list[dict[str, Any]]) -> float:
-    clip = judged_span(sentence.span)
+    clip = widen_span(sentence.span)
     for step in steps:
         if not step.get("spoken") or not _says(sentence, _span(step["spoken"])):
             continue

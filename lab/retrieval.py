@@ -1,24 +1,21 @@
-"""Retrieval for Sieve & Swap: 20,000 segments against 500,000 steps (384-d), exact and approximate.
+"""Retrieval for Sieve & Swap: 20,000 segments against 500,000 steps (384-d).
 
 python lab/retrieval.py [--out FILE] [--cache FOLDER] [--threads N]
 
 The base is inflated from real embeddings. 20,000 steps of real recipes are embedded by MiniLM. Each
 further vector is normalise(v + NOISE_SPREAD (a - b)), with v, a, b real vectors drawn with a seed.
-This is noise of the data's own covariance. So an index meets neighbourhoods like real ones
-(isotropic noise would make every query equally far from all lists). NOISE_SPREAD is such that a
+This is noise of the data's own covariance. NOISE_SPREAD is such that a
 line's nearest other line is about as near as among real lines. Both quantiles are written next to
 the results. Segments: 2,000 steps of other recipes, 2,000 sentences of YouCook2, both real, the
 rest noisy as above.
 
-Each engine runs in a process of its own, so that its peak memory is its own. Times are CPU seconds
-of the process, the sides taken in turns within it. Recall@1 counts a row as near as the exact one.
+Times are CPU seconds of the process, the search and the machine's matrix product taken in turns.
 """
 
 import argparse
 import gzip
 import json
 import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from stepline.sieve_swap.text_base.vectors import VectorStore, nearest_exact
+from stepline.sieve_swap.text_base.vectors import nearest_exact
 
 LAB_FOLDER = Path(__file__).parent
 # real texts are not part of the project
@@ -42,12 +39,7 @@ NOISE_SPREAD = 0.45
 RANDOM_SEED = 5
 BLOCK_ROWS = 20_000  # of the base that are made together
 SLICE_SEGMENTS = 4_096  # timed together
-COMPARED_SEGMENTS = 512  # searched exactly in turns with an index
 SQUARE_SIDE = 4_096  # of the matrices whose product is the machine's peak
-WANTED_RECALL = 0.98
-MAX_RECALL = 0.985  # of real segments, too, at which a curve ends
-INDEX_MEMORY_BYTES = 512 << 20
-ENGINE_NAMES = ("exact", "lists")
 Result = dict[str, object]
 
 
@@ -58,53 +50,24 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=default_out)
     parser.add_argument("--cache", type=Path, default=default_cache)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--engine", choices=ENGINE_NAMES, help="only this one, printed")
-    parser.add_argument(
-        "--only",
-        nargs="*",
-        choices=ENGINE_NAMES,
-        default=ENGINE_NAMES,
-        help="measure these, keep other results",
-    )
     options = parser.parse_args()
     import torch
 
     torch.set_num_threads(options.threads)
-    if options.engine:
-        result = run(options.engine, options.cache)
-        print(json.dumps(result))
-        return
     if not DATA_FOLDER.exists():
         sys.exit(f"{DATA_FOLDER}: no real texts to embed; the benchmark needs them")
-    # results of other engines stay
-    results = json.loads(options.out.read_text()) if options.out.exists() else {}
-    results |= {
+    results = {
         "steps": STEP_COUNT,
         "segments": SEGMENT_COUNT,
         "width": VECTOR_WIDTH,
         "threads": options.threads,
-        "wanted_recall": WANTED_RECALL,
         "base": prepare(options.cache),
+        "exact": exact(options.cache, np.load(options.cache / "segments.npy")),
     }
-    for engine in options.only:
-        results[engine] = run_alone(engine, options.cache, options.threads)
-        print(engine, json.dumps(results[engine]), flush=True)
-        text = json.dumps(results, indent=1)
-        options.out.write_text(f"{text}\n")
-
-
-def run_alone(engine: str, cache: Path, threads: int) -> Result:
-    """Return what one engine measures in a process of its own."""
-    command = [sys.executable, __file__]
-    command += ["--engine", engine]
-    command += ["--cache", str(cache)]
-    command += ["--threads", str(threads)]
-    process = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    last_line = process.stdout.splitlines()[-1]
-    return json.loads(last_line)
-
-
-# ---------------------------------------------------------------- the base
+    results["exact"]["peak_memory_mib"] = peak_memory()
+    text = json.dumps(results, indent=1)
+    options.out.write_text(f"{text}\n")
+    print(text)
 
 
 # ---------------------------------------------------------------- the base
@@ -209,34 +172,18 @@ def rounded_quantiles(values: Any, points: Sequence[float], digits: int) -> list
 def quantiles(base: np.ndarray, queries: np.ndarray) -> list[float]:
     """Return p5, p50, p95 of the cosine of the nearest other line."""
     query_rows = np.asarray(queries, dtype=np.float32)
-    _, cosines = nearest_exact(query_rows, [(0, base)], 2)
+    _, cosines = nearest_exact(query_rows, base, 2)
     return rounded_quantiles(cosines[:, 1], [0.05, 0.5, 0.95], 3)
 
 
-# ---------------------------------------------------------------- the engines
-
-
-# ---------------------------------------------------------------- the engines
-
-
-def run(engine: str, folder: Path) -> Result:
-    """Return what one engine measures."""
-    segments = np.load(folder / "segments.npy")
-    result: Result = {}
-    if engine == "exact":
-        result |= exact(folder, segments)
-    else:
-        result |= approximate(engine, folder, segments)
-    result["peak_memory_mib"] = peak_memory()
-    return result
+# ---------------------------------------------------------------- the search
 
 
 def exact(folder: Path, segments: np.ndarray) -> Result:
-    """Search all segments once, the machine's matrix product in turns with them. Keep the answers
-    for the others."""
+    """Search all segments once, the machine's matrix product in turns with them."""
     import torch
 
-    store = vectors(folder)
+    base = np.load(folder / "base.npy", mmap_mode="r")
     first_factor = torch.randn(SQUARE_SIDE, SQUARE_SIDE)
     second_factor = torch.randn(SQUARE_SIDE, SQUARE_SIDE)
     cpu(lambda: first_factor @ second_factor)
@@ -244,20 +191,17 @@ def exact(folder: Path, segments: np.ndarray) -> Result:
     product_gflops = []
     search_gflops = []
     search_seconds = []
-    all_cosines = []
     wall_seconds = 0.0
-    operations_per_segment = 2 * len(store) * VECTOR_WIDTH
+    operations_per_segment = 2 * len(base) * VECTOR_WIDTH
     for start in range(0, len(segments), SLICE_SEGMENTS):
         block = segments[start : start + SLICE_SEGMENTS]
         product_seconds, _ = cpu(lambda: first_factor @ second_factor)
         product_gflops.append(2 * SQUARE_SIDE**3 / product_seconds / 1e9)
         began = time.perf_counter()
-        seconds, (rows, cosines) = cpu(lambda block=block: nearest_exact(block, store.blocks()))
+        seconds, (rows, _) = cpu(lambda block=block: nearest_exact(block, base))
         wall_seconds += time.perf_counter() - began
         search_gflops.append(len(rows) * operations_per_segment / seconds / 1e9)
         search_seconds.append(seconds)
-        all_cosines.append(cosines)
-    np.save(folder / "true.npy", np.concatenate(all_cosines))
 
     cpu_seconds = sum(search_seconds)
     gflops = len(segments) * operations_per_segment / cpu_seconds / 1e9
@@ -272,67 +216,6 @@ def exact(folder: Path, segments: np.ndarray) -> Result:
         "share_of_best_product": round(gflops / max(product_gflops), 3),
         "share_of_median_product": round(share_of_median, 3),
     }
-
-
-def approximate(engine: str, folder: Path, segments: np.ndarray) -> Result:
-    """Build an index, then search at rising efforts, a slice of exact search in turns with them."""
-    from stepline.sieve_swap.text_base.index import build_lists, open_index
-
-    store = vectors(folder, STEP_COUNT)
-    index_folder = folder / "base" / "indexes" / engine
-    index_folder.mkdir(parents=True, exist_ok=True)
-    settings = {"seed": RANDOM_SEED, "memory": INDEX_MEMORY_BYTES}
-    build_seconds, _ = cpu(lambda: build_lists(store, index_folder, **settings))
-    index = open_index(folder / "base")
-    true_cosines = np.load(folder / "true.npy")[:, 0]
-
-    sample = segments[:: len(segments) // COMPARED_SEGMENTS][:COMPARED_SEGMENTS]
-    curve: list[dict[str, Any]] = []
-    for effort in index.efforts():
-        exact_seconds, _ = cpu(lambda: nearest_exact(sample, store.blocks()))
-        seconds, answer = cpu(lambda effort=effort: index.search(segments, 1, effort))
-        # float16 and float32 vectors differ by less
-        is_hit = answer[1][:, 0] >= true_cosines - 1e-4
-        real_hits = is_hit[: 2 * REAL_SEGMENTS]
-        exact_per_segment = exact_seconds / len(sample)
-        seconds_per_segment = seconds / len(segments)
-        point = {
-            "effort": effort,
-            "recall": round(float(is_hit.mean()), 4),
-            "recall_real": round(float(real_hits.mean()), 4),
-            "ms_a_segment": round(1e3 * seconds_per_segment, 4),
-            "exact_ms_a_segment": round(1e3 * exact_per_segment, 4),
-            "times_faster": round(exact_per_segment / seconds_per_segment, 2),
-        }
-        curve.append(point)
-        print(engine, json.dumps(point), file=sys.stderr, flush=True)
-        if min(point["recall"], point["recall_real"]) >= MAX_RECALL:
-            break
-    return {
-        "steps": len(store),
-        "build_cpu_seconds": round(build_seconds, 1),
-        "at_wanted": first_good(curve, "recall"),
-        "at_wanted_of_real_segments": first_good(curve, "recall_real"),
-        "curve": curve,
-    }
-
-
-def first_good(curve: Sequence[Result], measure: str) -> Result | None:
-    """Return the first point of a curve with the wanted recall, None where no point has it."""
-    for point in curve:
-        if point[measure] >= WANTED_RECALL:
-            return point
-    return None
-
-
-def vectors(folder: Path, count: int = STEP_COUNT) -> VectorStore:
-    """Return the first `count` vectors of the base as the package reads them."""
-    path = folder / "base.npy"
-    if count != STEP_COUNT:
-        rows = np.load(path, mmap_mode="r")[:count]
-        path = folder / f"base-{count}.npy"
-        np.save(path, rows)
-    return VectorStore([path], VECTOR_WIDTH, "float16")
 
 
 def cpu(work: Callable[[], Any]) -> tuple[float, Any]:

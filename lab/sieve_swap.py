@@ -29,7 +29,7 @@ from sieve_swap_scores import (
 )
 
 from stepline.records import Matrix, Record
-from stepline.sieve_swap.agreement import change
+from stepline.sieve_swap.agreement import contradiction
 from stepline.sieve_swap.part_files import read_pairs as read_paired
 from stepline.sieve_swap.run import Job, run
 from stepline.sieve_swap.settings import SieveSwapSettings, SwapSettings
@@ -78,7 +78,7 @@ def calibrated(encode: Encode) -> dict[str, object]:
     for kind in dict.fromkeys(kinds):
         is_kind = [pair_kind == kind for pair_kind in kinds]
         spread[kind] = rounded_percentiles(cosine[is_kind], [5, 50, 95])
-    refusals = [change(pair.sentence, pair.step) for pair in pairs]
+    refusals = [contradiction(pair.sentence, pair.step) for pair in pairs]
     return {
         "best": best,
         "cosines, 5 50 95 %": spread,

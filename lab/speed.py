@@ -177,19 +177,19 @@ def time_speech(timer: CpuTimer, video: Path) -> Any:
     options = {}
     if "models" in inspect.signature(module.transcribe).parameters:
         options["models"] = {}
-    read_again = module.read_again
+    rerecognise_doubtful = module.rerecognise_doubtful
 
     def time_second_reading(*arguments: Any, **more: Any) -> Any:
-        return timer.time("speech: second reading", read_again, *arguments, **more)
+        return timer.time("speech: second reading", rerecognise_doubtful, *arguments, **more)
 
     def voice_windows() -> list[Any]:
         return list(AudioWindower(AsrSettings()).windows(blocks))
 
     blocks = timer.time("sound: decode", lambda: list(read_sound(video)))
     timer.time("sound: voice detection", voice_windows)
-    module.read_again = time_second_reading
+    module.rerecognise_doubtful = time_second_reading
     recognition = timer.time("speech: recognition, both", module.transcribe, blocks, **options)
-    module.read_again = read_again
+    module.rerecognise_doubtful = rerecognise_doubtful
     return recognition
 
 

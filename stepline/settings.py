@@ -62,13 +62,14 @@ RENAMED_SETTINGS = {("vision", "witness"): "vlm"}
 _SECTION_TEXT = """
 asr clean clips coarse compare contrast data detector engine export filter forecast gather judge
 labels limits links loss match media model nasva pairing place places procx pseudo refine report
-rounds run said sieve_swap source stages steps summarizer text_base threads train vision visible
+rounds run said sieve_swap source stages steps text_base threads train vision visible
 vocabulary writing
 """
 SECTION_NAMES = frozenset(_SECTION_TEXT.split())
 
 # Settings of earlier versions, each with what to use instead.
 REMOVED_SETTINGS = {
+    "media.decoder": "the CPU decodes; leave it out",
     "vision.vlm.video": "the model is shown pictures; leave it out",
     "vision.vlm.clip_seconds": "the model is shown pictures; leave it out",
     "vision.vlm.clip_rate": "the model is shown pictures; leave it out",
@@ -76,16 +77,28 @@ REMOVED_SETTINGS = {
     "run.words": "it is a constant now; leave it out",
     "engine.batch": "each video is recognised by itself; leave it out",
     "engine.fewest": "actors are started as videos wait for them; leave it out",
+    "text_base.merge": "only steps of the same words are merged; leave it out",
+    "text_base.memory": "nothing is sorted in parts any more; leave it out",
+    "text_base.shard": "the texts are read into one file; leave it out",
+    "text_base.engine": "every search is exact; leave it out",
+    "text_base.recall": "every search is exact; leave it out",
+    "data.speech": "networks read pictures alone; leave it out",
+    "data.around": "networks read pictures alone; leave it out",
+    "model.refine": "it is true; leave it out",
     "procx.choose": "the most confident proposals are the steps; leave it out",
     "procx.search": "captions are written greedily; leave it out",
     "train.offset_rate": "all layers learn at one rate; leave it out",
-    "data.held_out_score": "SODA-D chooses the best network; leave it out",
     "engine.cache": "engine.ahead bounds the files that are fetched together; leave it out",
     "forecast.cores": "the hours are those of engine.workers; leave it out",
     "forecast.core_hour": "a dry run forecasts no prices; leave it out",
     "forecast.gpu_hour": "a dry run forecasts no prices; leave it out",
     "forecast.million_tokens": "a dry run forecasts no prices; leave it out",
     "forecast.gigabyte_month": "a dry run forecasts no prices; leave it out",
+    "judge.weights": "the weights are those that are shipped; leave it out",
+    "pseudo.most": "all clips that reach the threshold are kept; leave it out",
+    "rounds.held_out": "teachers learn from all videos; leave it out",
+    "rounds.enough": "rounds.rounds says how many are made; leave it out",
+    "rounds.same": "rounds.rounds says how many are made; leave it out",
 }
 # Settings of earlier versions that are constants of the code now, by section, each with the default
 # that it had. What earlier versions stored holds them.
@@ -136,15 +149,16 @@ CONSTANT_SETTINGS: dict[str, dict[str, JsonValue]] = {
     },
     "vision": {"cut_ratio": 4.0, "cut_floor": 0.2},
     "aligner": {"order_cost": 1.5, "bf16": False},
-    "loss": {"alignability": "kept", "alignability_weight": 1.0},
-    "data": {"held_out_most": 500},
-    "refine": {"agree_with": []},
+    "loss": {"alignability": "kept", "alignability_weight": 1.0, "every_layer": None},
+    "data": {"held_out_most": 500, "held_out_score": "recall"},
+    "refine": {"agree_with": [], "least_kept": 0.02},
     "place": {"unshown": "unlike"},
-    "labels": {"mapping": "clipped", "text_model": "minilm"},
-    "match": {"ordered_documents": 20, "instruction": 0.5},
+    "labels": {"mapping": "clipped", "text_model": "minilm", "ranking": "clips"},
+    "match": {"ordered_documents": 20, "instruction": 0.5, "new_numbers": True},
     "text_base": {"seed": 0},
     "gather": {"run": 3, "same_picture": 0.02},
     "export": {"webdataset": False, "media": False},
+    "procx": {"speech": False},
     "clean": {"least": 1},
     "visible": {"least": 1},
     "report": {"audit_texts": 25, "example_steps": 4, "frame_width": 176},
@@ -269,7 +283,8 @@ def without_constants(tree: Mapping[str, Any], section: str = "") -> dict[str, A
     constants = CONSTANT_SETTINGS.get(section, {})
     current = {}
     for name, value in tree.items():
-        if name in constants or f"{section}.{name}" in REMOVED_SETTINGS:
+        was_removed = any(f".{key}".endswith(f".{section}.{name}") for key in REMOVED_SETTINGS)
+        if name in constants or was_removed:
             continue
         current[name] = without_constants(value, name) if isinstance(value, dict) else value
     return current

@@ -20,10 +20,3 @@ def forget_parser():
     from stepline.writing.extractive import english
 
     english._load_parser.cache_clear()
-
-
-def forget_decoder_remarks():
-    """The next video that is decoded in software says so again."""
-    from stepline.media import opening
-
-    opening._log_software_decoding.cache_clear()

@@ -22,7 +22,7 @@ from stepline.errors import ModelError, SettingsError
 from stepline.files.remote import RemotePath
 from stepline.media import AudioBlock, read_sound
 from stepline.models.training.distributed import start_processes
-from stepline.models.wys2.settings import SummarizerRunSettings
+from stepline.models.wys2.settings import Wys2Settings
 from stepline.networks import device
 from stepline.networks.device import (
     Device,
@@ -32,9 +32,8 @@ from stepline.networks.device import (
     set_device,
 )
 from stepline.settings import load_settings, validate
-from stepline.speech import AsrSettings, transcribe, transcribe_many
-from stepline.speech.audio_windows import WindowTranscript
-from stepline.speech.recogniser import RecogniserSwitch, read_together
+from stepline.speech import AsrSettings, transcribe
+from stepline.speech.recogniser import RecogniserSwitch
 from stepline.speech.whisper import Whisper
 
 TINY = "whisper-tiny.en"
@@ -108,7 +107,6 @@ WITHOUT = {  # commands that run no network
         "doctor",
         "evaluate",
         "curate excluded",
-        "train export-onnx",
         "features check",
         "features import",
         "keys add",
@@ -151,12 +149,12 @@ def test_the_option_wins_over_a_runs_own_setting(gpus):
 
 @pytest.mark.parametrize("name", ["cuda:1", "mps", "cpu"])
 def test_a_run_can_name_any_device(name):
-    assert load_settings(SummarizerRunSettings, None, [f"train.device={name}"]).train.device == name
+    assert load_settings(Wys2Settings, None, [f"train.device={name}"]).train.device == name
 
 
 def test_a_run_cannot_name_what_is_none():
     with pytest.raises(SettingsError, match="train.device"):
-        load_settings(SummarizerRunSettings, None, ["train.device=gpu"])
+        load_settings(Wys2Settings, None, ["train.device=gpu"])
 
 
 # ---------------------------------------------------------------- recognition
@@ -295,71 +293,6 @@ def test_windows_read_together_give_the_sentences_of_windows_read_one_by_one(mon
         assert other.span.end == pytest.approx(one.span.end, abs=0.6)
 
 
-def test_sounds_read_together_give_what_each_gives_alone(monkeypatch):
-    """The real model, on the CPU, in a GPU's batches: other windows beside one change the last bits
-    of its numbers."""
-    from faster_whisper import BatchedInferencePipeline
-
-    monkeypatch.setattr(Whisper, "__init__", _reads_four(Whisper.__init__))
-    sizes, forward = [], BatchedInferencePipeline.forward
-
-    def counted(self, features, *arguments):
-        sizes.append(len(features))
-        return forward(self, features, *arguments)
-
-    monkeypatch.setattr(BatchedInferencePipeline, "forward", counted)
-    demo, models = list(read_sound(DEMO_VIDEO)), {}
-    sounds = [
-        [each for each in demo if first <= each.start < last]
-        for first, last in ((0, 20), (0, 0), (26, 44))
-    ]
-    short = AsrSettings(model=TINY, window=8.0)
-    alone = [transcribe(sound, short, models=models) for sound in sounds]
-    separate, sizes[:] = list(sizes), []
-    together = transcribe_many(sounds, short, models=models)
-    for one, other in zip(alone, together, strict=True):
-        assert (other.dropped, other.warnings) == (one.dropped, one.warnings)
-        for sentence, same in zip(
-            one.transcript.sentences, other.transcript.sentences, strict=True
-        ):
-            for word, again in zip(sentence.words, same.words, strict=True):
-                assert again.text == word.text
-                assert (again.span.start, again.span.end) == pytest.approx(
-                    (word.span.start, word.span.end), abs=0.05
-                )
-                assert again.confidence == pytest.approx(word.confidence, abs=0.02)
-    assert (separate, sizes) == ([2, 2], [4])
-    assert [len(found.transcript.sentences) > 1 for found in together] == [True, False, True]
-
-
-def test_sounds_in_two_languages_share_no_batch(monkeypatch):
-    batches = []
-
-    class Reader:
-        at_once, name = 3, "two ears"
-
-        def __init__(self, language):
-            self.language = self.batch_key = language
-
-        def read_many(self, windows):
-            batches.append((self.language, len(windows)))
-            return [WindowTranscript((), self.language) for _ in windows]
-
-    asked = []
-    for language in ("en", "de", "en", None):  # None: a recogniser that shares none
-        switch = RecogniserSwitch(AsrSettings())
-        switch._recogniser = Reader(language)
-        asked.append((switch, [object()] * 3))
-    read = read_together(asked)
-    assert batches == [("en", 6), ("de", 3), (None, 3)]
-    assert [[each.language for each in found] for found in read] == [
-        ["en"] * 3,
-        ["de"] * 3,
-        ["en"] * 3,
-        [None] * 3,
-    ]
-
-
 def _reads_four(init):
     def begin(self, *arguments, **named):
         init(self, *arguments, **named)
@@ -406,7 +339,7 @@ def test_stages_without_a_network_run_on_the_cpu():
         name
         for name, stage in STAGE_TABLE.items()
         if stage.uses_gpu(given) and stage.kind == "video"
-    } == {"transcribe", "encode"}
+    } == {"transcribe"}
     networks = {
         "nasva": {"aligner": {"path": "a"}},
         "judge": {"detector": "d"},

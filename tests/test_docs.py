@@ -70,7 +70,6 @@ RUNS_NO_NETWORK = {
     "doctor",
     "evaluate",
     "curate excluded",
-    "train export-onnx",
     "features check",
     "keys add",
     "keys list",

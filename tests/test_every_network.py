@@ -43,15 +43,12 @@ def clip(folder):
 
 def s3d(folder):
     from stepline.vision.s3d import S3DBackbone, TextTower, WordDictionary
-    from stepline.vision.s3d_network import S3D, FoldedS3D
+    from stepline.vision.s3d_network import S3D
 
     torch.manual_seed(0)
     video, words = S3D().eval(), TextTower(4).eval()
     backbone = S3DBackbone(
-        FoldedS3D(video.to(place())),
-        words.to(place()),
-        WordDictionary(["cut", "the", "fold"]),
-        "tan",
+        video.to(place()), words.to(place()), WordDictionary(["cut", "the", "fold"]), "tan"
     )
     still = RNG.__class__(np.random.PCG64(1)).integers(0, 256, (1, 2, 64, 64, 3), dtype=np.uint8)
     return np.concatenate([backbone.encode_clips(still), backbone.encode_texts(TEXTS)])
@@ -73,7 +70,7 @@ def nasva(folder, **loss):
     from lab.nasva.matrices import alignable_logits, alignment_matrices
     from stepline.models.nasva.align import score_texts
     from stepline.models.nasva.settings import AlignerLossSettings
-    from stepline.models.nasva.train import aligner_scorer, train_aligner
+    from stepline.models.nasva.train import make_aligner_scorer, train_aligner
     from stepline.records import FeatureSequence
 
     samples = [sample(seed, seconds=20 + seed) for seed in range(4)]
@@ -84,7 +81,7 @@ def nasva(folder, **loss):
         model=tiny(alignability=True),
         loss=settings,
         settings=SHORT,
-        scorer=aligner_scorer(samples[3:], "recall", settings, lambda _: None),
+        scorer=make_aligner_scorer(samples[3:], lambda _: None),
     )
     features = FeatureSequence(
         RNG.__class__(np.random.PCG64(2)).normal(size=(30, WIDTH)).astype(np.float32), 1.0, "x"
@@ -143,26 +140,11 @@ def wys2(folder, score="cosine", **contrast):
     return score_pairs(network, pairs(5, seed=1))
 
 
-def summarizer(folder):
-    from stepline.models.wys2.settings import SummarizerSettings
-    from stepline.models.wys2.summarizer import SegmentedVideo, predict_importance, train_summarizer
-
-    matters = np.array([0, 1, 0, 1, 0], np.float32)
-    rows = np.random.default_rng(3).normal(size=(3, 5, 6)).astype(np.float32)
-    samples = [
-        SegmentedVideo(str(k), row, np.zeros((5, 0), np.float32), matters)
-        for k, row in enumerate(rows)
-    ]
-    settings = SummarizerSettings(video_width=6, width=16, heads=2, layers=1, dropout=0.0)
-    network = train_summarizer(samples, folder, summarizer=settings, settings=SHORT)
-    return predict_importance(network, samples[0])
-
-
 def nearest_texts(folder):
     from stepline.sieve_swap.text_base.vectors import nearest_exact
 
     rows = np.random.default_rng(4).normal(size=(50, 8)).astype(np.float32)
-    return nearest_exact(rows[:5], [(0, rows)], 3)[1]
+    return nearest_exact(rows[:5], rows, 3)[1]
 
 
 NETWORKS = {
@@ -180,7 +162,6 @@ NETWORKS = {
     "WYS2, negatives drawn": lambda folder: wys2(folder, negatives=3),
     "WYS2, MIL-NCE": lambda folder: wys2(folder, objective="mil-nce"),
     "WYS2, joint score": lambda folder: wys2(folder, "joint", objective="mil-nce-released"),
-    "summarizer": summarizer,
     "text base": nearest_texts,
 }
 
@@ -231,7 +212,6 @@ MIXED = (
     "ProcX, vanilla attention",
     "WYS2",
     "WYS2, frozen texts",
-    "summarizer",
 )
 
 

@@ -367,7 +367,7 @@ def predict(folder):
         folder,
     )
     keep(made, "judge-untrained.json", run(folder, "judge", *video, "plain"), folder)
-    summarizing = ("--summarizer", "networks/summarizer.safetensors", "--length", "50%")
+    summarizing = ("--length", "50%")
     keep(made, "summary.json", run(folder, "summarize", *video, "plain", *summarizing), folder)
     keep(
         made,
@@ -375,7 +375,7 @@ def predict(folder):
         run(folder, "steps", *video, "aligned", "--aligner", "networks/aligner.safetensors"),
         folder,
     )
-    for name in ("aligner", "procx", "detector", "summarizer"):
+    for name in ("aligner", "procx", "detector"):
         made[f"network-{name}.json"] = tensors(folder / "networks" / f"{name}.safetensors")
     return made
 
@@ -423,7 +423,7 @@ def evaluate(folder):
 
 
 def train(folder):
-    """A short run of NaSVA, ProcX and the summarizer: its files, its run.json, and the keys of its
+    """A short run of NaSVA and of ProcX: its files, its run.json, and the keys of its
     network."""
     made, sizes = (
         {},
@@ -439,14 +439,6 @@ def train(folder):
     run(folder, "features", "import", "features", "--out", "store", "--backbone", "conse")
     keep(made, "features.json", run(folder, "features", "check", "store", "--json"), folder)
     steps = ("--features", "store", "--steps", "youcook2:references/youcook2.json")
-    marked = (
-        "--features",
-        "store",
-        "--key-steps",
-        "youcook2:references/youcook2.json",
-        "--narrations",
-        "narrations",
-    )
     runs = {
         "nasva": (*steps, "--step-vectors", "minilm", *_sets(sizes, "model.")),
         "procx": (
@@ -473,7 +465,6 @@ def train(folder):
             "--set",
             "vocabulary.size=300",
         ),
-        "summarizer": (*marked[:4], "--set", "summarizer.width=16", "--set", "summarizer.heads=2"),
     }
     for name, given in runs.items():
         run(

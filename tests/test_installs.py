@@ -49,7 +49,6 @@ CALLS = {
         *("htm-align", *ALIGNER, "--features", "features"),
         *("--reference", "references/htm_align.json"),
     ),
-    "train export-onnx": ("networks/aligner.safetensors", "--out", "aligner.onnx"),
     "summarize": (VIDEO, *CAPTIONS, "--out", "out"),
     "transcribe": (VIDEO, *CAPTIONS),
     "live": (VIDEO, "--speed", "100", "--backbone", "none", "--out", "out"),

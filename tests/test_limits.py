@@ -115,7 +115,7 @@ def test_every_reader_of_json_has_limits():
         "results.py",
         "external_sort.py",
         "ray.py",
-        "run_folder.py",
+        "run.py",
         "steps.py",
         "dataset.py",
     }

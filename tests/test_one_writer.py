@@ -30,12 +30,10 @@ COMMANDS = {
     "train nasva": ("train", "nasva", *TRAINING, "--steps", "records", "--out"),
     "train procx": ("train", "procx", *TRAINING, "--steps", "records", "--out"),
     "train wys2": ("train", "wys2", *TRAINING, "--key-steps", "records", "--out"),
-    "train summarizer": ("train", "summarizer", *TRAINING, "--key-steps", "records", "--out"),
     "refine": ("refine", "records", *TRAINING, "--out"),
     "features extract": ("features", "extract", "videos", "--out"),
     "features import": ("features", "import", "arrays", "--out"),
     "text-base build": ("text-base", "build", "recipes.json", "--out"),
-    "text-base index": ("text-base", "index"),
     "sieve-swap": ("sieve-swap", "records", "--text-base", "base", "--out"),
     "curate": ("curate", "videos.csv", "--out"),
     "predict": (

@@ -11,7 +11,7 @@ from stepline.cli.options import preset_files
 from stepline.curate.stage import Recipe, load_recipe
 from stepline.errors import SettingsError
 from stepline.models.nasva.settings import AlignerRunSettings, RefineRunSettings
-from stepline.models.procx.settings import PDVC_LOSSES, PDVC_MODEL, ProcxRunSettings
+from stepline.models.procx.settings import ProcxRunSettings
 from stepline.models.wys2.settings import Wys2Settings
 from stepline.pipeline.request import StepsSettings
 from stepline.settings import load_settings
@@ -50,7 +50,6 @@ RELEASED = {
     "model.attention_dropout": (0.1, "transformer.py"),
     "loss.form": ("release", "loss.py: rivals of the whole batch"),
     "loss.temperature": (0.07, "decoder.py: compute_all"),
-    "loss.every_layer": (True, "loss.py: mean over the decoder's layers"),
     "loss.shuffled": (0.5, "dataset.py: p = .5"),
     "loss.drawn": ("batch", "dataset.py: drawn per batch"),
     "data.label_rule": ("inclusive", "loss.py: start <= t <= end"),
@@ -72,7 +71,6 @@ REFINE = NASVA_TRAINING | {
     "rounds.rounds": (1, "section 7: only one round as the default"),
     "rounds.teachers": (1, "section 3.3: the trained model"),
     "rounds.teacher_epochs": (12, "section 4.2: 12 epochs"),
-    "rounds.held_out": (0.0, "section 3.3: the whole set"),
     "rounds.refine.threshold": (0.8, "section 4.2: eps2 = 0.8"),
     "rounds.refine.threshold_kind": ("cosine", "section 3.3: a score of the alignment matrix"),
     "rounds.refine.position": ("start", "section 3.3: the maximum is the start; table 8"),
@@ -90,12 +88,9 @@ PREDICTION = {
     "nasva.aligner.duration": (8.0, "table 8: 8 s"),
     "procx.when": ("speechless", "section 3 (ProcX): only the untrimmed video as input"),
     "procx.caption_weight": (0.0, "appendix D (ProcX): confidence alone"),
-    "procx.speech": (False, "section 3 (ProcX): only the untrimmed video as input"),
 }
 SIEVE_SWAP = {
     "text_base.encoder": ("mpnet", "section 4.2: MPNet"),
-    "text_base.merge": (1.0, "section 4.2: the steps of the recipes"),
-    "text_base.engine": ("exact", "section 4.2: the nearest step"),
     "pairing.longest_video": (600.0, "section 4.2: at most 10 minutes"),
     "pairing.smallest_category": (5, "section 4.2: five videos a category"),
     "pairing.category": ("Food and Entertaining", "section 4.2: cooking videos of HowTo100M"),
@@ -199,7 +194,6 @@ PDVC_PREDICTION = {
     "procx.when": ("speechless", "the video alone"),
     "procx.least": (1, "pdvc.py: at least one"),
     "procx.caption_weight": (1.0, "yc2 configurations: ec_alpha"),
-    "procx.speech": (False, "the video alone"),
 }
 
 
@@ -209,7 +203,7 @@ def below(section, table):
 
 
 # what a recipe has from its base, and what its source chooses by
-ELSEWHERE = {"text_base.encoder", "text_base.merge", "text_base.engine", "pairing.category"}
+ELSEWHERE = {"text_base.encoder", "pairing.category"}
 CURATION = {
     "steps.writing.writer": ("llm", "NaSVA section 3.1: an LLM"),
     "steps.writing.llm.prompt": ("nasva", "NaSVA table 6, third row"),
@@ -308,7 +302,6 @@ NEEDED = {
     "train calibrate": ("ht-step", "--aligner", "a", "--features", "f", "--reference", "r"),
     "sieve-swap": ("records", "--text-base", "b", "--out", "o"),
     "text-base build": ("recipes.json", "--out", "b"),
-    "text-base index": ("b",),
 }
 
 
@@ -348,12 +341,6 @@ def test_a_preset_is_above_the_users_own_settings_and_below_what_the_command_giv
         31,
         1e-3,
     )
-
-
-def test_the_baseline_s_preset_is_the_baseline_of_the_code():
-    settings = load_settings(ProcxRunSettings, preset=preset_files("train procx")["pdvc"])
-    assert settings.model == PDVC_MODEL.model_copy(update={"standardise": False})
-    assert settings.loss == PDVC_LOSSES
 
 
 def test_recipes_take_the_papers_values_but_what_they_set_themselves():

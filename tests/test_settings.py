@@ -214,7 +214,7 @@ def test_the_sections_of_every_command_are_known():
     from stepline.curate.stage import Recipe
     from stepline.models.nasva.settings import AlignerRunSettings, RefineRunSettings
     from stepline.models.procx.settings import ProcxRunSettings
-    from stepline.models.wys2.settings import SummarizerRunSettings, Wys2Settings
+    from stepline.models.wys2.settings import Wys2Settings
     from stepline.pipeline.request import StepsSettings
     from stepline.sieve_swap.settings import SieveSwapSettings
 
@@ -229,7 +229,6 @@ def test_the_sections_of_every_command_are_known():
             SieveSwapSettings,
             Wys2Settings,
         ),
-        SummarizerRunSettings,
     )
     assert {name for root in roots for name in root.model_fields} == SECTION_NAMES
 
@@ -251,10 +250,10 @@ def _kinds(kind):
 
 def test_every_number_that_can_be_set_has_a_range():
     from stepline.curate.stage import Recipe
-    from stepline.models.wys2.settings import SummarizerRunSettings
+    from stepline.models.wys2.settings import Wys2Settings
     from stepline.sieve_swap.settings import SieveSwapSettings
 
-    assert {Recipe, SieveSwapSettings, SummarizerRunSettings} <= _kinds(Settings)
+    assert {Recipe, SieveSwapSettings, Wys2Settings} <= _kinds(Settings)
     open_ended = [
         f"{kind.__name__}.{name}"
         for kind in _kinds(Settings)

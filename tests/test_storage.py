@@ -139,18 +139,11 @@ def parquet_readers():
     """Return everything that turns somebody's Parquet into values, by name: (columns, reads a
     path)."""
     from stepline.curate.sources.read import read_source
-    from stepline.features.shard_index import (
-        INDEX_VERSION,
-        LOCATION_COLUMNS,
-        METADATA_KEY,
-        read_index,
-    )
+    from stepline.features.store import INDEX_VERSION, LOCATION_COLUMNS, METADATA_KEY, read_index
     from stepline.sieve_swap.content_words import read_words
     from stepline.sieve_swap.pairing import WordVocabulary
     from stepline.sieve_swap.part_files import read_pairs
-    from stepline.sieve_swap.text_base.encoding import read_texts
-    from stepline.sieve_swap.text_base.parquet_tables import PartedTable
-    from stepline.sieve_swap.text_base.read_sources import read_shard
+    from stepline.sieve_swap.text_base.base import RowGroupTable, read_table
 
     def index(path):
         folder = path.parent / "store"
@@ -167,9 +160,8 @@ def parquet_readers():
         "feature index": ("id", index),
         "pairs": ("id", read_pairs),
         "words": ("title", lambda path: read_words(path, WordVocabulary())),
-        "documents read": ("id", read_shard),
-        "text base": ("text", lambda path: list(PartedTable({path: 1}, 10))),
-        "lines to embed": ("text", lambda path: list(read_texts(path, 10))),
+        "documents read": ("id", lambda path: list(read_table(path))),
+        "text base": ("text", lambda path: RowGroupTable(path, 10)[0]),
     }
 
 
@@ -312,15 +304,16 @@ def test_a_folder_is_checked_before_the_work_and_not_made(tmp_path):
 def test_a_disk_that_fills_while_tensors_are_written_is_one_line_with_the_cure(tmp_path):
     code = (
         "import resource, sys, numpy, pathlib\n"
-        "from stepline.features.store import write_shard\n"
+        "from stepline.features import FeatureWriter\n"
         "from stepline.errors import StoreError\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
-        "try:\n    write_shard(numpy.zeros((100, 100), numpy.float16), pathlib.Path(sys.argv[1]))\n"
+        "writer = FeatureWriter(pathlib.Path(sys.argv[1]))\n"
+        "writer.add('v', numpy.zeros((100, 100), numpy.float32), rate=1.0, backbone='clip')\n"
+        "try:\n    writer.flush()\n"
         "except StoreError as error:\n    print(error)\n"
     )
-    path = tmp_path / "shard.safetensors"
     done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
     )
     assert "cannot be written" in done.stdout
     assert "free some space" in done.stdout

@@ -42,45 +42,6 @@ def test_the_main_job_runs_without_the_extras_and_finds_the_same(job, tmp_path, 
     assert without == with_torch
 
 
-def test_a_trained_network_places_steps_without_torch(job, tmp_path, stepline):
-    import torch
-
-    from stepline.models.nasva.checkpoint import write_aligner
-    from stepline.models.nasva.model import Aligner
-    from stepline.models.nasva.settings import AlignerNetworkSettings
-    from stepline.models.training.network import FeatureSpace
-
-    torch.manual_seed(0)
-    sizes = {"video_width": 384, "text_width": 384, "width": 32, "feed_forward": 48}
-    write_aligner(
-        Aligner(AlignerNetworkSettings(**sizes)),
-        tmp_path / "best.safetensors",
-        FeatureSpace("conse", "minilm"),
-    )
-    given = (
-        *job,
-        "--aligner",
-        tmp_path / "best.safetensors",
-        "--set",
-        "vision.faces=false",
-        "--set",
-        "vision.screen_text=false",
-    )
-    found = stepline_without(BLOCKED, *given, "--out", tmp_path / "without")
-    assert found.returncode == 0, found.stderr
-    assert stepline(*given, "--out", tmp_path / "with").exit_code == 0
-    without, with_torch = (
-        read_record(tmp_path / name / "small.json") for name in ("without", "with")
-    )
-    assert [step.score for step in without.steps] == pytest.approx(
-        [step.score for step in with_torch.steps], abs=1e-4
-    )
-    assert [step.model_copy(update={"score": None}) for step in without.steps] == [
-        step.model_copy(update={"score": None}) for step in with_torch.steps
-    ]
-    assert without.settings == with_torch.settings
-
-
 @pytest.mark.slow
 def test_the_demo_runs_without_the_extras(tmp_path):
     found = stepline_without(BLOCKED, "demo", "--out", tmp_path)
@@ -102,6 +63,7 @@ def test_the_main_job_imports_none_of_the_extras(job, tmp_path):
     ("arguments", "package", "extra"),
     [
         ("steps {video} --aligner {folder}/official.pth", "torch", "train"),
+        ("steps {video} --aligner {network}", "torch", "train"),
         ("steps {video} --describe {network}", "torch", "train"),
         ("steps {video} --set judge.detector={network}", "torch", "train"),
         ("steps {video} --set vision.backbone=s3d --set vision.path={network}", "torch", "train"),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepline.sieve_swap.text_base.split_steps import single_steps
+from stepline.sieve_swap.text_base.split_steps import split_into_steps
 from stepline.writing.extractive.english import word_set
 
 DATA_FOLDER = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
@@ -47,7 +47,7 @@ def read_recipes(
             row = table[slug]
             steps: list[str] = []
             for paragraph in row["steps"]:
-                steps += single_steps(paragraph)
+                steps += split_into_steps(paragraph)
             recipe = Recipe(
                 id=f"{folder}/{slug}",
                 title=row["title"].strip(),

@@ -11,10 +11,10 @@ from stepline.models.nasva.model import Aligner
 from stepline.models.nasva.pseudo_labels import (
     StepSpans,
     StepVideo,
-    aligned_batches,
     choose_labels,
+    find_label_candidates,
     iterate_matrices,
-    label_candidates,
+    iterate_outputs,
 )
 from stepline.models.nasva.settings import RefineSettings
 from stepline.models.training.batches import Sample
@@ -52,7 +52,7 @@ def relabel(
     by_video = zip(*matrices, strict=True)
     candidates = []
     for of_video, rate in zip(by_video, rates, strict=True):
-        candidates.append(label_candidates(of_video, rate, settings))
+        candidates.append(find_label_candidates(of_video, rate, settings))
     return choose_labels(candidates, settings)
 
 
@@ -70,7 +70,7 @@ def alignable_logits(network: Aligner, samples: Sequence[Sample]) -> list[Matrix
     They are empty for a network without a head.
     """
     logits: list[Matrix] = [np.zeros(0, dtype=np.float32)] * len(samples)
-    for indices, videos, (output,) in aligned_batches([network], samples):
+    for indices, videos, (output,) in iterate_outputs([network], samples):
         if output.alignable is not None:
             rows = output.alignable.cpu().numpy()
             for index, sample, row in zip(indices, videos, rows, strict=True):

@@ -22,10 +22,10 @@ from stepline.models.nasva.model import Aligner
 from stepline.models.nasva.pseudo_labels import (
     StepSpans,
     StepVideo,
-    best_scores,
-    labelled_fraction,
-    step_samples,
-    unlabelled_samples,
+    compute_labelled_fraction,
+    find_best_scores,
+    make_step_samples,
+    make_unlabelled_samples,
 )
 from stepline.models.nasva.settings import (
     AlignerLossSettings,
@@ -81,7 +81,7 @@ def narration_samples(videos: Sequence[TrainingVideo], *, really: bool) -> LazyS
             labels.append(tuple(sentence.span for sentence in video.sentences))
         spans = (None,) * len(video.sentences)
         narrations.append(step_video(video.id, video.features, video.sentence_vectors, spans))
-    return step_samples(narrations, labels)
+    return make_step_samples(narrations, labels)
 
 
 def _spoken_spans(video: TrainingVideo, settings: CoarseSettings) -> StepSpans:
@@ -138,7 +138,7 @@ class NasvaTrials(TrialStore[NasvaTrial]):
 
     def matrices(self, trial: NasvaTrial, corpus: Corpus) -> list[list[Matrix]]:
         """Return the cosines (K, T) of every video, of each of the trial's teachers."""
-        steps = unlabelled_samples(step_videos(corpus.videos))
+        steps = make_unlabelled_samples(step_videos(corpus.videos))
         return [alignment_matrices(self.network(teacher), steps) for teacher in trial.predecessors]
 
     def network(self, trial: NasvaTrial) -> Aligner:
@@ -167,7 +167,7 @@ def score(network: Aligner, tests: Mapping[str, Sequence[Sample]]) -> dict[str, 
         # an AUC needs texts of both kinds
         if len(np.unique(is_shown)) < 2:
             continue
-        best = np.concatenate([best_scores(matrix) for matrix in matrices])
+        best = np.concatenate([find_best_scores(matrix) for matrix in matrices])
         scores[f"{kind} AUC cosine"] = 100 * roc_auc(is_shown, best)
     return scores
 
@@ -190,7 +190,7 @@ def recall_at_one(matrices: Sequence[Matrix], truths: Sequence[Mask]) -> float:
 def _samples(trial: NasvaTrial, corpus: Corpus, labels: Sequence[StepSpans]) -> list[Sample]:
     samples: list[Sample] = []
     if labels:
-        samples += step_samples(step_videos(corpus.videos), labels)
+        samples += make_step_samples(step_videos(corpus.videos), labels)
     if "W" in trial.texts:
         samples += narration_samples(corpus.videos, really=trial.planted)
     return samples
@@ -231,11 +231,11 @@ def label_scores(videos: Sequence[TrainingVideo], labels: Sequence[StepSpans]) -
         return {}
     truths = [video.truth for video in videos]
     rates = [video.features.rate for video in videos]
-    inside, shown_fraction = fraction_inside(labels, truths, rates)
+    inside, estimate_shown_fraction = fraction_inside(labels, truths, rates)
     return {
-        "labels kept": 100 * labelled_fraction(labels),
+        "labels kept": 100 * compute_labelled_fraction(labels),
         "labels inside": 100 * inside,
-        "labels shown": 100 * shown_fraction,
+        "labels shown": 100 * estimate_shown_fraction,
     }
 
 

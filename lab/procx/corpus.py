@@ -91,7 +91,8 @@ class ProcxCorpus:
 
 def events_of(sample: StepSample) -> list[Event]:
     """Return a sample's steps in the order of time."""
-    return [(*sample.spans[step], sample.sentences[step]) for step in sample.order]
+    steps = zip(sample.spans, sample.sentences, strict=True)
+    return sorted((*span, sentence) for span, sentence in steps)
 
 
 # Tables go from world to world, row by row.
@@ -161,7 +162,7 @@ def _samples(
     other numbers, and biases would drown them.
     """
     samples = []
-    for sample in gather_samples(records, features, DataSettings(target=target, speech=1.0)):
+    for sample in gather_samples(records, features, DataSettings(target=target)):
         values = _unit_numbers(resize_rows(sample.values, rows))
         samples.append(replace(sample, values=values))
     return tuple(samples)

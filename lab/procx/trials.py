@@ -11,7 +11,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -32,8 +32,6 @@ from stepline.models.procx.batch import StepSample
 from stepline.models.procx.inference import Description, VideoToDescribe, describe_many
 from stepline.models.procx.model import ProcX
 from stepline.models.procx.settings import (
-    PDVC_LOSSES,
-    PROCX_TRAINING,
     AttentionSettings,
     CaptionerSettings,
     DescribeSettings,
@@ -88,7 +86,16 @@ def model_of(trial: ProcxTrial) -> ModelSettings:
 def loss_of(trial: ProcxTrial) -> LossSettings:
     """Return the loss of a trial: section E.2's parts and weights, or PDVC's."""
     if trial.system == "pdvc":
-        return PDVC_LOSSES
+        # as PDVC's release trains YouCook2
+        return LossSettings(
+            confidence="focal",
+            text_layers="every",
+            caption_mean="captions",
+            l1_weight=0.0,
+            caption_weight=2.0,
+            contrast_weight=0.0,
+            label_smoothing=0.0,
+        )
     own: dict[str, object] = {"confidence": trial.confidence}
     if trial.contrast == "none":
         own["contrast_weight"] = 0.0
@@ -284,11 +291,11 @@ def _trained(
 
 
 def training_samples(trial: ProcxTrial, corpus: ProcxCorpus) -> list[StepSample]:
-    """Return what a trial is trained on itself, without speech."""
+    """Return what a trial is trained on itself."""
     samples = corpus.captioned[trial.form].train
     if trial.zero_shot:
         samples = first_fraction(corpus.narrated[trial.pretraining or "raw"], trial.narrated_share)
-    return [replace(sample, speech=None) for sample in samples]
+    return list(samples)
 
 
 def training(trial: ProcxTrial, count: int) -> ProcxTrainSettings:
@@ -317,7 +324,7 @@ def training(trial: ProcxTrial, count: int) -> ProcxTrainSettings:
         "patience": trial.patience,
         "score_every": max(1, round(VALIDATION_STEPS / batches)),
     }
-    return PROCX_TRAINING.model_copy(update=own)
+    return ProcxTrainSettings().model_copy(update=own)
 
 
 def _scored(
@@ -326,14 +333,13 @@ def _scored(
     """Return the metrics on the withheld videos, and what is counted. It also writes what was described."""
     scores: dict[str, float] = {}
     counted: Counter[str] = Counter()
-    settings = DescribeSettings(speech=False, caption_weight=1.0 if trial.system == "pdvc" else 0.0)
+    settings = DescribeSettings(caption_weight=1.0 if trial.system == "pdvc" else 0.0)
     for form in forms:
         part = corpus.captioned[form]
         durations = {sample.id: sample.duration for sample in part.test}
         write_reference(folder / f"{form}.json", part.reference, durations)
         clips = [
-            VideoToDescribe(sample.values, sample.duration, sample.duration, ())
-            for sample in part.test
+            VideoToDescribe(sample.values, sample.duration, sample.duration) for sample in part.test
         ]
         descriptions = describe_many(network, corpus.vocabulary, clips, settings)
         events = events_by_video(part.test, descriptions)

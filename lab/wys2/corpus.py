@@ -17,7 +17,7 @@ from lab.simulate.narration import DROPPED_WORD, SAID_WORD
 from lab.simulate.scene import NO_INDEX
 from lab.simulate.settings import EMBEDDER_NAME
 from stepline.models.training.batches import Mask
-from stepline.models.wys2.clips import ClipTextPair, clip_text_pair, narrated_clips, split_videos
+from stepline.models.wys2.clips import ClipTextPair, cut_into_clips, make_feature_pair, split_videos
 from stepline.models.wys2.dataset import Array
 from stepline.models.wys2.settings import ClipSettings
 from stepline.records import Matrix, Span
@@ -143,11 +143,11 @@ def _simulated_clips(video: SimulatedVideo) -> Iterator[SimulatedClip]:
     unresolved = video.embeddings("narration")
     resolved = resolved_embeddings(video)
 
-    for clip in narrated_clips(video.record, settings):
+    for clip in cut_into_clips(video.record, settings):
         row = clip.sentence
         middle = clip.span.center
         second = min(int(middle), last)
-        clip_id = f"{video.id} {clip.span.start:.1f}"
+        format_clip_id = f"{video.id} {clip.span.start:.1f}"
         texts = vectors[list(clip.candidates)]
         wide = Span(max(0.0, middle - OVERLAPPING_SECONDS / 2), middle + OVERLAPPING_SECONDS / 2)
         similarity = np.nan
@@ -157,8 +157,8 @@ def _simulated_clips(video: SimulatedVideo) -> Iterator[SimulatedClip]:
             similarity = float(resolved[row] @ step)
             unresolved_similarity = float(unresolved[row] @ step)
         yield SimulatedClip(
-            pair=clip_text_pair(clip_id, features, clip.span, texts),
-            overlapping=clip_text_pair(clip_id, features, wide, texts),
+            pair=make_feature_pair(format_clip_id, features, clip.span, texts),
+            overlapping=make_feature_pair(format_clip_id, features, wide, texts),
             video=video.id,
             similarity=similarity,
             unresolved=unresolved_similarity,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepline.models.wys2.clips import ClipTextPair
-from stepline.models.wys2.unlabelled import References
+from stepline.models.wys2.pseudo_labels import References
 
 
 @dataclass(frozen=True)
@@ -18,10 +18,10 @@ class ListedClips:
     def __len__(self) -> int:
         return len(self.listed)
 
-    def blocks(self) -> Iterator[tuple[References, Sequence[ClipTextPair]]]:
+    def iterate_blocks(self) -> Iterator[tuple[References, Sequence[ClipTextPair]]]:
         """Yield all clips as one block."""
         yield np.arange(len(self.listed)), self.listed
 
-    def pairs(self, references: References) -> Sequence[ClipTextPair]:
+    def get_pairs(self, references: References) -> Sequence[ClipTextPair]:
         """Return the clips of these references."""
         return [self.listed[row] for row in references.tolist()]

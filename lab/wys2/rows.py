@@ -73,14 +73,12 @@ def wys2_rows() -> tuple[Wys2Row, ...]:
 def _labels() -> list[Wys2Row]:
     fixed_similarity = SS_TRIAL.changed(labels=LabelSettings())
     unresolved = SS_TRIAL.changed(resolved=False)
-    task_ranking = LabelSettings(kind="mc", ranking="tasks", rank=1.0)
     return [
         Wys2Row("labels", "SS, the likest 35 %", SS_TRIAL, {AUC_MEASURE: 62.7}),
         Wys2Row("labels", "SS, c = 0.5", fixed_similarity),
         Wys2Row("labels", "SS, pronouns not resolved", unresolved),
         Wys2Row("labels", "VR", VR_TRIAL, {AUC_MEASURE: 58.8}),
         Wys2Row("labels", "MC, the best 35 % of a task's clips", MC_TRIAL, {AUC_MEASURE: 59.3}),
-        Wys2Row("labels", "MC, own task first", MC_TRIAL.changed(labels=task_ranking)),
         Wys2Row("labels", "every clip with narration", EVERY_CLIP_TRIAL),
         Wys2Row("labels", "planted truth", SS_TRIAL.changed(positives="planted")),
     ]

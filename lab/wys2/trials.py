@@ -21,11 +21,11 @@ from stepline.models.wys2.clips import ClipTextPair
 from stepline.models.wys2.dataset import (
     Array,
     fit_softmax_regression,
-    modality_consensus_labels,
+    label_by_modality_consensus,
+    label_by_sentence_similarity,
+    predict_task_log_probabilities,
     require_key_steps,
-    sentence_similarity_labels,
     standardise_columns,
-    task_log_probabilities,
 )
 from stepline.models.wys2.detector import Detector, score_pairs
 from stepline.models.wys2.pseudo_labels import ValidationClips, train_with_pseudo_labels
@@ -72,12 +72,12 @@ def labels_of(clips: Clips, settings: LabelSettings, *, resolved: bool = True) -
     """Return the labels of clips, inferred from their key-steps."""
     cosine = clips.cosine(resolved=resolved)
     if settings.kind == "ss":
-        return sentence_similarity_labels(np.clip(cosine, 0.0, 1.0), settings)
+        return label_by_sentence_similarity(np.clip(cosine, 0.0, 1.0), settings)
     if settings.kind == "vr":
         return require_key_steps(np.isfinite(cosine))
-    picture_log_p = task_log_probabilities(_mean_features(clips), clips.tasks, clips.videos)
-    speech_log_p = task_log_probabilities(_said_vectors(clips), clips.tasks, clips.videos)
-    return modality_consensus_labels(clips.tasks, picture_log_p, speech_log_p, settings)
+    picture_log_p = predict_task_log_probabilities(_mean_features(clips), clips.tasks, clips.videos)
+    speech_log_p = predict_task_log_probabilities(_said_vectors(clips), clips.tasks, clips.videos)
+    return label_by_modality_consensus(clips.tasks, picture_log_p, speech_log_p, settings)
 
 
 def train_on(trial: Wys2Trial, corpus: Wys2Corpus, folder: Path) -> tuple[Detector, float, int]:
@@ -125,7 +125,7 @@ def _positive(trial: Wys2Trial, clips: Clips) -> Mask:
 
 
 def _train(pairs: Sequence[ClipTextPair], trial: Wys2Trial, folder: Path) -> Detector:
-    video_width = pairs[0].array().shape[1]
+    video_width = pairs[0].read_array().shape[1]
     text_width = pairs[0].text.shape[1]
     return train_detector(
         pairs,
@@ -173,7 +173,7 @@ def _baseline_scores(trial: Wys2Trial, corpus: Wys2Corpus, clips: Clips) -> Matr
 
 def _mean_features(clips: Clips) -> Matrix:
     """Return (N, C): the mean feature row of each clip."""
-    return np.stack([pair.array().mean(axis=0, dtype=np.float32) for pair in clips.pairs])
+    return np.stack([pair.read_array().mean(axis=0, dtype=np.float32) for pair in clips.pairs])
 
 
 def _said_vectors(clips: Clips) -> Matrix:

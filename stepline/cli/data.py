@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from stepline.features.import_files import ImportReport
     from stepline.pipeline.extract import ExtractionReport
     from stepline.pipeline.sources import VideoArgument
-    from stepline.sieve_swap.run import Job, RunResult
-    from stepline.sieve_swap.text_base.manifest import Manifest
-    from stepline.sieve_swap.text_base.settings import TextBaseSettings
+    from stepline.sieve_swap.run import RunResult
+    from stepline.sieve_swap.text_base.base import Manifest
 
 
 @click.group(cls=Group)
@@ -58,7 +57,6 @@ def features() -> None:
 @click.option(
     "--width", type=click.IntRange(min=1), help="Width of every row. Default: that of the first."
 )
-@click.option("--ending", help="Only files whose names end so, for example .video.npy.")
 @json_option
 @lock_out_folder
 def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
@@ -248,26 +246,23 @@ NO_LICENCE = "licence not stated"
 
 base_settings_options = combine_options(
     preset_option("sieve-swap"),
-    settings_options("e.g. text_base.memory=1024.", "A TOML file of settings (docs/settings.md)."),
+    settings_options("e.g. text_base.batch=256.", "A TOML file of settings (docs/settings.md)."),
 )
 
 
 @click.group("text-base", cls=Group)
 def text_base() -> None:
-    """Build, index and query a base of how-to texts."""
+    """Build and query a base of how-to texts."""
 
 
 @text_base.command()
 @click.argument("sources", nargs=-1, required=True, type=PATH_TYPE)
 @click.option("--out", required=True, type=PATH_TYPE, help="The folder of the base.")
 @click.option("--licence", help="Licence of the texts whose source states none.")
-@click.option("--append", is_flag=True, help="Add to the base that is there.")
 @base_settings_options
 @device_option
 @lock_out_folder
-def build(
-    sources: tuple[Path, ...], out: Path, licence: str | None, append: bool, **options: Any
-) -> None:
+def build(sources: tuple[Path, ...], out: Path, licence: str | None, **options: Any) -> None:
     """Build a text base.
 
     \b
@@ -278,34 +273,12 @@ def build(
 
     The same command continues a build that was stopped.
     """
+    from stepline.sieve_swap.settings import SieveSwapSettings
     from stepline.sieve_swap.text_base import build_base
 
-    base = build_base(sources, out, _text_base_settings(options), licence=licence, append=append)
+    settings = load_from_options(SieveSwapSettings, options).text_base
+    base = build_base(sources, out, settings, licence=licence)
     print_message(describe_base(base.manifest))
-
-
-@text_base.command()
-@click.argument("base", type=PATH_TYPE)
-@base_settings_options
-@device_option
-def index(base: Path, **options: Any) -> None:
-    """Add an approximate index to a text base.
-
-    \b
-    Example:
-      stepline text-base index base --set text_base.recall=0.99
-
-    Its recall is measured against exact search.
-    """
-    from stepline.files.locks import LOCK_NAME, lock_output
-    from stepline.sieve_swap.text_base import add_index
-
-    settings = _text_base_settings(options)
-    # An index is added under the lock that builds take.
-    with lock_output(base / LOCK_NAME, base):
-        entry = add_index(base, settings)
-    recall = f"recall@1 {entry.recall:.3f} at effort {entry.effort}"
-    print_message(f"{entry.engine}: {recall}, of {entry.probes} lines")
 
 
 @text_base.command()
@@ -320,7 +293,7 @@ def show(base: Path, as_json: bool) -> None:
 
     That is sources, licences, lines merged, what was left out and why.
     """
-    from stepline.sieve_swap.text_base.index import require_manifest
+    from stepline.sieve_swap.text_base.base import require_manifest
 
     manifest = require_manifest(base)
     text = json.dumps(manifest.model_dump(mode="json"), ensure_ascii=False, indent=2)
@@ -362,9 +335,7 @@ def describe_base(manifest: "Manifest") -> str:
     amount = f"{manifest.documents} documents, {manifest.steps} different steps"
     lines = [f"{amount}, embedded by {manifest.encoder}"]
     for part in manifest.parts:
-        merged = f"{part.same} of the same words and {part.near} near-duplicates merged"
-        amount = f"{part.documents} documents, {part.read} steps read"
-        lines.append(f"part {part.name}: {amount}, {merged}")
+        lines.append(f"{part.read} steps read, {part.read - part.steps} of them merged")
         for source in part.sources:
             licence = source.licence or NO_LICENCE
             amount = f"{source.documents} documents, {source.steps} steps"
@@ -372,16 +343,7 @@ def describe_base(manifest: "Manifest") -> str:
             for drop in source.dropped:
                 example = drop.examples[0]
                 lines.append(f"    left out: {drop.count} ({drop.reason}), e.g. {example}")
-    for entry in manifest.indexes:
-        recall = f"recall@1 {entry.recall:.3f} at effort {entry.effort}"
-        lines.append(f"index {entry.engine}: {recall}")
     return "\n".join(lines)
-
-
-def _text_base_settings(options: dict[str, Any]) -> "TextBaseSettings":
-    from stepline.sieve_swap.settings import SieveSwapSettings
-
-    return load_from_options(SieveSwapSettings, options).text_base
 
 
 VARIANT_NAMES = ("raw", "only-sieve", "swap", "mix")
@@ -424,7 +386,7 @@ def sieve_swap(videos: Path, base: Path, out: Path, **options: Any) -> None:
     from stepline.sieve_swap.report import require_training_videos, write_report
     from stepline.sieve_swap.run import Job, check_encoder, run
     from stepline.sieve_swap.settings import SieveSwapSettings
-    from stepline.sieve_swap.text_base import prepared_base
+    from stepline.sieve_swap.text_base import open_or_build_base
     from stepline.sieve_swap.videos import UNREADABLE_VIDEO
 
     # what is asked
@@ -432,7 +394,7 @@ def sieve_swap(videos: Path, base: Path, out: Path, **options: Any) -> None:
     if options["variant"]:
         overrides.append(f"match.variant={json.dumps(options['variant'])}")
     settings = load_from_options(SieveSwapSettings, options, overrides)
-    opened = prepared_base(base, out / "text_base", settings.text_base)
+    opened = open_or_build_base(base, out / "text_base", settings.text_base)
     if options["preset"] is not None:
         check_encoder(opened, settings)
     job = Job(
@@ -441,14 +403,14 @@ def sieve_swap(videos: Path, base: Path, out: Path, **options: Any) -> None:
         out=out,
         settings=settings,
         excluded=read_excluded(options["exclude"]),
-        say=print_message,
+        report=print_message,
     )
     outcome = run(job)
     files = write_report(job, outcome)
     if options["as_json"]:
         print_data(outcome.statistics.model_dump_json())
     else:
-        print_data(_sieve_swap_table(job, outcome))
+        print_data(_sieve_swap_table(outcome))
     print_message(*(f"wrote {file}" for file in files))
     # What could be done is done. The exit code still says that something is missing.
     lost = outcome.statistics.videos.get(UNREADABLE_VIDEO, 0)
@@ -457,14 +419,14 @@ def sieve_swap(videos: Path, base: Path, out: Path, **options: Any) -> None:
     require_training_videos(outcome.statistics)
 
 
-def _sieve_swap_table(job: "Job", outcome: "RunResult") -> str:
-    """Return the counts of videos, sentences and swaps as a table."""
+def _sieve_swap_table(outcome: "RunResult") -> str:
+    """Return the counts of videos and sentences as a table."""
     # A heading, and below it how many there are of each.
     counted = outcome.statistics
-    groups = {"videos": counted.videos, "sentences": counted.sentences, "swaps": counted.checks}
+    groups = {"videos": counted.videos, "sentences": counted.sentences}
     lines = []
     for head, counts in {**groups, "evaluation videos kept out": counted.excluded}.items():
         lines += (
             [head, *(f"  {count:>9,}  {name}" for name, count in counts.items())] if counts else []
         )
-    return "\n".join([*lines, f"open {job.out / 'report.html'}"])
+    return "\n".join(lines)

@@ -175,11 +175,6 @@ benchmark_options = combine_options(
 )
 @benchmark_options
 @click.option(
-    "--transcripts",
-    metavar="SOURCE",
-    help="youcook2, tasty: records of what is said, to be read as well.",
-)
-@click.option(
     "--out", required=True, type=PATH_TYPE, help="File to write: JSON, or .csv for ht-step."
 )
 @click.option(
@@ -234,7 +229,7 @@ def _predict_by_aligner(
     benchmark: Any, out: Path, options: dict[str, Any]
 ) -> tuple[int, dict[str, str]]:
     """Write the spans of texts. Return the number of answered videos, and id -> reason of the others."""
-    from stepline.models.nasva.benchmarks import write_answers as answer
+    from stepline.models.nasva.benchmarks import write_alignments as answer
 
     settings = settings_from_options({**options, "model": None}).nasva.aligner
     questions, loaded, inputs = _inputs(benchmark, options)
@@ -250,7 +245,6 @@ def _predict_by_describer(
     from stepline.models.procx.benchmark import write_predictions as answer
     from stepline.models.procx.checkpoint import load_model
     from stepline.models.training.benchmark_answers import StoredFeatures
-    from stepline.models.training.sources import read_transcripts
 
     if options["texts"] is not None or options["order"] is not None:
         raise SettingsError(f"{benchmark} asks for no texts; leave --texts and --order out")
@@ -259,15 +253,11 @@ def _predict_by_describer(
     # the network, and what it reads
     loaded = load_model(options["model"])
     features = StoredFeatures(options["features"])
-    speech = None
-    if options["transcripts"]:
-        settings = settings.model_copy(update={"speech": True})
-        speech = read_transcripts(options["transcripts"])
 
     # the answers, of the videos that the reference has
     questions = benchmark_videos(benchmark, options["reference"], options["subset"])
-    _print_skipped_videos(questions.reasons())
-    answers = answer(questions.questions, loaded, features, out, settings, speech=speech)
+    _print_skipped_videos(questions.count_reasons())
+    answers = answer(questions.questions, loaded, features, out, settings)
     steps = sum(len(record.steps) for record in answers.by_id.values())
     print_message(f"{steps} steps are described")
     return answers.count, answers.missing
@@ -278,9 +268,13 @@ def _predict_by_detector(
 ) -> tuple[int, dict[str, str]]:
     """Write P(shown) of clips or sentences. Return the number of answers, and id -> reason of the others."""
     from stepline.evaluate.htm_align import read_transcript, spoken_times
-    from stepline.models.nasva.benchmarks import benchmark_questions
+    from stepline.models.nasva.benchmarks import read_benchmark_questions
     from stepline.models.training.benchmark_answers import StoredFeatures
-    from stepline.models.wys2.benchmark import answer_clips, answer_sentences, load_for_benchmarks
+    from stepline.models.wys2.benchmark import (
+        load_for_benchmarks,
+        write_clip_scores,
+        write_sentence_scores,
+    )
     from stepline.pipeline.sources import find_videos, name_videos
     from stepline.review.clips import read_clips
 
@@ -293,11 +287,13 @@ def _predict_by_detector(
     else:
         source = StoredFeatures(options["features"]).read
     if benchmark == "vnd":
-        clips = answer_clips(read_clips(options["reference"]), loaded, source, out)
+        clips = write_clip_scores(read_clips(options["reference"]), loaded, source, out)
         return clips.count, clips.missing
 
     # the sentences of the benchmark, and when they are said
-    questions = benchmark_questions("htm-align", options["reference"], options["subset"]).questions
+    questions = read_benchmark_questions(
+        "htm-align", options["reference"], options["subset"]
+    ).questions
     transcript = read_transcript(options["reference"])
     texts = {}
     times = {}
@@ -306,7 +302,7 @@ def _predict_by_detector(
         sentence_times = spoken_times(transcript, question.id)
         if sentence_times is not None:
             times[question.id] = sentence_times
-    sentences = answer_sentences(texts, times, loaded, source, out)
+    sentences = write_sentence_scores(texts, times, loaded, source, out)
     return sentences.count, sentences.missing
 
 
@@ -361,7 +357,11 @@ def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
 
     A wrong path is reported before any work.
     """
-    from stepline.models.nasva.benchmarks import BenchmarkInputs, TextVectors, benchmark_questions
+    from stepline.models.nasva.benchmarks import (
+        BenchmarkInputs,
+        TextVectors,
+        read_benchmark_questions,
+    )
     from stepline.models.nasva.checkpoint import load_aligner
     from stepline.models.training.benchmark_answers import StoredFeatures
 
@@ -370,8 +370,8 @@ def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
     features = StoredFeatures(options["features"])
     vectors = TextVectors(options["texts"], loaded)
     inputs = BenchmarkInputs(features, vectors)
-    questions = benchmark_questions(benchmark, options["reference"], options["subset"])
-    _print_skipped_videos(questions.reasons())
+    questions = read_benchmark_questions(benchmark, options["reference"], options["subset"])
+    _print_skipped_videos(questions.count_reasons())
     return questions.questions, loaded, inputs
 
 
@@ -399,27 +399,3 @@ def _report_missing(missing: dict[str, str], out: Path | None) -> None:
     text = json.dumps(missing, indent=1, ensure_ascii=False) + "\n"
     write_atomic(file, text)
     print_message(f"wrote {file}")
-
-
-@train.command("export-onnx")
-@click.argument("run", type=PATH_TYPE)
-@click.option(
-    "-o", "--out", type=PATH_TYPE, default="aligner.onnx", show_default=True, help="The file."
-)
-def export_onnx(run: Path, out: Path) -> None:
-    """Export a trained network as an ONNX file.
-
-    \b
-    Example:
-      stepline train export-onnx run --out aligner.onnx
-
-    RUN is what `stepline train nasva` wrote.
-
-    It takes video (T, C), text (K, C) and ordered (0 or 1), and gives scores (K, T), cosines.
-    Stepline itself does not need this file. Without torch, --aligner RUN runs the same graph by
-    ONNX Runtime.
-    """
-    from stepline.models.nasva import checkpoint
-
-    checkpoint.export_onnx(run, out)
-    print_message(f"wrote {out}")

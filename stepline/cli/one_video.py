@@ -235,20 +235,10 @@ def reason_not_judged(record: "Record") -> str:
     "--length",
     help="Longest summary: 45 (seconds), 1:30 or 25%. Without it every shown step is kept.",
 )
-@click.option(
-    "--summarizer",
-    type=PATH_TYPE,
-    help="Network that weighs the seconds: file or folder of `stepline train summarizer`.",
-)
 @json_option
 @speech_options
 def summarize(
-    video: "VideoArgument",
-    out: Path,
-    length: str | None,
-    summarizer: Path | None,
-    as_json: bool,
-    **options: Any,
+    video: "VideoArgument", out: Path, length: str | None, as_json: bool, **options: Any
 ) -> None:
     """Cut a video down to the seconds that show its steps.
 
@@ -259,21 +249,12 @@ def summarize(
     Writes the mp4, and prints which seconds it holds and their steps. These come from `stepline
     steps`, which is run first where OUT does not hold its result.
     """
-    from stepline.pipeline.networks import load_summarizer
-    from stepline.pipeline.output_files import score_seconds, write_summary
+    from stepline.pipeline.output_files import write_summary
 
     limits = parse_length(length)
     settings = settings_from_options(options)
-    network = None
-    if summarizer is not None:
-        network = load_summarizer(summarizer, settings.vision)
     request, record = _load_or_find_steps(video, out, settings, options)
-    # Without a network, the steps alone say which seconds matter.
-    importance = None
-    if network is not None:
-        with progress_bars() as progress:
-            importance = score_seconds(record, request, settings, network, progress)
-    summary = write_summary(record, request.path, out, limits, importance)
+    summary = write_summary(record, request.path, out, limits)
     print_data(_summary_json(summary) if as_json else _summary_table(summary))
     print_message(f"wrote {summary.file}")
 

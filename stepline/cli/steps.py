@@ -115,7 +115,7 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     folder, each video has a line instead of a table, and videos that are done are left alone. If
     one fails, the others go on and the exit code is 1.
 
-    Captions without their video (srt, vtt, sbv, ttml, dfxp, csv, json) are an input too. Nothing
+    Captions without their video (srt, vtt, sbv, csv, json) are an input too. Nothing
     counts as shown then. In a folder, captions (but not csv and json) are an input if no video has
     their name.
 

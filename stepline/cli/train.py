@@ -1,4 +1,4 @@
-"""`stepline train nasva | procx | wys2 | summarizer` and `stepline refine`: networks from records and features.
+"""`stepline train nasva | procx | wys2` and `stepline refine`: networks from records and features.
 
 Each command parses, calls one function of its system, and prints: files on stdout, what was trained
 on and left out on stderr. The same command continues a run that was stopped.
@@ -30,7 +30,6 @@ from stepline.cli.options import (
     store_option,
 )
 from stepline.cli.progress import TrainingProgressLine
-from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
     from stepline.models.nasva.pseudo_labels import RoundReport
@@ -89,7 +88,7 @@ def nasva(out: Path, **options: Any) -> None:
     batch: torchrun --nproc-per-node 4 -m stepline train nasva ...
     """
     from stepline.models.nasva.settings import AlignerRunSettings
-    from stepline.models.nasva.train import BEST_FILE, FINAL_FILE, AlignerSources, train_run
+    from stepline.models.nasva.train import BEST_FILE, FINAL_FILE, AlignerSources, train_aligner_run
     from stepline.models.training.distributed import end_processes, is_first
 
     settings = load_from_options(AlignerRunSettings, options)
@@ -99,7 +98,7 @@ def nasva(out: Path, **options: Any) -> None:
     )
     print_samples = partial(_print_nasva_samples, excluding=bool(sources.excluded))
     with TrainingProgressLine() as line:
-        train_run(
+        train_aligner_run(
             sources, out, settings, start=options["start"], report=line, on_prepared=print_samples
         )
     # of several processes the first reports
@@ -150,8 +149,8 @@ def _print_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> Non
     others = f"{len(prepared.held_out)} more held out"
     labels = f"{samples.labelled} of {samples.texts} texts have a label"
     print_message(f"{amount}, {others}; {labels}")
-    _print_left_out(samples.reasons())
-    if excluding and EXCLUDED_REASON not in samples.reasons():
+    _print_left_out(samples.count_reasons())
+    if excluding and EXCLUDED_REASON not in samples.count_reasons():
         print_message("warning: no video of the sources is in the lists of --exclude")
 
 
@@ -211,10 +210,10 @@ def _print_procx_samples(prepared: "ProcxPrepared") -> None:
     amount = f"{sum(samples.counts)} steps of {len(samples)} videos"
     others = f"{len(prepared.held_out)} more held out"
     print_message(f"{amount}, {others}; a vocabulary of {len(prepared.vocabulary)} tokens")
-    _print_left_out(samples.reasons())
-    if prepared.crowded:
+    _print_left_out(samples.count_reasons())
+    if prepared.crowded_count:
         queries = prepared.settings.model.queries
-        reason = f"{prepared.crowded} videos have more steps than {queries} queries"
+        reason = f"{prepared.crowded_count} videos have more steps than {queries} queries"
         cure = "those that fit best are learned; raise model.queries"
         print_message(f"warning: {reason}: {cure}")
 
@@ -286,7 +285,7 @@ def train_wys2(out: Path, as_json: bool, **options: Any) -> None:
     )
 
     # the training, a round after the other
-    clips = sources.prepare(out, settings, _print_left_out)
+    clips = sources.prepare_clips(out, settings, _print_left_out)
     with TrainingProgressLine() as line:
         run = train_detector_run(clips, out, settings, report=line)
 
@@ -297,87 +296,14 @@ def train_wys2(out: Path, as_json: bool, **options: Any) -> None:
         if row.of:
             clip_count += f", {row.pseudo_labelled} of {row.of} unlabelled ones"
         print_message(f"round {row.number}: {clip_count}; ROC-AUC on validation {row.auc:.3f}")
-        rounds.append({name: row.row()[name] for name in ("number", "pairs", "kept", "auc")})
+        rounds.append({name: row.as_row()[name] for name in ("number", "pairs", "kept", "auc")})
     print_message(run.calibration_report)
-    path = str(out / NETWORK.names[-1])
+    path = str(out / NETWORK.file_names[-1])
     if as_json:
         error = None if run.calibration is None else run.calibration.error
         print_data(json.dumps({"detector": path, "rounds": rounds, "calibration_error": error}))
     else:
         print_data(path)
-
-
-@train.command("summarizer")
-@store_option
-@click.option(
-    "--key-steps", metavar="SOURCE", help="Videos with key-steps: records or DATASET:PATH."
-)
-@click.option(
-    "--frames", type=PATH_TYPE, help="Instead: IV-Sum's annotations, 0 or 1 per frame, 8/s."
-)
-@click.option(
-    "--narrations",
-    metavar="SOURCE",
-    help="What is said in them, if the key-steps' source does not have it.",
-)
-@click.option(
-    "--vectors",
-    metavar="ENCODER",
-    help="Also use the speech. minilm, conse, clip:FOLDER or a folder encodes its "
-    "sentences. Without it, only pictures count.",
-)
-@training_options("train summarizer", "train.epochs=40")
-def train_summarizer(out: Path, as_json: bool, **options: Any) -> None:
-    """Train the network that weighs seconds for summaries.
-
-    \b
-    Example:
-      stepline train summarizer --features store --key-steps coin:COIN.json --out run
-
-    It has IV-Sum's form.
-
-    A fifth of the videos is withheld and scored: F, Kendall's tau and Spearman's rho of their
-    seconds.
-    """
-    from stepline.features import open_video_store
-    from stepline.models.training.sources import NarratedRecords, read_records, text_encoder
-    from stepline.models.wys2.settings import SummarizerRunSettings
-    from stepline.models.wys2.summarizer import (
-        NETWORK,
-        gather_summaries,
-        read_frame_labels,
-        train_summarizer_run,
-    )
-    from stepline.records import count_reasons
-
-    # what is trained, and on what
-    settings = load_from_options(SummarizerRunSettings, options)
-    key_steps, frames, text = options["key_steps"], options["frames"], options["vectors"]
-    if (key_steps is None) == (frames is None):
-        raise SettingsError(
-            "give --key-steps or --frames: one of them says what belongs in a summary"
-        )
-    read = partial(read_frame_labels, frames) if frames else partial(read_records, key_steps)
-    narrations = () if options["narrations"] is None else (options["narrations"],)
-    records = NarratedRecords(read, narrations)
-    features = open_video_store(options["features"])
-    encode = None if text is None else text_encoder(text)
-    samples = gather_summaries(records, features, encode, settings.summarizer)
-    with TrainingProgressLine() as line:
-        trained = train_summarizer_run(
-            samples, out, settings, video=features.backbone, text=text or "", report=line
-        )
-    _print_left_out(count_reasons(samples.omitted))
-
-    # the scores of the videos that were withheld
-    path = str(out / NETWORK.names[-1])
-    scores = asdict(trained.scores)
-    numbers = []
-    for key, name in (("f", "F"), ("tau", "tau"), ("rho", "rho")):
-        numbers.append(f"{name} –" if scores[key] is None else f"{name} {scores[key]:.3f}")
-    withheld = f"on {trained.scores.videos} withheld: {', '.join(numbers)}"
-    print_message(f"{trained.videos} videos; {withheld}")
-    print_data(json.dumps({"summarizer": path, "withheld": scores}) if as_json else path)
 
 
 @click.command()
@@ -465,7 +391,7 @@ def _print_refined(result: "RefineResult", out: Path, *, as_json: bool) -> None:
 
 
 MAX_NAMED_VIDEOS = 3  # of those left out, that stderr names
-ROUND_COLUMNS = ("kept", "alignable", "moved", "iou", "agreement")
+ROUND_COLUMNS = ("kept", "moved", "iou")
 
 
 def _round_table(rounds: "tuple[RoundReport, ...]") -> str:

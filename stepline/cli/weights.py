@@ -123,7 +123,7 @@ def check(names: tuple[str, ...]) -> None:
     for network in networks:
         if not network.fetched and network.need == "optional" and not names:
             continue
-        fault = network.fault(network.folder) if network.fetched else "not here"
+        fault = network.find_fault(network.folder) if network.fetched else "not here"
         if fault is None:
             print_data(f"{network.name:<18} whole")
             continue

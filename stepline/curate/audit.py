@@ -19,7 +19,7 @@ from starlette.routing import Route
 from stepline.curate.sampling import Proportion, ReservoirSample, estimate_proportion, hash_to_int
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, Floats, interval
-from stepline.files.append_log import EntryStore
+from stepline.files.append_log import AppendLog
 from stepline.pages.web.local_server import LocalServer, post_route, serve_page
 from stepline.records import FrozenModel, Record, Span, Video
 from stepline.review.answers import Answer, AnswerValue, cohen_kappa, fleiss_kappa
@@ -272,7 +272,7 @@ def _bootstrap_kappa(votes: Votes, groups: list[list[int]], seed: int) -> tuple[
 
 
 def serve(
-    page: Callable[[], str], sample: AuditSample, verdicts: EntryStore[Answer], port: int = 0
+    page: Callable[[], str], sample: AuditSample, verdicts: AppendLog[Answer], port: int = 0
 ) -> LocalServer:
     """Return a web server of the audit page on this machine.
 

@@ -304,7 +304,7 @@ class Node:
         fault = f"{self.location}: {quote_value(self.value)} is not {need}"
         return DatasetError(f"{fault}; correct it or download the file again")
 
-    def _checked_value(self, kind: type | UnionType, need: str) -> Tree:
+    def _typed_value(self, kind: type | UnionType, need: str) -> Tree:
         """Return the value, which must be of this type and no boolean."""
         if not isinstance(self.value, kind) or isinstance(self.value, bool):
             raise self.error(need)
@@ -316,17 +316,17 @@ class Node:
 
     def entries(self) -> Iterator[tuple[str, "Node"]]:
         """Yield the keys and values of an object."""
-        for key in self._checked_value(dict, "an object"):
+        for key in self._typed_value(dict, "an object"):
             yield key, self._child(key)
 
     def rows(self) -> Iterator["Node"]:
         """Yield the items of a list."""
-        for index, value in enumerate(self._checked_value(list, "a list")):
+        for index, value in enumerate(self._typed_value(list, "a list")):
             yield Node(value, f"[{index}]", self)
 
     def get(self, *keys: str) -> "Node | None":
         """Return the value of the first of these keys whose value is not null, else None."""
-        tree = self._checked_value(dict, "an object")
+        tree = self._typed_value(dict, "an object")
         for key in keys:
             if tree.get(key) is not None:
                 return self._child(key)
@@ -339,9 +339,9 @@ class Node:
             raise DatasetError(f"{fault}; is this the right file for this dataset?")
         return node
 
-    def optional_text(self, *keys: str) -> str | None:
-        """Return the string of the first of these keys whose value is not null, else None."""
-        node = self.get(*keys)
+    def optional_text(self, key: str) -> str | None:
+        """Return the string of a key, None where the object lacks it or holds null."""
+        node = self.get(key)
         return None if node is None else node.text()
 
     def optional_number(self, key: str) -> float | None:
@@ -356,7 +356,7 @@ class Node:
 
     def text(self) -> str:
         """Return the value as a string."""
-        return str(self._checked_value(str, "text"))
+        return str(self._typed_value(str, "text"))
 
     def texts(self) -> tuple[str, ...]:
         """Return the strings of a list."""
@@ -365,7 +365,7 @@ class Node:
     def name(self) -> str:
         """Return an id: a string, or a whole number written out."""
         try:
-            return str(self._checked_value(str | int, "an id (text or a whole number)"))
+            return str(self._typed_value(str | int, "an id (text or a whole number)"))
         except ValueError as error:  # more digits than Python writes out
             fault = f"{self.location}: a number with thousands of digits is not an id"
             raise DatasetError(f"{fault}; correct it") from error
@@ -373,7 +373,7 @@ class Node:
     def number(self) -> float:
         """Return the value as a number, also one written as a string, NaN or infinity."""
         try:
-            return float(self._checked_value(int | float | str, "a number"))
+            return float(self._typed_value(int | float | str, "a number"))
         except ValueError as error:
             raise self.error("a number") from error
         except OverflowError:
@@ -386,9 +386,9 @@ class Node:
         start, end = self.rows()
         return start.number(), end.number()
 
-    def span(self, start: str = "start", end: str = "end") -> tuple[float, float]:
-        """Return the start and end of an object, by their keys."""
-        return self[start].number(), self[end].number()
+    def span(self) -> tuple[float, float]:
+        """Return the numbers `start` and `end` of an object."""
+        return self["start"].number(), self["end"].number()
 
     def pairs(self) -> Iterator[tuple[tuple[float, float], "Node"]]:
         """Yield ((start, end), sentence) of a video in the flat form: `timestamps`, `sentences`."""

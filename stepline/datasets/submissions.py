@@ -36,20 +36,15 @@ def segments(records: Iterable[Record]) -> dict[str, list[PredictedSegment]]:
     }
 
 
-def write_densevid(
-    predictions: Mapping[str, Sequence[PredictedSegment]], path: Path, *, prefix: str = ""
-) -> int:
-    """Write YouCook2's (PDVC's, densevid_eval's) results file and return its number of videos.
+def write_densevid(predictions: Mapping[str, Sequence[PredictedSegment]], path: Path) -> None:
+    """Write YouCook2's (PDVC's, densevid_eval's) results file.
 
     Args:
-        predictions: video id -> segments.
+        predictions: video id -> segments. The scorers compare ids as they are, with PDVC's "v_".
         path: the file.
-        prefix: "v_" where the reference has PDVC's ids, which the scorers compare as they are.
     """
     results = {
-        prefix + video: [
-            {"sentence": row.sentence, "timestamp": [row.start, row.end]} for row in rows
-        ]
+        video: [{"sentence": row.sentence, "timestamp": [row.start, row.end]} for row in rows]
         for video, rows in predictions.items()
     }
     tree = {
@@ -58,34 +53,22 @@ def write_densevid(
         "external_data": {"used": False, "details": ""},
     }
     write_atomic(path, json.dumps(tree, ensure_ascii=False, allow_nan=False) + "\n")
-    return len(results)
 
 
-def write_htstep_result(
-    records: Iterable[Record], path: Path, *, queries: Mapping[str, Sequence[str]] | None = None
-) -> int:
-    """Write HT-Step's result.json, {id: [second of each step]}, and return its number of videos.
+def write_htstep_result(records: Iterable[Record], path: Path) -> None:
+    """Write HT-Step's result.json, {id: [second of each step]}.
 
-    The seconds are whole, counted from 0, in the order of record.steps.
-
-    Args:
-        records: one per video.
-        path: the file.
-        queries: video id -> the server's headlines (htstep.read_queries). Every one of these videos
-            must have a record with exactly these steps.
-
-    Raises DatasetError where a step has no `at` (the server takes no abstention), or the queries
-    differ.
+    The seconds are whole, counted from 0, in the order of record.steps, which must be that of the
+    server's headlines (htstep.read_queries). Raises DatasetError where a step has no `at`: the
+    server takes no abstention.
     """
-    result = {record.id: [_second(record, step) for step in record.steps] for record in records}
-    if queries is not None:
-        _require_same_steps(records, queries)
-        result = {video: result[video] for video in queries}
+    result = {
+        record.id: [_whole_second(record, step) for step in record.steps] for record in records
+    }
     write_atomic(path, json.dumps(result) + "\n")
-    return len(result)
 
 
-def _second(record: Record, step: Step) -> int:
+def _whole_second(record: Record, step: Step) -> int:
     if step.at is None:
         raise DatasetError(
             f"{record.id}: step {step.id} has no `at`, and HT-Step scores a second for each step; "
@@ -94,27 +77,8 @@ def _second(record: Record, step: Step) -> int:
     return math.floor(step.at)
 
 
-def _require_same_steps(records: Iterable[Record], queries: Mapping[str, Sequence[str]]) -> None:
-    texts = {record.id: [step.text.strip() for step in record.steps] for record in records}
-    for video, headlines in queries.items():
-        if video not in texts:
-            raise DatasetError(
-                f"{video}: is asked for but has no record; {len(texts)} records were given"
-            )
-        steps = texts[video]
-        wanted_steps = [headline.strip() for headline in headlines]
-        if steps != wanted_steps:
-            pairs = zip(steps, wanted_steps, strict=False)
-            same = [step == headline for step, headline in pairs]
-            first = [*same, False].index(False)
-            counts = f"its {len(steps)} steps differ from the {len(wanted_steps)} asked for"
-            raise DatasetError(
-                f"{video}: {counts}, first at {first}; take the server's headlines as the steps"
-            )
-
-
-def write_htstep_grounding(records: Iterable[Record], path: Path) -> int:
-    """Write HT-Step's article-grounding CSV, one row per span of a step, and return its row count.
+def write_htstep_grounding(records: Iterable[Record], path: Path) -> None:
+    """Write HT-Step's article-grounding CSV, one row per span of a step.
 
     A step's id must be its global_step_index (the label), and a step with a span needs a score.
     Raises DatasetError otherwise.
@@ -122,12 +86,10 @@ def write_htstep_grounding(records: Iterable[Record], path: Path) -> int:
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(GROUNDING_COLUMNS)
-    rows = [
-        row for record in records for step in record.steps for row in _grounding_rows(record, step)
-    ]
-    writer.writerows(rows)
+    for record in records:
+        for step in record.steps:
+            writer.writerows(_grounding_rows(record, step))
     write_atomic(path, file.getvalue())
-    return len(rows)
 
 
 def _grounding_rows(record: Record, step: Step) -> list[tuple[str, float, float, int, float]]:

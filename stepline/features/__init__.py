@@ -8,10 +8,11 @@ does not count. `open_store` also opens one in a bucket (s3://, gs://, http://).
 """
 
 from stepline.features.import_files import ImportReport, import_features
-from stepline.features.shard_index import FeatureLocation, RowTexts
 from stepline.features.store import (
+    FeatureLocation,
     FeatureStore,
     FeatureWriter,
+    RowTexts,
     open_store,
     open_video_store,
     require_videos,

@@ -1,4 +1,4 @@
-"""Reads feature files of many origins, and writes our own, without running code in the files.
+"""Feature files of many projects, read without running code in the files. Writes Stepline's own files.
 
 <sub>/<id>.pth.tar   (T, 768) half tensor, 1 row/s    InternVideo and CLIP features of HTM
 <id>.mp4.npy         (T, 1024) float, 1 row/s         HowTo100M's S3D features; also .webm.npy
@@ -25,15 +25,8 @@ from stepline.records import RECORD_VERSION, FeatureSequence, Matrix
 TORCH_SUFFIXES = (".pth", ".pt", ".pth.tar")
 READABLE_SUFFIXES = (".npy", ".npz", ".safetensors", *TORCH_SUFFIXES)
 FEATURE_SUFFIXES = (
-    ".safetensors",
-    ".npy",
-    ".mp4.npy",
-    ".webm.npy",
-    ".mkv.npy",
-    ".npz",
-    ".pth.tar",
-    ".pth",
-    ".pt",
+    *(".safetensors", ".npy", ".mp4.npy", ".webm.npy", ".mkv.npy", ".npz"),
+    *(".pth.tar", ".pth", ".pt"),
 )
 # The names under which a file of several arrays may keep the features.
 ARRAY_NAMES = ("values", "features")
@@ -43,7 +36,12 @@ PRECOMPUTED_BACKBONE = "precomputed"  # the backbone of a file that does not sta
 
 @dataclass(frozen=True)
 class TextFeatures:
-    """Texts and their vectors: values (K, D) float32, as extracted (not normalised)."""
+    """Texts and their vectors.
+
+    Attributes:
+        texts: K of them.
+        values: (K, D) float32, as extracted (not normalised).
+    """
 
     texts: tuple[str, ...]
     values: Matrix
@@ -84,24 +82,25 @@ def read_feature_file(
     finite numbers.
     """
     content, metadata = read_arrays(path)
-    if isinstance(content, Mapping) and "text" in content:
-        raise StoreError(f"{path}: {VIDEOS_WANTED}")
-    values = _matrix(path, _feature_array(path, content))
+    if isinstance(content, Mapping):
+        if "text" in content:
+            raise StoreError(f"{path}: {VIDEOS_WANTED}")
+        content = _feature_array(path, content)
+    values = _check_matrix(path, content)
     if width is not None and values.shape[1] != width:
         raise ShapeError(
             f"{path}: {values.shape[1]} wide, the texts' features {width}; use one encoder for both"
         )
     if unit:
         values = unit_rows(values)
-    own_rate = stated_rate(path, metadata, rate)
+    own_rate = parse_rate(path, metadata, rate)
     backbone = metadata.get("backbone", PRECOMPUTED_BACKBONE)
     return FeatureSequence(values, own_rate, backbone)
 
 
 def read_text_features(path: Path) -> TextFeatures:
-    """Return the texts and their vectors of a .pth dict, .npz or .safetensors (texts in its
-    metadata).
-    """
+    """Return the texts and their vectors in a .pth dict, .npz or .safetensors (texts in the
+    metadata)."""
     content, _ = read_arrays(path)
     if not isinstance(content, Mapping) or "text" not in content:
         raise StoreError(
@@ -110,7 +109,7 @@ def read_text_features(path: Path) -> TextFeatures:
     # Other arrays of the file are of no concern here.
     texts = tuple(str(text) for text in np.atleast_1d(content["text"]))
     arrays = {key: value for key, value in content.items() if key in ARRAY_NAMES}
-    values = _matrix(path, _feature_array(path, arrays))
+    values = _check_matrix(path, _feature_array(path, arrays))
     if len(texts) != len(values):
         raise ShapeError(
             f"{path}: {len(texts)} texts but {len(values)} rows of features; extract them again"
@@ -118,11 +117,8 @@ def read_text_features(path: Path) -> TextFeatures:
     return TextFeatures(texts, values)
 
 
-def _feature_array(path: Path, content: Any) -> Any:
-    """Return the single array with the features."""
-    if not isinstance(content, Mapping):
-        return content
-    # Under a usual name, or the only one.
+def _feature_array(path: Path, content: Mapping[str, Any]) -> Any:
+    """Return the array with the features: under a usual name, or the only one."""
     named = [name for name in ARRAY_NAMES if name in content] or list(content)
     if len(named) != 1:
         raise StoreError(
@@ -131,8 +127,8 @@ def _feature_array(path: Path, content: Any) -> Any:
     return content[named[0]]
 
 
-def _matrix(path: Path, array: Any) -> Matrix:
-    """Return the array as (T, D) float32, or raise ShapeError."""
+def _check_matrix(path: Path, array: Any) -> Matrix:
+    """Return an array as (T, D) float32. Raises ShapeError for any other array, and for NaN."""
     if not isinstance(array, np.ndarray):
         what = f"{path}: holds a {type(array).__name__}, not an array of features (T, D)"
         raise ShapeError(f"{what}; extract them again")
@@ -149,9 +145,15 @@ def _matrix(path: Path, array: Any) -> Matrix:
     return values
 
 
-def stated_rate(location: object, metadata: Mapping[str, str], rate: float) -> float:
-    """Return the rows per second in the metadata, else `rate`. Raises StoreError for an invalid
+def parse_rate(location: object, metadata: Mapping[str, str], rate: float) -> float:
+    """Return the rows per second that a file's metadata state, else `rate`. Raises StoreError for
+    an invalid
     rate.
+
+    Args:
+        location: of the file, for messages.
+        metadata: of the file.
+        rate: where the metadata state none.
     """
     stated = metadata.get("rate", rate)
     try:
@@ -189,11 +191,18 @@ def write_feature_file(features: FeatureSequence, path: Path) -> None:
 
 
 def read_arrays(location: Path | str, data: bytes | None = None) -> tuple[Any, Mapping[str, str]]:
-    """Return the content of a file with tensors as numpy arrays, and its metadata or {}.
+    """Return the content of a feature file as numpy arrays, and its metadata or {}.
 
     .npy gives an array, .npz and .safetensors a dict, .pth, .pt and .pth.tar whatever was saved.
-    The JSON list "text" in the metadata of a .safetensors file joins its arrays, since that format
-    holds no strings. data: the file's bytes, for a member of an archive that `location` names.
+    The
+    JSON list "text" in the metadata of a .safetensors file is added to its arrays, since that
+    format
+    holds no strings.
+
+    Args:
+        location: path of the file, or the name of an archive member.
+        data: bytes of the archive member. None: the file is read.
+
     Raises StoreError for an unreadable file, or one that needs code to be read.
     """
     name = str(location).lower()

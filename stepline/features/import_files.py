@@ -3,19 +3,17 @@
 How each file is named after its item:
 
 {sub}/{id}.mp4.npy, {id}.webm.npy, {id}.npy        HowTo100M's S3D features, anybody's own
-{sub}/{id}.pth.tar, {id}.pth, {id}.pt              InternVideo's and CLIP's features; a dict with
-texts {id}.safetensors, {id}.npz                         what `stepline steps` and others wrote
-{key}.{ending} in a .tar or .tar.gz                WebDataset, Sieve & Swap's features.tar.gz: the
-id stands before
-                                                   the first dot
+{sub}/{id}.pth.tar, {id}.pth, {id}.pt              InternVideo's and CLIP's features, or a dict with texts
+{id}.safetensors, {id}.npz                         what `stepline steps` and others wrote
+{id}.npy and the like in a .tar or .tar.gz         WebDataset, Sieve & Swap's features.tar.gz. The id is
+                                                   the part before the first dot
 any of these that holds {id: (T, D), ...}          VidChapters' one file of all videos
 """
 
-import itertools
 import json
 import tarfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,8 +22,7 @@ from typing import Any
 import numpy as np
 
 from stepline.errors import StoreError
-from stepline.features.files import ARRAY_NAMES, FEATURE_SUFFIXES, read_arrays, stated_rate
-from stepline.features.shard_index import RowTexts
+from stepline.features.files import ARRAY_NAMES, FEATURE_SUFFIXES, parse_rate, read_arrays
 from stepline.features.store import (
     OTHER_ID,
     REPEATED_ID,
@@ -33,6 +30,7 @@ from stepline.features.store import (
     UNKNOWN_BACKBONE,
     UNREADABLE_FILE,
     FeatureWriter,
+    RowTexts,
 )
 from stepline.files.atomic_files import files_below, write_atomic
 from stepline.limits import MAX_FEATURES_BYTES, LimitError, TarHeader, parse_json, read_member
@@ -44,7 +42,13 @@ ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz")
 
 @dataclass(frozen=True)
 class FeatureFile:
-    """A file, or archive member, with features. `read_content` returns its content and metadata."""
+    """A file, or archive member, with features.
+
+    Attributes:
+        id: of its item.
+        location: of the file, for messages.
+        read_content: returns the content and the metadata, as `read_arrays` does.
+    """
 
     id: str
     location: str
@@ -53,36 +57,40 @@ class FeatureFile:
 
 @dataclass(frozen=True)
 class FeatureItem:
-    """The features of one item in a file. own_id: the id inside the file, None without one."""
+    """The features of one item in a file.
+
+    Attributes:
+        id: by the file's name, or the key in its dict.
+        values: what should be a (T, D) array.
+        metadata: of the file.
+        texts: whose vectors the rows are. None: rows of a video.
+        stored_id: the id inside the file, None without one.
+    """
 
     id: str
     values: Any
     metadata: Mapping[str, str]
     texts: RowTexts | None = None
-    own_id: object = None
+    stored_id: object = None
 
 
-def find_features(source: Path, ending: str | None = None) -> Iterator[FeatureFile]:
+def find_features(source: Path) -> Iterator[FeatureFile]:
     """Yield the feature files of a folder (recursive, by name), of a .tar or .tar.gz, or the one
     file.
 
-    ending: suffix to select, such as .video.npy, in a WebDataset with several arrays per key.
-    Raises StoreError without such a file or any feature file, and for several arrays per key
-    without an ending.
+    Raises StoreError without any feature file, and for several arrays of one id in an archive.
     """
     if not source.exists():
         cure = "give features, a folder of them, or a WebDataset's .tar"
         raise StoreError(f"{source}: no such file or folder; {cure}")
-    paths: Iterable[Path] = files_below(source) if source.is_dir() else [source]
-    files = (file for path in paths for file in _in_file(path, ending))
-    # Without a first file there is nothing to import.
-    first = next(files, None)
-    if first is None:
+    is_empty = True
+    for path in files_below(source) if source.is_dir() else [source]:
+        for file in _features_in(path):
+            is_empty = False
+            yield file
+    if is_empty:
         kind = f"({' '.join(FEATURE_SUFFIXES)}, or these in a .tar)"
-        if ending:
-            kind = f"that ends with {ending}"
         raise StoreError(f"{source}: holds no feature file {kind}; give the folder that does")
-    yield from itertools.chain((first,), files)
 
 
 def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
@@ -91,104 +99,81 @@ def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
     if not isinstance(content, Mapping):
         yield FeatureItem(file.id, content, metadata)
         return
-    named = [name for name in ARRAY_NAMES if name in content]
     names = list(map(str, content))
     # numpy's own names are as arr_0.
     is_unnamed = len(names) == 1 and not names[0].strip("0123456789arx_")
-    if named:
+    array_names = [name for name in ARRAY_NAMES if name in content] or names[:is_unnamed]
+    if array_names:
         # A file of one item, under one of the usual names.
-        texts = _row_texts(content)
-        yield FeatureItem(file.id, content[named[0]], metadata, texts, content.get("vid"))
-    elif is_unnamed:
-        (values,) = content.values()
-        yield FeatureItem(file.id, values, metadata)
+        texts = _parse_row_texts(content)
+        yield FeatureItem(file.id, content[array_names[0]], metadata, texts, content.get("vid"))
     else:
         # Any other dict is one of items.
         for id, values in content.items():
             yield FeatureItem(str(id), values, metadata)
 
 
-def item_id(name: str, ending: str | None = None) -> str | None:
+def item_id(name: str) -> str | None:
     """Return the item id in a file name, or None for another kind of file."""
-    endings = (ending,) if ending else FEATURE_SUFFIXES
     # The longest ending counts: .mp4.npy is more than .npy.
-    lengths = [len(suffix) for suffix in endings if name.lower().endswith(suffix.lower())]
-    longest = max(lengths, default=len(name))
-    return None if len(name) <= longest else name[:-longest]
+    lengths = [len(suffix) for suffix in FEATURE_SUFFIXES if name.lower().endswith(suffix)]
+    id = name[: -max(lengths)] if lengths else ""
+    return id or None
 
 
-def _in_file(path: Path, ending: str | None) -> Iterator[FeatureFile]:
+def _features_in(path: Path) -> Iterator[FeatureFile]:
     # A .pth.tar is what torch wrote, not an archive.
     if path.name.endswith(ARCHIVE_SUFFIXES) and not path.name.endswith(".pth.tar"):
-        yield from _in_tar(path, ending)
+        yield from _features_in_archive(path)
         return
-    id = item_id(path.name, ending)
+    id = item_id(path.name)
     if id is not None and not path.name.startswith("."):
         yield FeatureFile(id, str(path), partial(read_arrays, path))
 
 
-def _in_tar(path: Path, ending: str | None) -> Iterator[FeatureFile]:
-    """Yield a WebDataset's members. All members of a key are collected before one is read."""
+def _features_in_archive(path: Path) -> Iterator[FeatureFile]:
+    """Yield the feature files of an archive. Two in a row of one id are an error."""
+    last_id = last_suffix = ""
     try:
         with tarfile.open(path, tarinfo=TarHeader) as archive:
-            for key, group in itertools.groupby(_members(archive, ending), _key):
-                members = list(group)
-                endings = sorted({_ending(member) for member in members})
-                if len(endings) > 1:  # which of them is wanted, only its user knows
-                    cure = f"give the one that is wanted, for example --ending {endings[-1]}"
+            for member in archive:
+                name = member.name.rpartition("/")[2]
+                id, _, suffix = name.partition(".")
+                if not (member.isfile() and id and item_id(name)):
+                    continue
+                if id == last_id and suffix != last_suffix:  # only its user knows which is wanted
                     raise StoreError(
-                        f"{path}: {key} holds several arrays, {', '.join(endings)}; {cure}"
+                        f"{path}: {id} holds several arrays, .{last_suffix}, .{suffix}; unpack it "
+                        "and give a folder of those that are wanted"
                     )
-                for member in members:
-                    location = f"{path}:{member.name}"
-                    try:
-                        data = read_member(archive, member, MAX_FEATURES_BYTES)
-                    except LimitError as error:
-                        raise StoreError(
-                            f"{location}: {error}, so no features; leave it out"
-                        ) from error
-                    yield FeatureFile(key, location, partial(read_arrays, location, data))
+                last_id, last_suffix = id, suffix
+                location = f"{path}:{member.name}"
+                try:
+                    data = read_member(archive, member, MAX_FEATURES_BYTES)
+                except LimitError as error:
+                    raise StoreError(
+                        f"{location}: {error}, so no features; leave it out"
+                    ) from error
+                yield FeatureFile(id, location, partial(read_arrays, location, data))
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         reason = " ".join(str(error).split())  # tarfile reports in several lines what it tried
         raise StoreError(f"{path}: a damaged archive ({reason}); download it again") from error
 
 
-def _members(archive: tarfile.TarFile, ending: str | None) -> Iterator[tarfile.TarInfo]:
-    """Yield the members that may hold features. `ending` is everything after the key."""
-    for member in archive:
-        key = _key(member)
-        own_ending = _ending(member)
-        if not member.isfile() or not key:
-            continue
-        is_wanted = not ending or own_ending.lower() == ending.lower()
-        if is_wanted and item_id(f"{key}{own_ending}", ending):
-            yield member
-
-
-def _key(member: tarfile.TarInfo) -> str:
-    """Return the member's name before its first dot, without folders."""
-    return member.name.rpartition("/")[2].partition(".")[0]
-
-
-def _ending(member: tarfile.TarInfo) -> str:
-    """Return the member's name from its first dot on."""
-    return member.name.rpartition("/")[2].removeprefix(_key(member))
-
-
-def _row_texts(item: Mapping[str, Any]) -> RowTexts | None:
+def _parse_row_texts(item: Mapping[str, Any]) -> RowTexts | None:
     """Return the texts of a NaSVA file: {vid, start, end, text, features}."""
     if "text" not in item:
         return None
     texts = tuple(str(text) for text in np.atleast_1d(item["text"]))
     try:
-        return RowTexts(texts, _times(item.get("start")), _times(item.get("end")))
+        return RowTexts(texts, _parse_times(item.get("start")), _parse_times(item.get("end")))
     except (ValueError, TypeError) as error:
         raise StoreError(
             f"its times are not numbers ({error}); extract the text features again"
         ) from error
 
 
-def _times(column: Any) -> tuple[float, ...]:
+def _parse_times(column: Any) -> tuple[float, ...]:
     """Return the times of a column, or an empty list without the column."""
     if column is None:
         return ()
@@ -197,7 +182,14 @@ def _times(column: Any) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class ImportReport:
-    """The result of an import. added: ids. rows: number. already: items present before."""
+    """The result of an import.
+
+    Attributes:
+        added: ids of the items that were added.
+        rows: of all added items.
+        already: number of items that the store held before.
+        dropped: items that could not be added, with the reasons.
+    """
 
     added: tuple[str, ...]
     rows: int
@@ -212,14 +204,13 @@ def import_features(
     rate: float = 1.0,
     backbone: str | None = None,
     width: int | None = None,
-    ending: str | None = None,
     shard_bytes: int = SHARD_BYTES,
     report: Callable[[str], None] | None = None,
 ) -> ImportReport:
     """Import the feature files of a folder, .tar or single file into a store. Return a report.
 
     Items in the store are not read again, so that a killed import resumes. `dropped.jsonl` lists
-    the dropped items with reasons.
+    the items that this import dropped, with reasons.
 
     Args:
         source: folder, .tar or file.
@@ -227,27 +218,22 @@ def import_features(
         rate: rows per second, for files without a rate.
         backbone: name of the feature extractor, for files without one.
         width: required D. None: that of the first item.
-        ending: suffix of the files to select.
         shard_bytes: size of a shard.
-        report: called with the progress.
+        report: called with the id of each file.
 
     Raises StoreError without any feature file.
     """
     with FeatureWriter(folder, width=width, shard_bytes=shard_bytes) as writer:
         importer = _Importer(writer, rate, backbone)
-        for file in find_features(source, ending):
+        for file in find_features(source):
             importer.add_file(file)
             if report is not None:
                 report(file.id)
-    # What was dropped of other sources before, and was not added since, is dropped still.
-    dropped = []
-    source_prefixes = (f"{source}/", f"{source}:")
-    for row in read_dropped(folder / DROPPED_NAME):
-        relative_name = row.location == str(source) or row.location.startswith(source_prefixes)
-        if row.id not in writer and not relative_name:
-            dropped.append(row)
-    dropped += importer.dropped
-    write_dropped(dropped, folder / DROPPED_NAME)
+    lines = []
+    for row in importer.dropped:
+        fields = {"id": row.id, "place": row.location, "reason": row.reason, "value": row.value}
+        lines.append(json.dumps(fields, ensure_ascii=False) + "\n")
+    write_atomic(folder / DROPPED_NAME, "".join(lines))
     return ImportReport(
         tuple(importer.added), importer.rows, importer.already, tuple(importer.dropped)
     )
@@ -284,18 +270,15 @@ class _Importer:
         if item.id in self._writer and item.id not in self.added and first == location:
             self.already += 1
             return
-        # What cannot be added is noted with its reason.
         rejection = self._writer.rejection_reason(item.id, item.values, item.texts)
-        if item.own_id is not None and str(item.own_id) != item.id:
-            rejection = OTHER_ID, str(item.own_id)
+        if item.stored_id is not None and str(item.stored_id) != item.id:
+            rejection = OTHER_ID, str(item.stored_id)
         if rejection is not None:
             reason, value = rejection
-            if reason == REPEATED_ID:
-                value = first
-            self._drop(reason, value, item.id, location)
+            self._drop(reason, first if reason == REPEATED_ID else value, item.id, location)
             return
         # The rate is the file's own where it states one, the backbone the call's.
-        rate = stated_rate(item.id, item.metadata, self._rate)
+        rate = parse_rate(item.id, item.metadata, self._rate)
         backbone = self._backbone or item.metadata.get("backbone", UNKNOWN_BACKBONE)
         self._writer.add(item.id, item.values, rate=rate, backbone=backbone, texts=item.texts)
         self.added[item.id] = None
@@ -306,17 +289,8 @@ class _Importer:
         self.dropped.append(row)
 
 
-def write_dropped(dropped: Iterable[Rejected], path: Path) -> None:
-    """Write the dropped items as JSON lines."""
-    lines = []
-    for row in dropped:
-        fields = {"id": row.id, "place": row.location, "reason": row.reason, "value": row.value}
-        lines.append(json.dumps(fields, ensure_ascii=False) + "\n")
-    write_atomic(path, "".join(lines))
-
-
 def read_dropped(path: Path) -> tuple[Rejected, ...]:
-    """Return the items in a file of `write_dropped`, or none without the file."""
+    """Return the items in the `dropped.jsonl` of an import, none without the file."""
     if not path.exists():
         return ()
     try:

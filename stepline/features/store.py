@@ -5,7 +5,9 @@ the rows of each item, and the texts of the rows if they are text vectors. `Feat
 rows in memory until a shard is full. `FeatureStore` reads only the requested rows, and caches none.
 """
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -17,19 +19,8 @@ import numpy.typing as npt
 
 from stepline.errors import ShapeError, StoreError, first_line
 from stepline.features.files import VIDEOS_WANTED
-from stepline.features.shard_index import (
-    Digests,
-    FeatureLocation,
-    RowTexts,
-    index_path,
-    read_index,
-    read_row_texts,
-    read_text_digests,
-    shard_path,
-    shards_of,
-    write_index,
-)
 from stepline.files.atomic_files import atomic_path, check_writable, remove_partial_files
+from stepline.files.parquet import ParquetError, ParquetReader
 from stepline.files.remote.cache import CachedFolder
 from stepline.limits import read_safetensors_header
 from stepline.records import FeatureSequence, Matrix, Rejected
@@ -53,21 +44,172 @@ UNKNOWN_BACKBONE = "unknown"  # the backbone of features that do not say it
 
 Half: TypeAlias = npt.NDArray[np.float16]
 
+# ---------------------------------------------------------------- the index of a shard
+
+INDEX_VERSION = "1"  # of the columns; a reader refuses any other
+METADATA_KEY = "stepline_features"
+VALUE_DTYPE = "float16"
+SHARD_NAME = "shard-{:05d}"
+LOCATION_COLUMNS = ("id", "first", "rows", "width", "rate", "backbone", "dtype")
+TEXT_COLUMNS = ("text", "start", "end")
+Digests: TypeAlias = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureLocation:
+    """Location of an item in a store.
+
+    Attributes:
+        id: of the item.
+        shard: number of the shard.
+        first: number of the item's first row in the shard.
+        rows: number of rows.
+        width: D of a row.
+        rate: rows per second.
+        backbone: name of the feature extractor.
+    """
+
+    id: str
+    shard: int
+    first: int
+    rows: int
+    width: int
+    rate: float
+    backbone: str
+
+
+@dataclass(frozen=True, slots=True)
+class RowTexts:
+    """The texts whose vectors are the rows of an item.
+
+    Attributes:
+        texts: one per row.
+        starts: seconds, one per text, or empty. May be NaN.
+        ends: seconds, one per text, or empty. May be NaN.
+    """
+
+    texts: tuple[str, ...]
+    starts: tuple[float, ...] = ()
+    ends: tuple[float, ...] = ()
+
+
+def shard_path(folder: Path, shard: int) -> Path:
+    """Return the path of a shard's rows."""
+    return folder / f"{SHARD_NAME.format(shard)}.safetensors"
+
+
+def index_path(folder: Path, shard: int) -> Path:
+    """Return the path of a shard's index."""
+    return folder / f"{SHARD_NAME.format(shard)}.parquet"
+
+
+def shards_of(folder: Path) -> list[int]:
+    """Return the sorted numbers of the complete shards."""
+    numbers = []
+    for path in folder.glob("shard-*.parquet"):
+        name = path.stem.removeprefix("shard-")
+        if name.isdigit():
+            numbers.append(int(name))
+    return sorted(numbers)
+
+
+def write_index(
+    folder: Path, shard: int, locations: Iterable[FeatureLocation], texts: Sequence[RowTexts | None]
+) -> None:
+    """Write the index of a shard atomically.
+
+    Args:
+        folder: of the store.
+        shard: number of the shard.
+        locations: of the shard's items, in row order.
+        texts: of each item, None for features of a video.
+    """
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    text, integer, real = arrow.string(), arrow.int64(), arrow.float64()
+    location_types = (text, integer, integer, integer, real, text, text)
+    columns = dict(zip(LOCATION_COLUMNS, location_types, strict=True))
+    columns |= {"text": arrow.list_(text), "start": arrow.list_(real), "end": arrow.list_(real)}
+    # A row per item. The last three columns are empty where its rows are of no texts.
+    rows = []
+    for location, row_texts in zip(locations, texts, strict=True):
+        row = {name: getattr(location, name, VALUE_DTYPE) for name in LOCATION_COLUMNS}
+        if row_texts is not None:
+            row["text"] = list(row_texts.texts)
+            row["start"] = list(row_texts.starts) or None
+            row["end"] = list(row_texts.ends) or None
+        rows.append(row)
+    schema = arrow.schema(columns.items(), metadata={METADATA_KEY: INDEX_VERSION})
+    with atomic_path(index_path(folder, shard)) as partial:
+        parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), partial)
+
+
+def read_index(folder: Path, shard: int) -> Iterator[FeatureLocation]:
+    """Yield the locations of a shard's items in row order. Raises StoreError for any other file."""
+    for row in _read_columns(folder, shard, LOCATION_COLUMNS):
+        if row.pop("dtype") != VALUE_DTYPE:
+            path = index_path(folder, shard)
+            raise StoreError(f"{path}: its rows are not {VALUE_DTYPE}; import the features again")
+        row["backbone"] = sys.intern(str(row["backbone"]))  # one string for a million items
+        yield FeatureLocation(shard=shard, **row)
+
+
+def read_row_texts(folder: Path, shard: int) -> dict[str, RowTexts]:
+    """Return the texts of every item with texts in a shard."""
+    rows = _read_columns(folder, shard, ("id", *TEXT_COLUMNS))
+    texts_by_id = {}
+    for row in rows:
+        if row["text"] is not None:
+            starts = tuple(row["start"] or ())
+            ends = tuple(row["end"] or ())
+            texts_by_id[str(row["id"])] = RowTexts(tuple(row["text"]), starts, ends)
+    return texts_by_id
+
+
+def text_digest(text: str) -> int:
+    """Return an 8-byte BLAKE2b hash of a stripped text."""
+    data = text.strip().encode("utf-8", "surrogatepass")
+    digest = hashlib.blake2b(data, digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
+def read_text_digests(folder: Path, shard: int) -> dict[str, Digests]:
+    """Return the digests of the texts of every item with texts in a shard."""
+    rows = _read_columns(folder, shard, ("id", "text"))
+    return {
+        str(row["id"]): np.fromiter(map(text_digest, row["text"]), dtype=np.uint64)
+        for row in rows
+        if row["text"] is not None
+    }
+
+
+def _read_columns(folder: Path, shard: int, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the rows of an index, with the given columns only."""
+    path = index_path(folder, shard)
+    cure = "remove it and import the features again"
+    try:
+        table = ParquetReader(path)
+        metadata = table.schema.metadata or {}
+        if metadata.get(METADATA_KEY.encode()) != INDEX_VERSION.encode():
+            reason = f"not the index of a feature shard of version {INDEX_VERSION}"
+            raise StoreError(f"{path}: {reason}; import it again")
+        for column in columns:
+            if column not in table.columns:
+                raise StoreError(f"{path}: lacks the column {column!r}; {cure}")
+        return list(table.rows(columns))
+    except ParquetError as error:
+        raise StoreError(f"{path}: cannot be read ({error}); {cure}") from error
+
+
+# ---------------------------------------------------------------- the rows of a shard
 
 TENSOR_NAME = "values"  # of the one tensor
 
 
-def write_shard(values: Half, path: Path) -> None:
-    """Write a matrix (N, D) atomically."""
-    from safetensors.numpy import save_file
-
-    with atomic_path(path) as partial:
-        save_file({TENSOR_NAME: values}, partial)
-
-
 @dataclass(frozen=True, slots=True)
 class ShardMatrix:
-    """Byte offset and shape (rows, width) of the matrix in a shard file."""
+    """The matrix (rows, width) in a shard file. begin: byte of its first number."""
 
     path: Path
     begin: int
@@ -75,12 +217,12 @@ class ShardMatrix:
     width: int
 
     def read(self, first: int, count: int) -> Half:
-        """Return rows (count, width). Raises StoreError for a truncated or unreadable file."""
-        size = count * self.width
+        """Return `count` rows (count, width) from row `first` on. Raises StoreError for a truncated or
+        unreadable file."""
         # Half precision takes 2 bytes per number.
         offset = self.begin + 2 * first * self.width
         try:
-            values = np.fromfile(self.path, np.float16, size, offset=offset)
+            values = np.fromfile(self.path, np.float16, count * self.width, offset=offset)
             return values.reshape(count, self.width)
         except (OSError, ValueError) as error:
             cure = "it changed while it was read: give the same command again"
@@ -109,15 +251,17 @@ def find_matrix(path: Path) -> ShardMatrix:
 
 
 SHARDS_WITH_TEXTS = 4  # shards whose texts stay in memory
-ALL_ROWS = slice(None)  # all rows of an item
+ALL_ROWS = slice(None)
 
 
 class FeatureStore(Mapping[str, FeatureLocation]):
-    """Reads the items of a folder that `FeatureWriter` wrote, as a mapping id -> location of the
-    rows.
+    """Reads the items of a store, as a mapping id -> location of the item's rows.
 
-    display_url: name of the folder in messages. Raises StoreError when the folder is not a store,
-    or holds an id twice.
+    Args:
+        folder: that `FeatureWriter` wrote.
+        display_url: name of the folder in messages.
+
+    Raises StoreError when the folder is not a store, or holds an id twice.
     """
 
     def __init__(self, folder: Path, *, display_url: str = "") -> None:
@@ -159,13 +303,13 @@ class FeatureStore(Mapping[str, FeatureLocation]):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Return the set of feature widths, which has one element unless shards are mixed."""
+        """Feature widths in the store, which is one unless shards are mixed."""
         widths = {location.width for location in self._locations.values()}
         return tuple(sorted(widths))
 
     @property
     def backbone(self) -> str:
-        """Return the name of the feature extractor, "" if unknown. Raises StoreError for several."""
+        """Name of the feature extractor, "" if unknown. Raises StoreError for several."""
         backbones = {location.backbone for location in self._locations.values()}
         # Features that do not say it are of no other backbone.
         backbones.discard(UNKNOWN_BACKBONE)
@@ -179,8 +323,7 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         """Return the rows (T, D) of an item, or a slice, as float32. Raises StoreError for an
         unknown id.
         """
-        values: Matrix = self._rows(self[id], rows).astype(np.float32)
-        return values
+        return self._read_rows(self[id], rows).astype(np.float32)
 
     def read(self, id: str, rows: slice = ALL_ROWS) -> FeatureSequence:
         """Return the features of a video, or a slice.
@@ -211,8 +354,8 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         self._texts.cache_clear()
         self._digests.cache_clear()
 
-    def _rows(self, location: FeatureLocation, rows: slice = ALL_ROWS) -> Half:
-        path = self._shard_file(location.shard)
+    def _read_rows(self, location: FeatureLocation, rows: slice = ALL_ROWS) -> Half:
+        path = self._shard_file(location.shard)  # which fetches a remote one
         if location.shard not in self._matrices:
             self._matrices[location.shard] = find_matrix(path)
         matrix = self._matrices[location.shard]
@@ -229,11 +372,11 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         return shard_path(self.folder, shard)
 
     def check(self) -> Iterator[Rejected]:
-        """Yield a message for each invalid item. Reads all rows."""
+        """Yield each invalid item with the reason. Reads all rows."""
         for id, location in self._locations.items():
             path = shard_path(self.folder, location.shard)
             try:
-                values = self._rows(location)
+                values = self._read_rows(location)
             except StoreError as error:
                 yield Rejected(
                     "features", DAMAGED_SHARD, id=id, value=str(error), location=str(path)
@@ -263,16 +406,19 @@ def open_video_store(source: Path | str) -> FeatureStore:
 
 
 def require_videos(store: FeatureStore, source: Path | str) -> None:
-    """Raise StoreError for a store of text features. source: as the user gave it."""
+    """Raise StoreError for a store of text features. source: name of the store in the message."""
     first = next(iter(store), None)
     if first is not None and store.texts(first) is not None:
         raise StoreError(f"{source}: {VIDEOS_WANTED}")
 
 
 def rejection_reason(values: Any, width: int | None) -> tuple[str, str] | None:
-    """Return why an array is no valid features, with its values, or None for a valid one.
+    """Return why an array is no valid features and the offending value, or None for a valid
+    array.
 
-    width: required D, None for any.
+    Args:
+        values: what should be a (T, D) array.
+        width: required D, None for any.
     """
     if not isinstance(values, np.ndarray):
         return NOT_ROWS, type(values).__name__
@@ -295,9 +441,17 @@ SHARD_BYTES = 256 * 2**20
 
 
 class FeatureWriter:
-    """Adds items to a store, and creates it if missing. A store has one writer at a time.
+    """Adds items to a store, and creates the store if it is missing. A store has one writer at a
+    time.
 
     As a context manager it writes the last shard at exit, also after an error.
+
+    Args:
+        folder: of the store.
+        width: required D. None: that of the store, or of the first item.
+        shard_bytes: size of a shard.
+
+    Raises ShapeError where the store holds features of another width.
     """
 
     def __init__(
@@ -330,13 +484,19 @@ class FeatureWriter:
 
     @property
     def unwritten_count(self) -> int:
-        """Return the number of items added since the last written shard."""
+        """Number of items added since the last shard was written."""
         return len(self._locations)
 
     def rejection_reason(
         self, id: str, values: object, texts: RowTexts | None = None
     ) -> tuple[str, str] | None:
-        """Return why an item cannot be added, with its values, or None for a valid item."""
+        """Return why an item cannot be added and the offending value, or None for a valid item.
+
+        Args:
+            id: of the item.
+            values: what should be a (T, D) array.
+            texts: whose vectors the rows are. None: features of a video.
+        """
         if not id or id == "__metadata__" or any(sign in id for sign in "/\\\0\n"):
             return BAD_ID, repr(id)
         if id in self._ids:
@@ -392,6 +552,8 @@ class FeatureWriter:
 
     def flush(self) -> None:
         """Write the buffered items as a shard: first its rows, then its index."""
+        from safetensors.numpy import save_file
+
         if not self._locations:
             return
         # Two writers would overwrite each other's shards.
@@ -400,7 +562,8 @@ class FeatureWriter:
             raise StoreError(
                 f"{self._folder}: another process has now written shard {self._shard}; {cure}"
             )
-        write_shard(np.concatenate(self._values), shard_path(self._folder, self._shard))
+        with atomic_path(shard_path(self._folder, self._shard)) as partial:
+            save_file({TENSOR_NAME: np.concatenate(self._values)}, partial)
         write_index(self._folder, self._shard, self._locations, self._texts)
         self._values = []
         self._locations = []
@@ -415,7 +578,8 @@ class FeatureWriter:
 
 
 class RemoteFeatureStore(FeatureStore):
-    """A store at a URL. Indexes are downloaded together, shards on demand (`remote.cache`)."""
+    """A store at a URL. Indexes are downloaded at once, shards when a row is read
+    (`remote.cache`)."""
 
     def __init__(self, url: str, *, most: int | None = None) -> None:
         self._cached = CachedFolder(url, most=most)

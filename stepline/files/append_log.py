@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
 from threading import Lock
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
@@ -21,18 +21,6 @@ Entry = TypeVar("Entry", bound=FrozenModel)
 
 # s for another process to finish its line, which takes milliseconds unless it is stopped
 LOCK_WAIT_SECONDS = 10.0
-
-
-class EntryStore(Protocol[Entry]):
-    """A store of entries. A later entry replaces the earlier one with its key."""
-
-    def __iter__(self) -> Iterator[Entry]:
-        """Return an iterator over the entries, in the order in which their keys first came."""
-        ...
-
-    def add(self, entry: Entry) -> None:
-        """Add an entry, which is on disk when this returns."""
-        ...
 
 
 class AppendLog(Generic[Entry]):

@@ -66,10 +66,10 @@ class StreamRecorder:
         self._file = av.open(str(path), "w", options={"cluster_time_limit": "2000"})
         # A broken connection may end before a key frame or any sound tells the format of a stream.
         streams = []
-        if media.picture is not None and media.picture.width > 0:
-            streams.append(media.picture)
-        if media.sound is not None and media.sound.sample_rate > 0:
-            streams.append(media.sound)
+        if media.video_stream is not None and media.video_stream.width > 0:
+            streams.append(media.video_stream)
+        if media.audio_stream is not None and media.audio_stream.sample_rate > 0:
+            streams.append(media.audio_stream)
         self._streams = {}
         for stream in streams:
             copy = self._file.add_stream_from_template(stream, opaque=True)
@@ -127,7 +127,7 @@ def join_recordings(
             # one stream per kind, in the form that the first recording has
             targets: dict[str, Any] = {}
             for media in recordings:
-                for stream in (media.picture, media.sound):
+                for stream in (media.video_stream, media.audio_stream):
                     if stream is not None and stream.type not in targets:
                         target = joined.add_stream_from_template(stream, opaque=True)
                         targets[stream.type] = target

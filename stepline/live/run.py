@@ -17,7 +17,7 @@ from stepline.live.recording import StreamRecorder, join_recordings
 from stepline.live.session import LiveSession
 from stepline.live.source import LiveSource, PictureRate, parse_sources
 from stepline.live.speech import Recognise
-from stepline.media.opening import LiveInput
+from stepline.media.container import LiveInput
 from stepline.numeric import one_blas_thread
 from stepline.outputs import USUAL, safe_stem
 from stepline.pipeline.batch import lock_video, run_video

@@ -26,9 +26,8 @@ from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.media.frames import Frame
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Sentence, Span, Transcript
-from stepline.speech.audio_windows import AudioWindow
+from stepline.speech.audio_windows import FRAME_SAMPLES, AudioWindow
 from stepline.speech.recogniser import RecogniserSwitch
-from stepline.speech.vad import FRAME_SAMPLES
 from stepline.writing import check_writer, write_steps
 
 if TYPE_CHECKING:

@@ -22,10 +22,14 @@ from stepline.errors import MediaError, SettingsError
 from stepline.files.remote.addresses import NamedHost, check_url, display_url
 from stepline.live.forward_proxy import ForwardProxy
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
-from stepline.media.container import OpenMedia, open_live, open_media, picture_rate
+from stepline.media.container import LiveInput, OpenMedia, frame_rate, open_live, open_media
 from stepline.media.frames import Frame, FrameSampler, FrameScaler
-from stepline.media.opening import LiveInput
-from stepline.media.reader import MIN_SPARSE_RATIO, PictureTrack, SoundTrack, seek_before
+from stepline.media.reader import (
+    MIN_SPARSE_RATIO,
+    AudioStreamReader,
+    VideoStreamReader,
+    seek_before,
+)
 from stepline.media.settings import LinkSettings, MediaSettings
 
 if TYPE_CHECKING:
@@ -181,7 +185,7 @@ class SourceClock:
         return second if is_near and second > self.end - TRUSTED_SECONDS else wall_second
 
 
-Tracks: TypeAlias = dict[int, PictureTrack | SoundTrack]  # by the index of the stream
+Tracks: TypeAlias = dict[int, VideoStreamReader | AudioStreamReader]  # by the index of the stream
 SourceItems: TypeAlias = Iterator[Frame | AudioBlock | Gap]
 
 
@@ -362,7 +366,7 @@ class LiveSource:
             self._clock.record_arrival()
             if packet.stream.index in tracks:
                 for frame in media.decode(packet):
-                    yield from self._timed_items(tracks[packet.stream.index].take(frame))
+                    yield from self._timed_items(tracks[packet.stream.index].add(frame))
                 if self._recording is not None:
                     self._recording.add(packet, media)
         yield from self._finish_tracks(tracks)
@@ -373,7 +377,7 @@ class LiveSource:
             self._clock.begin(paced=is_recording)
         # A recording continues where the last connection ended.
         if is_recording and self.end > 0:
-            media.exact = True
+            media.is_seekable = True
             seek_before(media, self.end)
         # An address keeps the second 0 of its first connection.
         if not is_recording and self._clock.origin is not None:
@@ -390,14 +394,16 @@ class LiveSource:
         """Yield the packets of sound and picture. Corrupt packets are counted and skipped."""
         import av
 
-        streams = [stream for stream in (media.picture, media.sound) if stream is not None]
+        streams = [
+            stream for stream in (media.video_stream, media.audio_stream) if stream is not None
+        ]
         failure_count = 0
         while failure_count < MAX_CORRUPT_PACKETS and not self._stop.is_set():
             try:
                 for packet in media.container.demux(streams):
                     failure_count = 0
                     if packet.is_corrupt:
-                        media.damage.packets += 1
+                        media.damage.packet_count += 1
                     else:
                         yield packet
                     if self._stop.is_set():
@@ -408,7 +414,7 @@ class LiveSource:
             except av.error.InvalidDataError:
                 # Only many corrupt packets in a row end the connection.
                 failure_count += 1
-                media.damage.packets += 1
+                media.damage.packet_count += 1
 
     def _tracks(self, media: OpenMedia) -> Tracks:
         """Return a track for the frames of each stream, on a clock that begins at second `_connection_start`."""
@@ -416,16 +422,20 @@ class LiveSource:
         endless, rate = float("inf"), self._pictures.rate
 
         # pictures at a rate, where wanted
-        if media.picture is not None and rate is not None:
+        if media.video_stream is not None and rate is not None:
             scaler = FrameScaler(shorter=self._pictures.size, aspect=media.aspect)
-            tracks[media.picture.index] = PictureTrack(
+            tracks[media.video_stream.index] = VideoStreamReader(
                 media, FrameSampler(rate, scaler), self._connection_start, endless
             )
             # Where far more pictures come than are needed, some are not decoded.
-            if self._media.skip_nonref and rate * MIN_SPARSE_RATIO <= picture_rate(media.picture):
-                media.picture.codec_context.skip_frame = "NONREF"
-        if media.sound is not None:
-            tracks[media.sound.index] = SoundTrack(media, self._connection_start, endless)
+            if self._media.skip_nonref and rate * MIN_SPARSE_RATIO <= frame_rate(
+                media.video_stream
+            ):
+                media.video_stream.codec_context.skip_frame = "NONREF"
+        if media.audio_stream is not None:
+            tracks[media.audio_stream.index] = AudioStreamReader(
+                media, self._connection_start, endless
+            )
         return tracks
 
     def _finish_tracks(self, tracks: Tracks) -> "Iterator[Frame | AudioBlock]":

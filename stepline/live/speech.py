@@ -25,17 +25,19 @@ import numpy as np
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.records import Rejected, Sentence, Span, Word
 from stepline.speech.audio_windows import (
+    FRAME_SAMPLES,
     MAX_FILLED_SECONDS,
     NO_SOUND,
+    VOICE_PROBABILITY,
     AudioWindow,
     WindowTranscript,
     detector_context,
+    voice_probability,
 )
 from stepline.speech.hallucinations import SpeechEvidence, hallucination_reasons
-from stepline.speech.second_reading import fit_to_voice
-from stepline.speech.sentences import ends_sentence, join_pieces, split_sentences
+from stepline.speech.second_pass import fit_to_voice
+from stepline.speech.sentences import ends_sentence, join_word_parts, split_sentences
 from stepline.speech.settings import AsrSettings
-from stepline.speech.vad import FRAME_SAMPLES, VOICE_PROBABILITY, voice_probability
 
 Recognise: TypeAlias = Callable[[AudioWindow], WindowTranscript]
 
@@ -207,7 +209,7 @@ class LiveTranscriber:
     def _is_unread(self, words: Sequence[Word], window: AudioWindow) -> bool:
         """Whether much voice follows the last word of a pass: the recogniser has stopped too early."""
         words_end = words[-1].span.end if words and words[-1].span else window.end
-        voice = window.voiced(words_end, window.end)
+        voice = window.voice_between(words_end, window.end)
         seconds = float((voice >= VOICE_PROBABILITY).sum()) * FRAME_SAMPLES / SAMPLE_RATE
         return seconds > UNREAD_SECONDS and not self._pending
 
@@ -218,7 +220,7 @@ class LiveTranscriber:
         self.language = transcript.language or self.language
         self._log_probability = transcript.log_probability
         pieces = [piece for piece in transcript.words if piece.text.strip() and piece.span]
-        return fit_to_voice(window, join_pieces(pieces))
+        return fit_to_voice(window, join_word_parts(pieces))
 
     def _commit_certain(
         self, words: Sequence[Word], window: AudioWindow, *, is_quiet: bool
@@ -353,7 +355,7 @@ class LiveTranscriber:
 
     def _speech_evidence(self, sentence: Sentence, window: AudioWindow) -> SpeechEvidence:
         span = sentence.span
-        voice = window.voiced(span.start, span.end)
+        voice = window.voice_between(span.start, span.end)
         voice_probability = float(voice.mean()) if len(voice) else 0.0
         return SpeechEvidence(voice_probability, self._log_probability)
 

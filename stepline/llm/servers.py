@@ -119,17 +119,17 @@ class AnswerLimits(TransferLimits):
         seconds = max(0.01, until - time.monotonic())
         super().__init__(max_bytes=MAX_ANSWER_BYTES, seconds=seconds, silence=seconds, private=True)
 
-    def fault(self, reason: str) -> Exception:
+    def refusal(self, reason: str) -> Exception:
         """Return the error for an unacceptable answer."""
         return RequestError(reason, is_transient=False)
 
-    def too_late(self) -> Exception:
+    def timeout_error(self) -> Exception:
         """Return the error for an answer that takes too long."""
         return RequestError("no answer in time", is_transient=True)
 
-    def too_large(self) -> Exception:
+    def size_error(self) -> Exception:
         """Return the error for an answer that is too large."""
-        return self.fault(f"the server's answer is larger than {MAX_ANSWER_BYTES} bytes")
+        return self.refusal(f"the server's answer is larger than {MAX_ANSWER_BYTES} bytes")
 
 
 class OpenAiServer:

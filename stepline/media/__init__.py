@@ -1,4 +1,4 @@
-"""Video files: probing, decoding of sound and pictures as streams, single frames, and clips.
+"""Video files: facts, frames and audio as streams, single frames, and clips.
 
 Everything streams: memory does not grow with the duration. Files are untrusted:
 settings.MediaSettings limits them, and nothing but the named file itself is ever opened.

@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,15 @@ import numpy as np
 from stepline.errors import MediaError, SettingsError
 from stepline.files.atomic_files import atomic_path
 from stepline.media.audio import AudioTimeline
-from stepline.media.container import OpenMedia, open_media, picture_rate
-from stepline.media.frames import display_size, quarter_turns
-from stepline.media.hdr import copy_colours, is_high_range, rotate_high_range
+from stepline.media.container import OpenMedia, failure_reason, frame_rate, open_media
+from stepline.media.frames import FrameScaler, display_size, quarter_turns
+from stepline.media.hdr import is_high_range
 from stepline.media.reader import seek_before
 from stepline.media.settings import MediaSettings
 from stepline.records import Span
 
-TICK_RATE = 90_000  # a second in the clip's picture time. A multiple of all usual frame rates
-CLIP_RATE = 48_000  # Hz, sound of the clip
+TICK_RATE = 90_000  # per second of the clip's video. A multiple of all usual frame rates
+CLIP_RATE = 48_000  # Hz, audio of the clip
 # Without macroblock-tree rate control, which reads memory that it has not set. With that control,
 # clips would differ from run to run. crf 26 then gives the size and the PSNR of x264's default, 23
 # with it. Hard to distinguish from the original.
@@ -31,8 +32,9 @@ COPIED_STREAM_TYPES = ("video", "audio", "subtitle")
 def cut_clip(
     path: Path | str, span: Span, out: Path, settings: MediaSettings | None = None
 ) -> None:
-    """Write the seconds of `span` as an mp4 (H.264, AAC) with synchronous picture and sound,
-    atomically.
+    """Write the seconds of `span` as an mp4 (H.264, AAC) with synchronous video and audio.
+
+    The file is written atomically. Video of high dynamic range becomes standard range.
 
     Args:
         path: of the video.
@@ -70,17 +72,17 @@ def join_clips(
     if not spans:
         raise SettingsError("nothing to cut: no span was chosen; choose at least one")
     settings = settings or MediaSettings()
-    with atomic_path(out) as partial, av.open(f"file:{partial}", "w", format="mp4") as container:
+    with atomic_path(out) as partial, av.open(f"file:{partial}", "w", format="mp4") as clip:
         if comment is not None:
-            container.metadata["comment"] = comment
-        # one picture and one sound encoder, through which every span goes
-        encoders: list[_PictureEncoder | _SoundEncoder] = []
+            clip.metadata["comment"] = comment
+        # one video and one audio encoder, through which every span goes
+        encoders: list[_VideoEncoder | _AudioEncoder] = []
         with open_media(path, settings) as media:
-            frame = seek_before(media, spans[0].start)
-            if frame is not None:
-                encoders.append(_PictureEncoder(media, container, frame))
-            if media.sound is not None:
-                encoders.append(_SoundEncoder(media, container))
+            first_frame = seek_before(media, spans[0].start)
+            if first_frame is not None:
+                encoders.append(_VideoEncoder(media, clip, first_frame))
+            if media.audio_stream is not None:
+                encoders.append(_AudioEncoder(media, clip))
         offset = 0.0
         for span in spans:
             with open_media(path, settings) as media:
@@ -88,85 +90,97 @@ def join_clips(
             offset += span.duration
 
         # what the encoders hold back
-        written = [encoder for encoder in encoders if encoder.written]
-        for encoder in written:
+        used_encoders = [encoder for encoder in encoders if encoder.has_output]
+        for encoder in used_encoders:
             encoder.finish()
-        if not written:
+        if not used_encoders:
             reason = f"nothing to cut between {spans[0].start:g} and {spans[-1].end:g} s"
             cause = "the video, or what can be read of it, ends before"
             raise MediaError(f"{path}: {reason}; {cause}")
 
 
-def _h264_encoder() -> str:
-    """Return the name of the H.264 encoder of this build of FFmpeg."""
+def _add_h264_stream(clip: Any, rate: float, width: int, height: int) -> Any:
+    """Add a video stream to a clip and return it. An odd side gets one pixel more."""
     import av
 
-    return "libx264" if "libx264" in av.codecs_available else "h264"
+    encoder = "libx264" if "libx264" in av.codecs_available else "h264"
+    fraction = Fraction(rate).limit_denominator(1001)
+    stream = clip.add_stream(encoder, rate=fraction, options=X264_OPTIONS)
+    context = stream.codec_context
+    # 4:2:0 needs even sides
+    context.width = width + width % 2
+    context.height = height + height % 2
+    context.pix_fmt = "yuv420p"
+    context.thread_count = 1  # more of them end with other bytes from run to run
+    return stream
 
 
-def _failure_reason(error: Exception) -> str:
-    """Return FFmpeg's message of an error, without the arguments of the call."""
-    return getattr(error, "strerror", None) or str(error)
+@contextmanager
+def _open_copy(out: Path, format: str, problem: str, cure: str) -> Iterator[Any]:
+    """Yield PyAV's container of a new file for copied packets, written atomically.
+
+    Args:
+        out: the file to write.
+        format: FFmpeg's name of its format.
+        problem: message for a stream that this format cannot hold.
+        cure: the end of that message.
+    """
+    import av
+
+    with atomic_path(out) as partial:
+        try:
+            with av.open(
+                f"file:{partial}", "w", format=format, options={"fflags": "+bitexact"}
+            ) as copy:
+                yield copy
+        except (av.error.FFmpegError, ValueError) as error:
+            raise MediaError(f"{problem} ({failure_reason(error)}); {cure}") from error
 
 
 def join_tracks(
-    picture: Path, sound: Path, out: Path, settings: MediaSettings | None = None
+    video_path: Path, audio_path: Path, out: Path, settings: MediaSettings | None = None
 ) -> None:
-    """Remux the picture of one file and the sound of another into one mkv, without encoding.
+    """Remux the video of one file and the audio of another into one mkv, without encoding.
 
     Args:
-        picture: file with the picture.
-        sound: file with the sound.
+        video_path: file with the video.
+        audio_path: file with the audio.
         out: the mkv file to write.
         settings: limits of both files.
 
     Raises MediaError where one of them has none or cannot be copied, StoreError where `out` cannot
     be written.
     """
-    import av
-
     settings = settings or MediaSettings()
-    with (
-        open_media(picture, settings) as picture_media,
-        open_media(sound, settings) as sound_media,
-        atomic_path(out) as partial,
-    ):
-        cure = "as its site says it does; download the video by other means"
-        if picture_media.picture is None:
-            raise MediaError(f"{picture}: holds no picture, {cure}")
-        if sound_media.sound is None:
-            raise MediaError(f"{sound}: holds no sound, {cure}")
-
-        # the packets of both, by their decoding time
-        sources = ((picture_media, picture_media.picture), (sound_media, sound_media.sound))
-        try:
-            with av.open(
-                f"file:{partial}", "w", format="matroska", options={"fflags": "+bitexact"}
-            ) as joined:
-                tracks = []
-                for media, stream in sources:
-                    track = joined.add_stream_from_template(stream)
-                    tracks.append(_timed_packets(media, stream, track))
-                for packet, track in heapq.merge(*tracks, key=_decoding_time):
-                    packet.stream = track
-                    joined.mux(packet)
-        except (av.error.FFmpegError, ValueError) as error:
-            reason = _failure_reason(error)
-            cure = "download the video as one file by other means"
-            raise MediaError(
-                f"{out.name}: picture and sound cannot be joined ({reason}); {cure}"
-            ) from error
+    cure = "as its site says it does; download the video by other means"
+    with open_media(video_path, settings) as video, open_media(audio_path, settings) as audio:
+        if video.video_stream is None:
+            raise MediaError(f"{video_path}: holds no picture, {cure}")
+        if audio.audio_stream is None:
+            raise MediaError(f"{audio_path}: holds no sound, {cure}")
+        with _open_copy(
+            out,
+            "matroska",
+            f"{out.name}: picture and sound cannot be joined",
+            "download the video as one file by other means",
+        ) as joined:
+            packets = []
+            for media, stream in ((video, video.video_stream), (audio, audio.audio_stream)):
+                target = joined.add_stream_from_template(stream)
+                packets.append(_packets_of_stream(media, stream, target))
+            for packet in heapq.merge(*packets, key=_decoding_time):
+                joined.mux(packet)
 
 
-def _timed_packets(media: OpenMedia, stream: Any, track: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the packets of a stream that have a time, each with its output track."""
+def _packets_of_stream(media: OpenMedia, stream: Any, target: Any) -> Iterator[Any]:
+    """Yield the packets of a stream that have a time, for the output stream `target`."""
     for packet in media.packets():
         if packet.stream.index == stream.index and packet.dts is not None:
-            yield packet, track
+            packet.stream = target
+            yield packet
 
 
-def _decoding_time(packet_and_track: tuple[Any, Any]) -> Fraction:
-    packet, _ = packet_and_track
+def _decoding_time(packet: Any) -> Fraction:
     return Fraction(packet.dts * packet.time_base)
 
 
@@ -187,37 +201,23 @@ def copy_with_chapters(
     Raises MediaError where that kind of file cannot hold the streams, StoreError where `out` cannot
     be written.
     """
-    import av
-
-    with open_media(path, settings or MediaSettings()) as media, atomic_path(out) as partial:
-        # the form, and what to try where it cannot hold the streams
+    format, cure = "mp4", "use --format mkv instead"
+    if out.suffix == ".mkv":
+        format, cure = "matroska", "convert it to mp4 (H.264, AAC) first"
+    problem = f"{path}: cannot be copied into {format} with chapters"
+    with (
+        open_media(path, settings or MediaSettings()) as media,
+        _open_copy(out, format, problem, cure) as copy,
+    ):
         source = media.container
-        form = "mp4"
-        cure = "use --format mkv instead"
-        if out.suffix == ".mkv":
-            form = "matroska"
-            cure = "convert it to mp4 (H.264, AAC) first"
-        try:
-            with av.open(
-                f"file:{partial}", "w", format=form, options={"fflags": "+bitexact"}
-            ) as copy:
-                # The streams that a copy holds, then their packets.
-                tracks = {}
-                for stream in source.streams:
-                    if stream.type in COPIED_STREAM_TYPES:
-                        tracks[stream.index] = copy.add_stream_from_template(stream)
-                copy.metadata.update(source.metadata)
-                copy.set_chapters(_chapter_entries(chapters))
-                copied_streams = [source.streams[index] for index in tracks]
-                for packet in source.demux(copied_streams):
-                    if packet.dts is not None:  # the empty packet at a stream's end has none
-                        packet.stream = tracks[packet.stream.index]
-                        copy.mux(packet)
-        except (av.error.FFmpegError, ValueError) as error:
-            reason = _failure_reason(error)
-            raise MediaError(
-                f"{path}: cannot be copied into {form} with chapters ({reason}); {cure}"
-            ) from error
+        copied = [stream for stream in source.streams if stream.type in COPIED_STREAM_TYPES]
+        targets = {stream.index: copy.add_stream_from_template(stream) for stream in copied}
+        copy.metadata.update(source.metadata)
+        copy.set_chapters(_chapter_entries(chapters))
+        for packet in source.demux(copied):
+            if packet.dts is not None:  # the empty packet at a stream's end has none
+                packet.stream = targets[packet.stream.index]
+                copy.mux(packet)
 
 
 def _chapter_entries(chapters: Sequence[tuple[Span, str]]) -> list[Any]:
@@ -235,120 +235,111 @@ def _chapter_entries(chapters: Sequence[tuple[Span, str]]) -> list[Any]:
 
 
 def _encode_span(
-    media: OpenMedia,
-    span: Span,
-    offset: float,
-    encoders: "Sequence[_PictureEncoder | _SoundEncoder]",
+    media: OpenMedia, span: Span, offset: float, encoders: "Sequence[_VideoEncoder | _AudioEncoder]"
 ) -> None:
-    """Append a span of the source to a clip. offset: second of the clip where the span starts."""
+    """Append a span of the source to a clip.
+
+    Args:
+        media: the open source.
+        span: seconds of the source.
+        offset: second of the clip where the span starts.
+        encoders: of the clip.
+    """
     seek_before(media, span.start)
-    # the encoders of this span, by the index that their streams have in the file
-    tracks = {}
+    encoder_of_stream = {}  # by the index of the source's stream
     for encoder in encoders:
-        stream = media.picture if isinstance(encoder, _PictureEncoder) else media.sound
+        is_video = isinstance(encoder, _VideoEncoder)
+        stream = media.video_stream if is_video else media.audio_stream
         if stream is not None:
-            tracks[stream.index] = encoder
-            encoder.begin(media, span, offset)
+            encoder_of_stream[stream.index] = encoder
+            encoder.start_span(media, span, offset)
 
     # one stream may lag behind the other, so the file is read a bit farther
     for packet in media.packets():
-        if packet.stream.index in tracks:
+        if packet.stream.index in encoder_of_stream:
             for frame in media.decode(packet):
-                tracks[packet.stream.index].take(frame)
-        if all(track.done for track in tracks.values()):
+                encoder_of_stream[packet.stream.index].add(frame)
+        if all(encoder.is_done for encoder in encoder_of_stream.values()):
             break
         if media.packet_end(packet) > span.end + MAX_LAG_SECONDS:
             break
-    for track in tracks.values():
-        track.end()
+    for encoder in encoder_of_stream.values():
+        encoder.end_span()
 
 
-class _PictureEncoder:
-    """Encodes the picture of a clip: every frame on screen within a span, upright, with its
+class _VideoEncoder:
+    """Encodes the video of a clip: every frame on screen within a span, upright, with its
     duration.
     """
 
-    def __init__(self, media: OpenMedia, clip: Any, first: Any) -> None:
+    def __init__(self, media: OpenMedia, clip: Any, first_frame: Any) -> None:
         self._clip = clip
-        rate = Fraction(picture_rate(media.picture)).limit_denominator(1001)
-        self._stream = clip.add_stream(_h264_encoder(), rate=rate, options=X264_OPTIONS)
-        width, height = display_size(first, media.aspect)
-        self._size = (width + width % 2, height + height % 2)  # 4:2:0 needs even sides
-        context = self._stream.codec_context
-        context.width, context.height = self._size
-        context.pix_fmt = "yuv420p"
-        context.time_base = Fraction(1, TICK_RATE)
-        if is_high_range(first):
-            copy_colours(first, context)
-        context.thread_count = 1  # more of them end with other bytes from run to run
+        width, height = display_size(first_frame, media.aspect)
+        self._stream = _add_h264_stream(clip, frame_rate(media.video_stream), width, height)
+        self._stream.codec_context.time_base = Fraction(1, TICK_RATE)
+        self._scaler = FrameScaler(aspect=media.aspect)
         self._lengths: dict[int, int] = {}  # ticks that a frame is shown, by its time stamp
-        self.written = False
+        self.has_output = False
 
-    def begin(self, media: OpenMedia, span: Span, offset: float) -> None:
+    def start_span(self, media: OpenMedia, span: Span, offset: float) -> None:
         """Start a span that begins at `offset` seconds of the clip."""
         self._timing = media.timing()
         self._span = span
         self._shift = offset - span.start
-        self._shown: tuple[float, float, Any] | None = None
-        self.done = False
+        self._pending: tuple[float, float, Any] | None = None  # start, end, frame
+        self.is_done = False
 
-    def take(self, frame: Any) -> None:
-        """Take a decoded frame and encode the one before it."""
+    def add(self, frame: Any) -> None:
+        """Add a decoded frame and encode the one before it."""
         time, length = self._timing.time_and_length(frame)
         if time >= self._span.end:
             self._encode_pending_frame(self._span.end)
-            self.done = True
-        if self.done:
+            self.is_done = True
+        if self.is_done:
             return
         if time > self._span.start:
             self._encode_pending_frame(time)
-        self._shown = (max(time, self._span.start), time + length, frame)
+        self._pending = (max(time, self._span.start), time + length, frame)
 
-    def end(self) -> None:
+    def end_span(self) -> None:
         """End the span: its last frame keeps its duration in the source."""
-        if self._shown is not None:
-            self._encode_pending_frame(min(self._shown[1], self._span.end))
+        if self._pending is not None:
+            self._encode_pending_frame(min(self._pending[1], self._span.end))
 
     def finish(self) -> None:
         """Flush the encoder."""
         self._mux(self._stream.encode(None))
 
-    def _encode_pending_frame(self, until: float) -> None:
-        """Encode the pending frame, shown until `until`."""
-        if self._shown is None:
+    def _encode_pending_frame(self, end: float) -> None:
+        """Encode the pending frame, shown until the second `end`."""
+        if self._pending is None:
             return
-        start, _, frame = self._shown
-        self._shown = None
+        start, _, frame = self._pending
+        self._pending = None
 
         # a frame that is shown for less than a tick is left out
         stamp = round((start + self._shift) * TICK_RATE)
-        end = round((until + self._shift) * TICK_RATE)
-        if end <= stamp:
+        length = round((end + self._shift) * TICK_RATE) - stamp
+        if length <= 0:
             return
-        picture = self._upright(frame)
-        picture.pts = stamp
-        picture.time_base = Fraction(1, TICK_RATE)
-        self._lengths[stamp] = end - stamp
-        self.written = True
-        self._mux(self._stream.encode(picture))
+        upright = self._upright_frame(frame)
+        upright.pts = stamp
+        upright.time_base = Fraction(1, TICK_RATE)
+        self._lengths[stamp] = length
+        self.has_output = True
+        self._mux(self._stream.encode(upright))
 
-    def _upright(self, frame: Any) -> Any:
+    def _upright_frame(self, frame: Any) -> Any:
         import av
 
-        turns = quarter_turns(frame)
-        width, height = self._size
-        if turns % 2 == 1:
-            width, height = height, width
-        format = self._stream.codec_context.pix_fmt
-        if not turns or format != "yuv420p":
-            scaled = frame.reformat(width=width, height=height, format=format)
-            return rotate_high_range(scaled, turns) if turns else scaled
-
-        # turned as RGB, since the halves of 4:2:0 do not turn
-        pixels = frame.reformat(width=width, height=height, format="rgb24").to_ndarray()
-        upright_pixels = np.ascontiguousarray(np.rot90(pixels, turns))
-        upright = av.VideoFrame.from_ndarray(upright_pixels, format="rgb24")
-        return upright.reformat(format="yuv420p")
+        context = self._stream.codec_context
+        size = {"width": context.width, "height": context.height, "format": "yuv420p"}
+        if not quarter_turns(frame) and not is_high_range(frame):
+            return frame.reformat(**size)
+        # as RGB, since the halves of 4:2:0 do not turn
+        return av.VideoFrame.from_ndarray(self._scaler.image(frame), format="rgb24").reformat(
+            **size
+        )
 
     def _mux(self, packets: list[Any]) -> None:
         for packet in packets:
@@ -357,58 +348,57 @@ class _PictureEncoder:
             self._clip.mux(packet)
 
 
-class _SoundEncoder:
-    """Encodes the sound of a clip: exactly the samples within a span.
+class _AudioEncoder:
+    """Encodes the audio of a clip: exactly the samples within a span.
 
     Silence fills the gap before the next span.
     """
 
     def __init__(self, media: OpenMedia, clip: Any) -> None:
         self._clip = clip
-        self._channels = min(2, media.sound.codec_context.channels)
+        self._channels = min(2, media.audio_stream.codec_context.channels)
         self._layout = "mono" if self._channels == 1 else "stereo"
         self._stream = clip.add_stream("aac", rate=CLIP_RATE, layout=self._layout)
         self._next = 0  # the clip's sample that the encoder gets next
-        self.written = False
+        self.has_output = False
 
-    def begin(self, media: OpenMedia, span: Span, offset: float) -> None:
+    def start_span(self, media: OpenMedia, span: Span, offset: float) -> None:
         """Start a span that begins at `offset` seconds of the clip."""
         self._clock = media.clock()
         self._span = span
         self._timeline = AudioTimeline(rate=CLIP_RATE, channels=self._channels)
         self._first = round(offset * CLIP_RATE)
         self._last = round((offset + span.duration) * CLIP_RATE)
-        self.done = False
+        self.is_done = False
         missing = self._first - self._next
         if missing > 0:
-            silence = np.zeros((self._channels, missing), np.float32)
-            self._encode(silence)
+            self._encode(np.zeros((self._channels, missing), np.float32))
 
-    def take(self, frame: Any) -> None:
-        """Take a decoded frame."""
+    def add(self, frame: Any) -> None:
+        """Add a decoded frame."""
         length = frame.samples / frame.sample_rate
         time = self._clock.time_of(frame.pts, frame.time_base, length)
-        self.done = self.done or time >= self._span.end
-        if not self.done:
-            self._write(self._timeline.take(time, frame))
+        self.is_done = self.is_done or time >= self._span.end
+        if not self.is_done:
+            self._encode_blocks(self._timeline.add(time, frame))
 
-    def end(self) -> None:
+    def end_span(self) -> None:
         """End the span."""
-        self._write(self._timeline.finish())
+        self._encode_blocks(self._timeline.finish())
 
     def finish(self) -> None:
         """Flush the encoder."""
         self._clip.mux(self._stream.encode(None))
 
-    def _write(self, blocks: Iterator[tuple[float, Any]]) -> None:
+    def _encode_blocks(self, blocks: Iterator[tuple[float, Any]]) -> None:
         for start, samples in blocks:
-            # the block's first sample
+            # the clip's sample of the block's first one
             offset = self._first + round((start - self._span.start) * CLIP_RATE)
-            inside = samples[:, max(0, self._first - offset) : max(0, self._last - offset)]
-            if inside.shape[1]:
+            in_span = samples[:, max(0, self._first - offset) : max(0, self._last - offset)]
+            if in_span.shape[1]:
                 self._next = max(self._first, offset)
-                self._encode(inside)
-                self.written = True
+                self._encode(in_span)
+                self.has_output = True
 
     def _encode(self, samples: Any) -> None:
         import av

@@ -1,8 +1,9 @@
 """Time stamps of a media file as seconds, with jumps and wrong stamps corrected.
 
-PacketClock    corrects the stamps of all streams together, so that they stay in step StreamClock
-the frames of one stream, whose missing stamps follow on from the frame before PictureTiming  when a
-picture appears and how long it lasts Damage         counts what could not be read, for warnings
+PacketClock    corrects the stamps of all streams together, so that they stay in step
+StreamClock    times the frames of one stream, whose missing stamps follow on from the frame before
+FrameTiming    when a video frame appears and how long it lasts
+Damage         counts what could not be read, for warnings
 """
 
 from collections import deque
@@ -19,42 +20,47 @@ MAX_MISSING_SECONDS = 1.0
 
 @dataclass
 class Damage:
-    """Counts of packets or frames that a decoder refused, and of corrected time stamps.
+    """Counts of damage found while a file is read.
 
-    jumps: places where the stamps of a file jump. leap: s of the longest jump forward.
+    Attributes:
+        packet_count: packets or frames that the decoder refused.
+        stamp_count: single time stamps that were corrected.
+        jump_count: places where the stamps of the file jump.
+        longest_jump: seconds of the longest jump forward.
     """
 
-    packets: int = 0
-    stamps: int = 0
-    jumps: int = 0
-    leap: float = 0.0
+    packet_count: int = 0
+    stamp_count: int = 0
+    jump_count: int = 0
+    longest_jump: float = 0.0
 
     @property
-    def is_clock_broken(self) -> bool:
-        """Return whether time stamps were corrected. Such a file cannot be searched by time."""
-        return self.stamps + self.jumps > 0
+    def has_broken_stamps(self) -> bool:
+        """Whether time stamps were corrected. Such a file cannot be searched by time."""
+        return self.stamp_count + self.jump_count > 0
 
     def warnings(self, end: float, duration: float | None) -> tuple[str, ...]:
-        """Return one warning per kind of damage. end: s really read. duration: s claimed, None if
-        unknown.
+        """Return one warning per kind of damage.
+
+        Args:
+            end: last second that was read.
+            duration: seconds that the file claims, None if unknown.
         """
         lines = []
         if duration is not None and end < duration - MAX_MISSING_SECONDS - 0.02 * duration:
             lines.append(f"only the first {end:.0f} s of {duration:.0f} s can be read")
-        if self.packets:
-            lines.append(f"{_counted(self.packets, 'damaged packet')} left out")
-        if self.stamps:
-            lines.append(f"{_counted(self.stamps, 'broken time stamp')} corrected")
-        if self.jumps:
-            noun = "jump" if self.jumps == 1 else "jumps"
-            leap = f", the longest by {self.leap:.0f} s," if self.leap else ""
+        for count, noun, remedy in (
+            (self.packet_count, "damaged packet", "left out"),
+            (self.stamp_count, "broken time stamp", "corrected"),
+        ):
+            if count:
+                lines.append(f"{count} {noun}{' was' if count == 1 else 's were'} {remedy}")
+        if self.jump_count:
+            noun = "jump" if self.jump_count == 1 else "jumps"
+            length = f", the longest by {self.longest_jump:.0f} s," if self.longest_jump else ""
             cure = "corrected: the parts are taken to follow each other"
-            lines.append(f"{self.jumps} {noun} of the time stamps{leap} {cure}")
+            lines.append(f"{self.jump_count} {noun} of the time stamps{length} {cure}")
         return tuple(lines)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun} was" if number == 1 else f"{number} {noun}s were"
 
 
 # s by which time may go back before the stamps count as restarted. Rounding stays under it
@@ -63,52 +69,65 @@ MAX_PAST_END_SECONDS = 60.0  # s past the claimed end from which a stamp is not 
 
 
 class StreamClock:
-    """The clock of one stream.
+    """Times of the frames of one stream.
 
     A missing stamp follows on from the frame before. A stamp far past the end is ignored. Where the
     stamps restart (joined recordings), the later ones are shifted.
     """
 
     def __init__(self, *, start: float, duration: float | None, damage: Damage) -> None:
-        """start: second 0 of the video in the stream's own time. duration: s claimed, None if
-        unknown.
+        """Start the clock.
+
+        Args:
+            start: second 0 of the video in the stream's own time.
+            duration: seconds that the file claims, None if unknown.
+            damage: counts the corrected stamps.
         """
         self._start = start
         self._latest = float("inf") if duration is None else duration + MAX_PAST_END_SECONDS
         self._damage = damage
-        self._time = float("-inf")  # s, of the frame before
-        self._expected = 0.0
+        self._last_time = float("-inf")  # s, of the frame before
+        self._expected_time = 0.0
 
     def time_of(self, stamp: int | None, time_base: Fraction | None, length: float) -> float:
-        """Return the time of a frame that lasts `length` s."""
-        time = self._expected
+        """Return the start time of a frame in seconds.
+
+        Args:
+            stamp: of the frame, in ticks, None if it has none.
+            time_base: seconds per tick.
+            length: seconds that the frame lasts.
+        """
+        time = self._expected_time
         if stamp is not None and time_base:
             claimed = stamp * time_base.numerator / time_base.denominator - self._start
             if claimed > self._latest:
-                self._damage.stamps += 1
+                self._damage.stamp_count += 1
             # against the frame before, not its end: mp4 gives lengths in decoding order
-            elif claimed < self._time - JUMP_SECONDS:
-                self._damage.stamps += 1
-                self._start -= self._expected - claimed
+            elif claimed < self._last_time - JUMP_SECONDS:
+                self._damage.stamp_count += 1
+                self._start -= self._expected_time - claimed
             else:
                 time = claimed
-        self._time = time
-        self._expected = time + length
+        self._last_time = time
+        self._expected_time = time + length
         return time
 
 
-class PictureTiming:
-    """Start times and durations of the frames of the picture stream."""
+class FrameTiming:
+    """Start times and durations of the frames of a video stream."""
 
     def __init__(self, clock: StreamClock, rate: float, *, by_decoding: bool = False) -> None:
-        """rate: frames/s, for frames without a duration.
+        """Start the timing.
 
-        by_decoding: whether durations are stored in decoding order (mp4 with B-frames), so that a
-        long one may belong to another frame.
+        Args:
+            clock: of the stream.
+            rate: frames per second, for frames without a duration.
+            by_decoding: whether durations are stored in decoding order (mp4 with B-frames), so that
+                a long one may belong to another frame.
         """
         self._clock = clock
-        self._length = 1 / rate
-        self._stamp: int | None = None  # of the frame before
+        self._usual_length = 1 / rate
+        self._last_stamp: int | None = None  # of the frame before
         self._by_decoding = by_decoding
 
     def time_and_length(self, frame: Any) -> tuple[float, float]:
@@ -123,13 +142,13 @@ class PictureTiming:
 
         # the step from one stamp to the next, where the file gives no length that can be believed
         if not length or self._by_decoding:
-            if frame.time_base and stamp is not None and self._stamp is not None:
-                step = (stamp - self._stamp) * frame.time_base
+            if frame.time_base and stamp is not None and self._last_stamp is not None:
+                step = (stamp - self._last_stamp) * frame.time_base
                 if 0 < step <= JUMP_SECONDS:
-                    self._length = float(step)
+                    self._usual_length = float(step)
             if not length or length > JUMP_SECONDS:
-                length = self._length
-        self._stamp = stamp
+                length = self._usual_length
+        self._last_stamp = stamp
         return self._clock.time_of(stamp, frame.time_base, length), length
 
 
@@ -147,188 +166,207 @@ MIN_PACKETS_AFTER = 3  # at the end of a file, that a jump needs. Less are broke
 
 
 @dataclass
-class _StreamState:
-    """Position of a stream: stamps as stored in the file, in ticks, and the seconds added to them."""
+class _StreamPosition:
+    """Position of a stream: stamps as stored in the file, in ticks, and the shift of them.
 
-    base: float  # s of a tick
-    last: int  # of the packet before, in the order of decoding
-    limit: int  # by which a stamp may be ahead of it unsuspected
+    Attributes:
+        base: seconds per tick.
+        last: decoding stamp of the packet before.
+        max_jump: ticks by which a stamp may be ahead of the last one unsuspected.
+        shift: seconds to add to the stored stamps.
+        end: stamp at which the packets so far end.
+        next_part: stored second and shift of a part whose frames come before their decoding time.
+        recent_stamps: of the frames before, as far as B-frames reach.
+    """
+
+    base: float
+    last: int
+    max_jump: int
     shift: float
-    end: int  # at which the packets so far end
-    # second, as it comes, and shift of a part whose pictures come before their time of decoding
-    next_part_second: tuple[float, float] | None = None
-    # of the pictures before, as far as B-frames reach
-    stamps: deque[int] = field(default_factory=lambda: deque(maxlen=MAX_REORDERED))
+    end: int
+    next_part: tuple[float, float] | None = None
+    recent_stamps: deque[int] = field(default_factory=lambda: deque(maxlen=MAX_REORDERED))
 
     @property
-    def raw(self) -> float:
-        """Return the second of the previous packet as stored."""
+    def last_second(self) -> float:
+        """Second of the previous packet, as stored."""
         return self.last * self.base
 
     @property
-    def mended_end(self) -> float:
-        """Return the second at which the packets so far end, corrected."""
+    def corrected_end(self) -> float:
+        """Second at which the packets so far end, corrected."""
         return self.end * self.base + self.shift
 
-    def add(self, stamp: int, duration: int) -> None:
+    def next_shift(self, second: float) -> float | None:
+        """Return the shift of the next part if a stored second belongs to it, else None."""
+        if self.next_part is None or second < self.next_part[0] - SUSPICIOUS_JUMP_SECONDS:
+            return None
+        return self.next_part[1]
+
+    def record(self, stamp: int, duration: int) -> None:
         """Record a packet by its stamp and duration, both in ticks."""
         # mp4 has a packet last until the next one, past any jump
-        self.end = max(self.end, stamp + duration if duration < self.limit else stamp)
-        self.stamps.append(stamp)
+        self.end = max(self.end, stamp + duration if duration < self.max_jump else stamp)
+        self.recent_stamps.append(stamp)
 
     def restart(self, second: float, shift: float) -> None:
-        """Continue at `second`, as stored, with another shift, both in s."""
+        """Continue at a stored second with another shift, both in seconds."""
         self.last = self.end = round(second / self.base)
         self.shift = shift
-        self.next_part_second = None
-        self.stamps.clear()
+        self.next_part = None
+        self.recent_stamps.clear()
 
 
 class PacketClock:
-    """The clock of a file: shifts the stamps of packets so that they stay continuous.
+    """Corrects the stamps of a file's packets so that they stay continuous.
 
-    Where all streams jump (joined recordings, a broken clock), they get one shift, so that picture
-    and sound stay in step. A single packet with a far stamp loses it. A single stream that jumps
+    Where all streams jump (joined recordings, a broken clock), they get one shift, so that video
+    and audio stay in step. A single packet with a far stamp loses it. A single stream that jumps
     continues at its own end. A gap in all streams of up to `max_pause` s is kept.
     """
 
     def __init__(self, streams: Iterable[int], *, max_pause: float, damage: Damage) -> None:
-        """streams: indices of the streams in use. max_pause: s."""
+        """Start the clock.
+
+        Args:
+            streams: indices of the streams in use.
+            max_pause: seconds by which all streams may jump forward in a pause of the recording.
+            damage: counts the corrected stamps and the jumps.
+        """
         self._used_streams = frozenset(streams)
         self._max_pause = max_pause
         self._damage = damage
-        self._streams: dict[int, _StreamState] = {}
-        self._newest = 0.0  # s, shift of the newest part of the file
-        self._start = float("-inf")  # s, as it came, at which that part begins
+        self._positions: dict[int, _StreamPosition] = {}
+        self._newest_shift = 0.0  # s, of the newest part of the file
+        self._newest_start = float("-inf")  # stored second at which that part begins
+        self._source: Iterator[Any] = iter(())
+        self._ahead: deque[Any] = deque()  # packets that were looked at already
 
-    def mend(self, packets: Iterable[Any]) -> Iterator[Any]:
+    def correct(self, packets: Iterable[Any]) -> Iterator[Any]:
         """Yield the packets in their order, with corrected stamps."""
-        source = iter(packets)
-        ahead: deque[Any] = deque()
-        while True:
-            packet = ahead.popleft() if ahead else next(source, None)
-            if packet is None:
-                return
-            state = self._streams.get(packet.stream_index)
+        self._source = iter(packets)
+        while (packet := self._next_packet()) is not None:
+            position = self._positions.get(packet.stream_index)
             pts = packet.pts
             dts = packet.dts
             # nearly every packet. This costs a microsecond
             if (
-                state is not None
+                position is not None
                 and pts is not None
                 and dts is not None
-                and not state.shift
-                and 0 <= dts - state.last <= state.limit
-                and pts - dts <= state.limit
+                and not position.shift
+                and 0 <= dts - position.last <= position.max_jump
+                and pts - dts <= position.max_jump
             ):
-                state.last = dts
-                state.add(pts, packet.duration)
+                position.last = dts
+                position.record(pts, packet.duration)
                 yield packet
                 continue
-            yield self._mended(packet, state, source, ahead)
+            self._correct_packet(packet, position)
+            yield packet
 
-    def _mended(
-        self, packet: Any, state: _StreamState | None, source: Iterator[Any], ahead: "deque[Any]"
-    ) -> Any:
+    def _next_packet(self) -> Any:
+        return self._ahead.popleft() if self._ahead else next(self._source, None)
+
+    def _look_ahead(self) -> Iterator[Any]:
+        """Yield the next packets of the source, and keep them in the queue."""
+        yield from list(self._ahead)
+        for packet in self._source:
+            self._ahead.append(packet)
+            yield packet
+
+    def _correct_packet(self, packet: Any, position: _StreamPosition | None) -> None:
         stamp = _decoding_stamp(packet)
         if stamp is None or packet.stream_index not in self._used_streams or not packet.time_base:
-            return packet
-        if state is None:
+            return
+        if position is None:
             base = float(packet.time_base)
-            limit = round(SUSPICIOUS_JUMP_SECONDS / base)
-            state = _StreamState(base, stamp, limit, self._newest, stamp)
-            self._streams[packet.stream_index] = state
+            max_jump = round(SUSPICIOUS_JUMP_SECONDS / base)
+            position = _StreamPosition(base, stamp, max_jump, self._newest_shift, stamp)
+            self._positions[packet.stream_index] = position
 
         # a part that was foreseen has begun
-        second = stamp * state.base
-        if (
-            state.next_part_second is not None
-            and second >= state.next_part_second[0] - SUSPICIOUS_JUMP_SECONDS
-        ):
-            state.restart(second, state.next_part_second[1])
+        second = stamp * position.base
+        next_shift = position.next_shift(second)
+        if next_shift is not None:
+            position.restart(second, next_shift)
 
         # the clock of the file jumps
-        if not self._is_continuous(state, second):
-            self._handle_jump(packet, second, state, source, ahead)
+        if not self._is_continuous(position, second):
+            self._handle_jump(packet, second, position)
             if packet.pts is None and packet.dts is None:
-                return packet
+                return
 
-        # a picture that is shown far too late
-        is_late = None not in (packet.pts, packet.dts) and packet.pts - packet.dts > state.limit
-        if is_late and self._is_outlier(packet, source, ahead):
-            self._damage.stamps += 1
-            packet.pts = self._missing_stamp(packet, state, ahead)
-        elif is_late and state.next_part_second is None:
-            self._expect_new_part(packet, state, ahead)
-        state.last = stamp
-        self._shift_stamps(packet, state, stamp)
-        return packet
+        # a frame that is shown far too late
+        is_late = (
+            None not in (packet.pts, packet.dts) and packet.pts - packet.dts > position.max_jump
+        )
+        if is_late and self._is_outlier(packet):
+            self._damage.stamp_count += 1
+            packet.pts = self._missing_stamp(packet, position)
+        elif is_late and position.next_part is None:
+            self._foresee_part(packet, position)
+        position.last = stamp
+        self._shift_stamps(packet, position, stamp)
 
-    def _shift_stamps(self, packet: Any, state: _StreamState, stamp: int) -> None:
+    def _shift_stamps(self, packet: Any, position: _StreamPosition, stamp: int) -> None:
         if packet.pts is not None:
             stamp = packet.pts
-        shift = state.shift
-        second = stamp * state.base
-        if (
-            state.next_part_second is not None
-            and second >= state.next_part_second[0] - SUSPICIOUS_JUMP_SECONDS
-        ):
-            shift = state.next_part_second[1]
-        else:
-            state.add(stamp, packet.duration or 0)
+        shift = position.next_shift(stamp * position.base)
+        if shift is None:
+            shift = position.shift
+            position.record(stamp, packet.duration or 0)
         if shift and packet.pts is not None:
-            packet.pts += round(shift / state.base)
-        if state.shift and packet.dts is not None:
-            packet.dts += round(state.shift / state.base)
+            packet.pts += round(shift / position.base)
+        if position.shift and packet.dts is not None:
+            packet.dts += round(position.shift / position.base)
 
     @property
-    def _position(self) -> float:
-        """Return the latest second, as stored, in the newest part of the file."""
-        newest = [each.raw for each in self._streams.values() if each.shift == self._newest]
-        return max([*newest, self._start])
+    def _newest_second(self) -> float:
+        """Latest stored second in the newest part of the file."""
+        positions = self._positions.values()
+        newest = [item.last_second for item in positions if item.shift == self._newest_shift]
+        return max([*newest, self._newest_start])
 
-    def _is_continuous(self, state: _StreamState, second: float) -> bool:
-        is_newest = state.shift == self._newest
+    def _is_continuous(self, position: _StreamPosition, second: float) -> bool:
+        is_newest = position.shift == self._newest_shift
         # once another stream has jumped, this one will
         back = MAX_BACKWARD_SECONDS if is_newest else 0.0
-        if second < state.raw - back:
+        if second < position.last_second - back:
             return False
-        if second <= state.raw + SUSPICIOUS_JUMP_SECONDS:
+        if second <= position.last_second + SUSPICIOUS_JUMP_SECONDS:
             return True
-        # a picture that is held long. The other streams of its part have gone on
-        return is_newest and second <= self._position + SUSPICIOUS_JUMP_SECONDS
+        # a frame that is held long. The other streams of its part have continued
+        return is_newest and second <= self._newest_second + SUSPICIOUS_JUMP_SECONDS
 
-    def _handle_jump(
-        self,
-        packet: Any,
-        second: float,
-        state: _StreamState,
-        source: Iterator[Any],
-        ahead: "deque[Any]",
-    ) -> None:
+    def _handle_jump(self, packet: Any, second: float, position: _StreamPosition) -> None:
         """Decide on a jump: shift the stream, or remove the stamps of a single wrong packet."""
         index = packet.stream_index
         if (
-            state.shift != self._newest and abs(second - self._position) <= SUSPICIOUS_JUMP_SECONDS
+            position.shift != self._newest_shift
+            and abs(second - self._newest_second) <= SUSPICIOUS_JUMP_SECONDS
         ):  # another stream has jumped there before
-            state.restart(second, self._newest)
+            position.restart(second, self._newest_shift)
             return
         # The next packets show which other streams jump too.
-        others = self._used_streams & self._streams.keys() - {index}
+        others = self._used_streams & self._positions.keys() - {index}
         has_jumped: set[int] = set()
         continuing_streams: set[int] = set()  # on from where they were
         after = 1
-        for number, item in enumerate(_look_ahead(source, ahead)):
+        for number, item in enumerate(self._look_ahead()):
             other = item.stream_index
-            raw = decoding_second(item)
-            if raw is None or other not in self._used_streams:
+            item_second = decoding_second(item)
+            if item_second is None or other not in self._used_streams:
                 continue
             if other == index:
-                if self._is_continuous(state, raw) and abs(raw - second) > MAX_BACKWARD_SECONDS:
-                    self._strip(packet)
+                if (
+                    self._is_continuous(position, item_second)
+                    and abs(item_second - second) > MAX_BACKWARD_SECONDS
+                ):
+                    self._remove_stamps(packet)
                     return
                 after += 1
-            elif other in others and self._is_continuous(self._streams[other], raw):
+            elif other in others and self._is_continuous(self._positions[other], item_second):
                 continuing_streams.add(other)
             elif other in others:
                 has_jumped.add(other)
@@ -337,87 +375,92 @@ class PacketClock:
                 break
         # A stamp alone is broken. Where no other stream goes on, a new part begins.
         if after < MIN_PACKETS_AFTER:
-            self._strip(packet)
+            self._remove_stamps(packet)
         elif not continuing_streams - has_jumped:
-            gap = second - max(self._position, state.raw)
+            gap = second - max(self._newest_second, position.last_second)
             if not 0 <= gap <= self._max_pause:  # no pause of the recording
-                state.restart(second, self._add_part(packet, second, gap, ahead))
-        elif not 0 <= second - self._position <= self._max_pause:  # alone, and the others go on
-            self._damage.stamps += 1
-            state.restart(second, state.mended_end - second)
+                position.restart(second, self._add_part(packet, second, gap))
+        elif (
+            not 0 <= second - self._newest_second <= self._max_pause
+        ):  # alone, and the others go on
+            self._damage.stamp_count += 1
+            position.restart(second, position.corrected_end - second)
 
-    def _add_part(self, packet: Any, second: float, gap: float, ahead: Iterable[Any]) -> float:
+    def _add_part(self, packet: Any, second: float, gap: float) -> float:
         """Return the shift, in s, of a new part that begins with a packet at `second`, as stored.
 
         The shifted part follows all earlier packets.
         """
-        self._damage.jumps += 1
-        self._damage.leap = max(self._damage.leap, gap)
+        self._damage.jump_count += 1
+        self._damage.longest_jump = max(self._damage.longest_jump, gap)
 
         # the part before ends where its last stream does
-        end = max(each.mended_end for each in self._streams.values())
+        end = max(item.corrected_end for item in self._positions.values())
         first = _packet_start(packet)
         part_start = {packet.stream_index}
 
         # the new part begins with its first stream, others still end the one before
-        for item in ahead:
-            raw = decoding_second(item)
+        for item in self._ahead:
+            item_second = decoding_second(item)
             other = item.stream_index
-            if raw is None or other not in self._streams:
+            if item_second is None or other not in self._positions:
                 continue
-            state = self._streams[other]
-            is_new = other in part_start or not self._is_continuous(state, raw)
+            position = self._positions[other]
+            is_new = other in part_start or not self._is_continuous(position, item_second)
             start = _packet_start(item)
-            if is_new and abs(raw - second) <= SUSPICIOUS_JUMP_SECONDS:
+            if is_new and abs(item_second - second) <= SUSPICIOUS_JUMP_SECONDS:
                 part_start.add(other)
                 first = min(first, start)
-            elif not is_new and start - raw <= SUSPICIOUS_JUMP_SECONDS:
-                end = max(end, _packet_end(item) + state.shift)
-        self._newest = end - first
-        self._start = second
-        return self._newest
+            elif not is_new and start - item_second <= SUSPICIOUS_JUMP_SECONDS:
+                end = max(end, _packet_end(item) + position.shift)
+        self._newest_shift = end - first
+        self._newest_start = second
+        return self._newest_shift
 
-    def _expect_new_part(self, packet: Any, state: _StreamState, ahead: Iterable[Any]) -> None:
-        """Note that a picture, decoded before it is shown, begins another part.
+    def _foresee_part(self, packet: Any, position: _StreamPosition) -> None:
+        """Note that a frame begins another part, if it is shown long after its decoding time.
 
         The other streams then jump too. Otherwise the frame before it is only held long.
         """
         second = _packet_start(packet)
-        if abs(second - self._position) <= SUSPICIOUS_JUMP_SECONDS and state.shift != self._newest:
-            state.next_part_second = second, self._newest
+        if (
+            abs(second - self._newest_second) <= SUSPICIOUS_JUMP_SECONDS
+            and position.shift != self._newest_shift
+        ):
+            position.next_part = second, self._newest_shift
             return
-        gap = second - max(self._position, state.raw)
-        if gap <= self._max_pause or not self._do_all_streams_jump(packet.stream_index, ahead):
+        gap = second - max(self._newest_second, position.last_second)
+        if gap <= self._max_pause or not self._all_others_jump(packet.stream_index):
             return
-        state.next_part_second = second, self._add_part(packet, second, gap, ahead)
+        position.next_part = second, self._add_part(packet, second, gap)
 
-    def _do_all_streams_jump(self, index: int, ahead: Iterable[Any]) -> bool:
-        """Return whether every other stream leaps further than a pause among the next packets."""
-        last = {other: state.raw for other, state in self._streams.items()}
+    def _all_others_jump(self, index: int) -> bool:
+        """Return whether every other stream jumps farther than a pause among the next packets."""
+        last = {other: position.last_second for other, position in self._positions.items()}
         last.pop(index, None)
 
-        # the streams that leap forward farther than a pause of the recording
-        leaping: set[int] = set()
-        for item in ahead:
-            raw = decoding_second(item)
+        # the streams that jump forward farther than a pause of the recording
+        jumping: set[int] = set()
+        for item in self._ahead:
+            item_second = decoding_second(item)
             other = item.stream_index
-            if raw is None or other not in last:
+            if item_second is None or other not in last:
                 continue
-            if raw - last[other] > self._max_pause:
-                leaping.add(other)
-            last[other] = raw
-        return leaping == set(last)
+            if item_second - last[other] > self._max_pause:
+                jumping.add(other)
+            last[other] = item_second
+        return jumping == set(last)
 
-    def _strip(self, packet: Any) -> None:
+    def _remove_stamps(self, packet: Any) -> None:
         packet.pts = packet.dts = None
-        self._damage.stamps += 1
+        self._damage.stamp_count += 1
 
-    def _is_outlier(self, packet: Any, source: Iterator[Any], ahead: "deque[Any]") -> bool:
-        """Return whether a picture's stamp is later than those of any B-frames around it would be."""
+    def _is_outlier(self, packet: Any) -> bool:
+        """Return whether a frame's stamp is later than reordering by B-frames explains."""
         stamp = packet.pts - round(JUMP_SECONDS / packet.time_base)
         count = 0
-        latest = self._position
-        for item in _look_ahead(source, ahead):
+        latest = self._newest_second
+        for item in self._look_ahead():
             if item.stream_index != packet.stream_index or item.dts is None:
                 latest = max(latest, decoding_second(item) or 0.0)
                 continue
@@ -426,14 +469,17 @@ class PacketClock:
             count += 1
             if count >= MAX_REORDERED:
                 return True
-        # at the end of the file the sound says whether a picture may come so late
+        # at the end of the file the audio says whether a frame may come so late
         return latest < float(stamp * packet.time_base)
 
-    def _missing_stamp(self, packet: Any, state: _StreamState, ahead: Iterable[Any]) -> int:
-        """Return the stamp of a picture that fits the gap between its neighbours."""
+    def _missing_stamp(self, packet: Any, position: _StreamPosition) -> int:
+        """Return the stamp of a frame that fits the gap between its neighbours."""
         # the stamps before and after the one that is missing
-        own = [item for item in ahead if item.stream_index == packet.stream_index]
-        neighbour_stamps = {*state.stamps, *(item.pts for item in own if item.pts is not None)}
+        next_packets = [item for item in self._ahead if item.stream_index == packet.stream_index]
+        neighbour_stamps = {
+            *position.recent_stamps,
+            *(item.pts for item in next_packets if item.pts is not None),
+        }
         if len(neighbour_stamps) < 2:
             return int(packet.dts)
         steps = [(after - before, before) for before, after in pairwise(sorted(neighbour_stamps))]
@@ -442,14 +488,6 @@ class PacketClock:
         if 2 * longest < 3 * usual:  # no hole: it comes last
             before = max(neighbour_stamps)
         return int(before + usual)
-
-
-def _look_ahead(source: Iterator[Any], ahead: "deque[Any]") -> Iterator[Any]:
-    """Yield the next packets of the source, and keep them in `ahead`."""
-    yield from list(ahead)
-    for packet in source:
-        ahead.append(packet)
-        yield packet
 
 
 def decoding_second(packet: Any) -> float | None:

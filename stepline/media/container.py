@@ -1,9 +1,8 @@
-"""Opens a media file under limits: packets without the damaged ones, time stamps as seconds,
-damage.
+"""Opens a media file or live source under limits: packets, time stamps as seconds, damage.
 
 open_media     an untrusted file, or a MediaError. Nothing but the file itself is ever opened
-open_live      an address, a device or a growing file, whose packets come as they are made FileShape
-the tracks to read and the true end, for files whose header does not say so
+open_live      an address, a device or a growing file, whose packets come as they are made
+PacketScan     what only reading a file's packets shows: the streams to use and the true end
 """
 
 import contextlib
@@ -25,16 +24,23 @@ from stepline.media.clock import (
     MAX_PAUSE_SECONDS,
     SUSPICIOUS_JUMP_SECONDS,
     Damage,
+    FrameTiming,
     PacketClock,
-    PictureTiming,
     StreamClock,
     decoding_second,
     presentation_stamp,
 )
-from stepline.media.opening import LiveInput, check_file, open_container, open_live_container
 from stepline.media.settings import MediaSettings
 
 log = logging.getLogger(__name__)
+
+# Demuxers that read one file and never follow a reference out of it. Playlists (hls, concat, dash,
+# sdp) and image sequences are not among them.
+ALLOWED_FORMATS = (
+    "mov,mp4,matroska,webm,avi,mpegts,mpeg,flv,asf,ogg,nut,rm,mxf,dv,ivf,wtv,"
+    "h264,hevc,m4v,mpegvideo,obu,"
+    "mp3,wav,w64,flac,aac,aiff,caf,amr,ac3,eac3,wv,ape,au"
+)
 
 # Containers whose duration FFmpeg guesses from the bit rate, and whose frames may have no time
 # stamps.
@@ -48,10 +54,10 @@ FORMATS_WITH_END_STAMP = frozenset({"matroska", "nut"})
 # Containers that are made to be joined end to end, so that their clocks may start over.
 JOINED_FORMATS = frozenset({"mpegts", "mpeg"})
 
-# Containers that claim to last up to their latest time stamp, be it broken.
+# Containers that claim to last up to their latest time stamp, even a broken one.
 FORMATS_WITH_LATEST_STAMP = frozenset({"matroska", "flv", "nut", "asf"})
 
-# bytes. A file of less for every second that it claims may lie: the poorest speech takes 700
+# bytes. A file with fewer for every second that it claims may lie: the poorest speech takes 700
 MIN_BYTES_PER_SECOND = 1000
 
 MICROSECONDS_PER_SECOND = 1_000_000  # FFmpeg's unit for the times of a container
@@ -59,33 +65,84 @@ DEFAULT_FRAME_RATE = 25.0  # frames/s taken where a video does not say its own
 MAX_FRAME_RATE = 1000.0  # frames/s. A time base passes for a rate in some files
 MAX_PIXEL_ASPECT = 4  # of a stored pixel. Anamorphic video stays under 2, more is a broken header
 MAX_READ_FAILURES = 100  # read errors in a row after which the rest of a file is given up
+MIN_FFMPEG_STREAMS = 1000  # FFmpeg's own limit is at least this, since ours has a better message
 
-# packets of a file among which a film has a second picture. About ten seconds of it
+# packets of a file among which a film has a second frame. About ten seconds of it
 MAX_PACKETS_TO_COUNT = 1000
-# packets of each sound track among which something is heard. Two minutes of AAC
+# packets of each audio stream among which something is heard. Two minutes of AAC
 MAX_AUDIBILITY_PACKETS = 6000
 MIN_AUDIBLE_PEAK = 0.003  # of full scale, -50 dB. Noise of an open microphone is below
 
 
+@dataclass(frozen=True)
+class LiveInput:
+    """FFmpeg's input of a live source.
+
+    Attributes:
+        url: address, device or file, as FFmpeg takes it.
+        label: name of the source in messages.
+        protocols: allowed for the input and for references inside it.
+        format: FFmpeg's name of the device kind. None where the bytes show the format.
+        options: further options of FFmpeg, as pairs.
+        silence: seconds without a packet after which reading ends with an error.
+    """
+
+    url: str
+    label: str
+    protocols: str = ""
+    format: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    silence: float = 30.0
+
+    @property
+    def is_address(self) -> bool:
+        """Whether the source is on the network."""
+        return self.format is None and "://" in self.url
+
+
+@dataclass(frozen=True)
+class PacketScan:
+    """Facts about a file that only reading its packets shows.
+
+    Attributes:
+        video_index: index of the video stream to use, None for the default one.
+        audio_index: index of the audio stream to use, None for the default one.
+        end: true end in seconds, None where the claimed duration is right.
+    """
+
+    video_index: int | None = None
+    audio_index: int | None = None
+    end: float | None = None
+
+
 @dataclass
 class OpenMedia:
-    """An open file: PyAV's container and its best picture and sound streams, None when missing.
+    """An open file or live source: PyAV's container and its best video and audio streams.
 
-    start: the container's first time stamp in s, second 0 of the video. duration: s, None if not
-    known.
+    Attributes:
+        path: of the file, or the label of a live source.
+        container: PyAV's container.
+        settings: limits of the file.
+        video_stream: PyAV's stream, None in a file without video.
+        audio_stream: PyAV's stream, None in a file without audio.
+        duration: seconds, None if not known.
+        is_seekable: whether the duration is read, not guessed, and the file can be searched.
+        damage: counts of damaged packets and time stamps so far.
+        live: the live source that was opened, None for a file.
+        scan: facts that reading the packets shows.
+        start: the container's first time stamp in seconds, which is second 0 of the video.
     """
 
     path: Path
     container: Any
     settings: MediaSettings
-    picture: Any = None
-    sound: Any = None
+    video_stream: Any = None
+    audio_stream: Any = None
     duration: float | None = None
-    exact: bool = False  # the duration is read, not guessed, and the file can be searched
+    is_seekable: bool = False
     damage: Damage = field(default_factory=Damage)
-    on_gpu: bool = False  # `settings.decoder` holds
-    live: LiveInput | None = None  # what was opened, where it is not a file
-    shape: "FileShape" = field(default_factory=lambda: FileShape())
+    live: LiveInput | None = None
+    scan: PacketScan = field(default_factory=PacketScan)
 
     def __post_init__(self) -> None:
         self.start = (self.container.start_time or 0) / MICROSECONDS_PER_SECOND
@@ -94,62 +151,60 @@ class OpenMedia:
         """Reopen the file, or the live source, at its start."""
         self.container.close()
         if self.live is not None:
-            self.container = open_live_container(self.live, self.settings)
+            self.container = _open_live_container(self.live, self.settings)
         else:
-            self.container = open_container(self.path, self.settings, on_gpu=self.on_gpu)
-        self.choose_tracks()
+            self.container = _open_container(self.path, self.settings)
+        self.choose_streams()
 
-    def choose_tracks(self) -> None:
-        """Select and configure the picture and sound tracks. Raises MediaError when there are none."""
-        pictures = picture_tracks(self.container)
-        sounds = sound_tracks(self.container)
-        if not pictures and not sounds:
+    def choose_streams(self) -> None:
+        """Select and configure the streams to use. Raises MediaError when there are none."""
+        video_streams = _video_streams(self.container)
+        audio_streams = _usable_streams(self.container.streams.audio)
+        if not video_streams and not audio_streams:
             cure = "convert it to mp4 (H.264, AAC)"
             raise MediaError(f"{self.path}: neither picture nor sound that can be decoded; {cure}")
-        self.picture = _track(pictures, self.shape.picture)
-        self.sound = _track(sounds, self.shape.sound)
-        if self.picture is not None:
-            set_up_picture(self.path, self.picture, self.settings)
+        self.video_stream = _stream_at(video_streams, self.scan.video_index)
+        self.audio_stream = _stream_at(audio_streams, self.scan.audio_index)
+        if self.video_stream is not None:
+            _configure_video(self.path, self.video_stream, self.settings)
 
     def clock(self) -> StreamClock:
         """Return a clock for one stream of the file."""
-        duration = self.duration if self.exact else None
+        duration = self.duration if self.is_seekable else None
         return StreamClock(start=self.start, duration=duration, damage=self.damage)
 
-    def timing(self) -> PictureTiming:
-        """Return the timing of the picture stream, which must exist."""
-        rate = picture_rate(self.picture)
-        return PictureTiming(self.clock(), rate, by_decoding=self._has_durations_in_decoding_order)
+    def timing(self) -> FrameTiming:
+        """Return the timing of the video stream, which must exist."""
+        rate = frame_rate(self.video_stream)
+        return FrameTiming(self.clock(), rate, by_decoding=self._has_durations_in_decoding_order)
 
     @functools.cached_property
     def _has_durations_in_decoding_order(self) -> bool:
-        """Return whether durations of pictures are in decoding order: mp4 with B-frames."""
-        if self.picture is None or "mov" not in self.container.format.name:
+        """Return whether durations of frames are in decoding order: mp4 with B-frames."""
+        if self.video_stream is None or "mov" not in self.container.format.name:
             return False
-        return bool(self.picture.codec_context.has_b_frames)
+        return bool(self.video_stream.codec_context.has_b_frames)
 
     @property
     def aspect(self) -> float:
-        """Return width over height of a stored pixel, 1 unless the file declares another."""
-        if self.picture is None:
-            return 1.0
-        aspect = self.picture.sample_aspect_ratio
-        return (
-            float(aspect) if aspect and MAX_PIXEL_ASPECT >= aspect >= 1 / MAX_PIXEL_ASPECT else 1.0
-        )
+        """Width over height of a stored pixel, 1 unless the file declares another."""
+        aspect = self.video_stream and self.video_stream.sample_aspect_ratio
+        is_plausible = aspect and MAX_PIXEL_ASPECT >= aspect >= 1 / MAX_PIXEL_ASPECT
+        return float(aspect) if is_plausible else 1.0
 
     def packets(self) -> Iterator[Any]:
-        """Yield the packets of the picture and sound streams with continuous time stamps.
+        """Yield the packets of the video and audio streams with continuous time stamps.
 
         Unreadable packets are skipped and counted.
         """
         if self.live is not None:
             return self._readable_packets()
-        used = [track.index for track in (self.picture, self.sound) if track is not None]
-        joined = JOINED_FORMATS & _formats(self.container)
-        max_pause = MAX_PAUSE_SECONDS if joined else MAX_FILE_PAUSE_SECONDS
+        streams = (self.video_stream, self.audio_stream)
+        used = [stream.index for stream in streams if stream is not None]
+        is_joined = JOINED_FORMATS & _format_names(self.container)
+        max_pause = MAX_PAUSE_SECONDS if is_joined else MAX_FILE_PAUSE_SECONDS
         clock = PacketClock(used, max_pause=max_pause, damage=self.damage)
-        return clock.mend(self._readable_packets())
+        return clock.correct(self._readable_packets())
 
     def _readable_packets(self) -> Iterator[Any]:
         import av
@@ -161,7 +216,7 @@ class OpenMedia:
                 for packet in self.container.demux():
                     failures = 0
                     if packet.is_corrupt:
-                        self.damage.packets += 1
+                        self.damage.packet_count += 1
                     elif packet.stream.type in ("video", "audio"):
                         yield packet
                 return
@@ -169,7 +224,7 @@ class OpenMedia:
                 return
             except av.error.FFmpegError:
                 failures += 1
-                self.damage.packets += 1
+                self.damage.packet_count += 1
 
     def decode(self, packet: Any) -> list[Any]:
         """Return the frames of a packet, empty and counted as damage where decoding fails."""
@@ -180,11 +235,11 @@ class OpenMedia:
         except av.error.EOFError:
             return []
         except av.error.FFmpegError:
-            self.damage.packets += 1
+            self.damage.packet_count += 1
             return []
-        whole = [frame for frame in frames if not frame.is_corrupt]
-        self.damage.packets += len(frames) - len(whole)
-        return whole
+        intact = [frame for frame in frames if not frame.is_corrupt]
+        self.damage.packet_count += len(frames) - len(intact)
+        return intact
 
     def packet_end(self, packet: Any) -> float:
         """Return the second at which a packet ends, 0 without a valid time stamp."""
@@ -193,192 +248,56 @@ class OpenMedia:
         if stamp is None or not base:
             return 0.0
         # mp4 has a packet last until the next one of its order, past any jump
-        longest = SUSPICIOUS_JUMP_SECONDS
-        if self._has_durations_in_decoding_order and packet.stream_index == self.picture.index:
-            longest = JUMP_SECONDS
+        max_seconds = SUSPICIOUS_JUMP_SECONDS
+        if self._has_durations_in_decoding_order and packet.stream_index == self.video_stream.index:
+            max_seconds = JUMP_SECONDS
         duration = packet.duration or 0
-        if duration * base.numerator > longest * base.denominator:
+        if duration * base.numerator > max_seconds * base.denominator:
             duration = 0
-        # a Fraction, whose own product takes ten times as long
+        # The product of Fractions takes ten times as long.
         end = float((stamp + duration) * base.numerator / base.denominator - self.start)
-        is_late = (
-            self.exact and self.duration is not None and end > self.duration + MAX_PAST_END_SECONDS
-        )
-        return 0.0 if is_late else end
+        if self.is_seekable and self.duration and end > self.duration + MAX_PAST_END_SECONDS:
+            return 0.0
+        return end
 
 
 @contextlib.contextmanager
-def open_media(
-    path: Path | str, settings: MediaSettings, *, on_gpu: bool = False
-) -> Iterator[OpenMedia]:
+def open_media(path: Path | str, settings: MediaSettings) -> Iterator[OpenMedia]:
     """Yield the open file.
-
-    Args:
-        path: of the file.
-        settings: limits of the file.
-        on_gpu: decode on a GPU where settings and GPU allow it. Its set-up pays off for many pictures.
 
     Raises MediaError, with the cure, for a file that is missing, not media, or past a limit.
     """
     path = Path(path)
-    check_file(path, settings)
-    container = open_container(path, settings, on_gpu=on_gpu)
-    media = OpenMedia(path, container, settings, on_gpu=on_gpu)
+    _check_file(path, settings)
+    container = _open_container(path, settings)
+    media = OpenMedia(path, container, settings)
     try:
-        # what only reading it shows
-        media.shape = _shape(path, container, settings)
-        media.choose_tracks()
-        media.duration = media.shape.end or _claimed_duration(container, media.start)
+        media.scan = _scan_if_needed(path, container, settings)
+        media.choose_streams()
+        media.duration = media.scan.end or _claimed_duration(container, media.start)
         if media.duration is not None:
             check_duration(path, media.duration, settings)
-        media.exact = media.shape.end is None and not GUESSED_FORMATS & _formats(container)
+        media.is_seekable = media.scan.end is None and not (
+            GUESSED_FORMATS & _format_names(container)
+        )
         yield media
     finally:
         media.container.close()
-
-
-def _formats(container: Any) -> set[str]:
-    """Return FFmpeg's names of the container format."""
-    return set(container.format.name.split(","))
-
-
-def _claimed_duration(container: Any, start: float) -> float | None:
-    """Return the duration in the header, s. start: of the first time stamp, s."""
-    if not container.duration or container.duration < 0:
-        return None
-    duration = container.duration / MICROSECONDS_PER_SECOND
-    counts_from_zero = FORMATS_WITH_END_STAMP & _formats(container)
-    if counts_from_zero and duration > start > MAX_MISSING_SECONDS:
-        duration -= start
-    return float(duration)
 
 
 @contextlib.contextmanager
 def open_live(live: LiveInput, settings: MediaSettings) -> Iterator[OpenMedia]:
     """Yield an open live source. Raises MediaError, with the cure, for one that cannot be opened."""
-    container = open_live_container(live, settings)
+    container = _open_live_container(live, settings)
     media = OpenMedia(Path(live.label), container, settings, live=live)
     try:
-        check_tracks(media.path, container, settings)
-        media.choose_tracks()
+        _check_stream_count(media.path, container, settings)
+        media.choose_streams()
         if container.duration and container.duration > 0:
             media.duration = container.duration / MICROSECONDS_PER_SECOND
         yield media
     finally:
         media.container.close()
-
-
-def _track(tracks: list[Any], index: int | None) -> Any:
-    """Return the track with an index, else the first one."""
-    chosen = [track for track in tracks if track.index == index]
-    return next(iter(chosen + tracks), None)
-
-
-@dataclass(frozen=True)
-class FileShape:
-    """Facts about a file that only reading its packets shows.
-
-    picture, sound: indices of the tracks to read, None for the default ones. end: true end in s,
-    None where the claimed duration is right because the clock never jumps.
-    """
-
-    picture: int | None = None
-    sound: int | None = None
-    end: float | None = None
-
-
-def _shape(path: Path, container: Any, settings: MediaSettings) -> FileShape:
-    """Return the facts that must be known before a file is read. Most files need none."""
-    check_tracks(path, container, settings)
-    pictures = picture_tracks(container)
-    sounds = sound_tracks(container)
-    status = path.stat()
-    claimed = (container.duration or 0) / MICROSECONDS_PER_SECOND
-    formats = _formats(container)
-    is_sparse = status.st_size < claimed * MIN_BYTES_PER_SECOND
-    is_long = claimed > settings.max_duration
-
-    # what has to be examined
-    unknown_facts = {
-        "films": len(pictures) > 1,
-        "sounds": len(sounds) > 1 and settings.audio_track is None,
-        "clock": bool(formats & JOINED_FORMATS) or is_sparse or is_long,
-        "tail": claimed > 0 and bool(formats & FORMATS_WITH_LATEST_STAMP),
-    }
-    shape = FileShape()
-    if any(unknown_facts.values()):
-        version = status.st_size, status.st_mtime_ns
-        shape = _examine(path, version, settings, **unknown_facts)
-    if settings.audio_track is not None and sounds:
-        track = numbered_track(path, container, settings.audio_track)
-        shape = replace(shape, sound=track.index)
-    return shape
-
-
-@functools.lru_cache(maxsize=256)
-def _examine(
-    path: Path,
-    version: tuple[int, int],
-    settings: MediaSettings,
-    *,
-    films: bool,
-    sounds: bool,
-    clock: bool,
-    tail: bool,
-) -> FileShape:
-    """Return the facts that the packets of a file show: film track, audible track, end.
-
-    Args:
-        path: of the file.
-        changed: its size and time, as the cache key.
-        settings: limits of the file.
-        films: whether to find the track that is a film.
-        sounds: whether to find the audible track.
-        clock: whether to find the end of a file whose clock may jump.
-        tail: the same, where the file does not end at its claimed duration.
-    """
-    log.debug("%s (%d bytes) is examined", path, version[0])
-    shape = FileShape()
-    # each answer needs a file of its own, read from its start
-    if films:
-        with contextlib.closing(open_container(path, settings)) as container:
-            shape = replace(shape, picture=film_index(container, picture_tracks(container)))
-    if sounds:
-        with contextlib.closing(open_container(path, settings)) as container:
-            shape = replace(shape, sound=audible_index(container, sound_tracks(container)))
-    if clock or (tail and not _ends_as_claimed(path, settings)):
-        shape = replace(shape, end=_mended_end(path, settings, shape))
-    return shape
-
-
-def _mended_end(path: Path, settings: MediaSettings, shape: FileShape) -> float | None:
-    """Return the corrected end, in s, of a file whose time stamps jump, by reading all packets,
-    else None.
-    """
-    with contextlib.closing(open_container(path, settings)) as container:
-        media = OpenMedia(path, container, settings, shape=shape)
-        media.choose_tracks()
-        end = max(map(media.packet_end, media.packets()), default=0.0)
-        return end if media.damage.is_clock_broken else None
-
-
-def _ends_as_claimed(path: Path, settings: MediaSettings) -> bool:
-    """Return whether the last packets end at about the claimed duration."""
-    import av
-
-    with contextlib.closing(open_container(path, settings)) as container:
-        # the last packet of each stream
-        ends: dict[int, float] = {}
-        try:
-            container.seek(container.duration, backward=True)
-            for packet in container.demux():
-                second = decoding_second(packet)
-                if second is not None:
-                    ends[packet.stream.index] = second
-        except av.error.FFmpegError:
-            return False
-        claimed = container.duration / MICROSECONDS_PER_SECOND
-        return bool(max(ends.values(), default=0.0) > claimed - SUSPICIOUS_JUMP_SECONDS)
 
 
 def check_duration(path: Path, duration: float, settings: MediaSettings) -> None:
@@ -390,17 +309,208 @@ def check_duration(path: Path, duration: float, settings: MediaSettings) -> None
         raise MediaError(f"{path}: {duration:.0f} s are more than {limit}; {cure}")
 
 
-def picture_rate(stream: Any) -> float:
-    """Return the frames/s that a picture stream claims, a usual rate where the claim is impossible."""
+def frame_rate(stream: Any) -> float:
+    """Return the frames/s that a video stream claims, a usual rate where the claim is impossible."""
     rate = stream.average_rate or stream.guessed_rate
     return float(rate) if rate and 0 < rate <= MAX_FRAME_RATE else DEFAULT_FRAME_RATE
 
 
-# ---------------------------------------------------------------- tracks
+# ---------------------------------------------------------------- opening
 
 
-def check_tracks(path: Path, container: Any, settings: MediaSettings) -> None:
-    """Raise MediaError where a file has more tracks than the limit."""
+def _check_file(path: Path, settings: MediaSettings) -> None:
+    """Raise MediaError, with the cure, for a file that is not regular or exceeds the limits."""
+    try:
+        if path.is_dir():
+            raise MediaError(f"{path}: a folder, not a video; name a file in it")
+        if path.exists() and not path.is_file():
+            raise MediaError(f"{path}: not a plain file; save the video to one first")
+        size = path.stat().st_size
+    except (OSError, ValueError) as error:
+        reason = "no such file" if isinstance(error, FileNotFoundError) else str(error)
+        raise MediaError(f"{path}: {reason}; check the path") from error
+    if size == 0:
+        raise MediaError(f"{path}: the file is empty; download or copy it again")
+    if size > settings.max_bytes:
+        raise MediaError(
+            f"{path}: {size} bytes are more than media.max_bytes = {settings.max_bytes}; "
+            f"cut the video, or raise the limit with --set media.max_bytes={size}"
+        )
+
+
+def _open_container(path: Path, settings: MediaSettings) -> Any:
+    """Return PyAV's container of a file. Raises MediaError, with the cure, where opening fails."""
+    import av
+
+    options = {
+        "format_whitelist": ALLOWED_FORMATS,
+        "protocol_whitelist": "file",
+        "max_streams": str(max(MIN_FFMPEG_STREAMS, settings.max_streams)),
+    }
+    try:
+        return av.open(f"file:{path}", options=options, metadata_errors="replace")
+    except (av.error.InvalidDataError, av.error.EOFError) as error:
+        raise MediaError(
+            f"{path}: not a video that can be read (damaged, cut off before its index, "
+            "or another kind of file); download it again or convert it to mp4"
+        ) from error
+    except av.error.ArgumentError as error:
+        raise MediaError(
+            f"{path}: a playlist, picture or other format that is not opened; "
+            "convert the video itself to mp4"
+        ) from error
+    except (av.error.FFmpegError, OSError) as error:
+        raise MediaError(
+            f"{path}: cannot be opened ({failure_reason(error)}); check the file, "
+            "or convert it to mp4"
+        ) from error
+
+
+def _open_live_container(live: LiveInput, settings: MediaSettings) -> Any:
+    """Return PyAV's container of a live source. Raises MediaError where opening fails."""
+    import av
+
+    options = {
+        "max_streams": str(max(MIN_FFMPEG_STREAMS, settings.max_streams)),
+        **dict(live.options),
+    }
+    if live.protocols:
+        options["protocol_whitelist"] = live.protocols
+    if live.format is None:
+        options["format_whitelist"] = f"{ALLOWED_FORMATS},hls,rtsp,sdp,rtp"
+    elif live.format not in av.formats_available:
+        command = f"`ffmpeg -f {live.format} -i {live.url} -f mpegts udp://127.0.0.1:5000`"
+        cure = f"send it with {command} and name udp://127.0.0.1:5000"
+        raise MediaError(f"{live.label}: this build of PyAV reads no {live.format} devices; {cure}")
+    try:
+        return av.open(
+            live.url,
+            format=live.format,
+            options=options,
+            timeout=(live.silence, live.silence),
+            metadata_errors="replace",
+        )
+    except (av.error.FFmpegError, OSError) as error:
+        raise MediaError(
+            f"{live.label}: cannot be opened ({failure_reason(error)}); check that it runs, "
+            "and its address"
+        ) from error
+
+
+def failure_reason(error: Exception) -> str:
+    """Return FFmpeg's message of an error, without the arguments of the call."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _format_names(container: Any) -> set[str]:
+    """Return FFmpeg's names of the container format."""
+    return set(container.format.name.split(","))
+
+
+def _claimed_duration(container: Any, start: float) -> float | None:
+    """Return the duration in the header, s. start: of the first time stamp, s."""
+    if not container.duration or container.duration < 0:
+        return None
+    duration = float(container.duration / MICROSECONDS_PER_SECOND)
+    has_end_stamp = FORMATS_WITH_END_STAMP & _format_names(container)
+    return (
+        duration - start if has_end_stamp and duration > start > MAX_MISSING_SECONDS else duration
+    )
+
+
+# ---------------------------------------------------------------- scanning
+
+
+def _scan_if_needed(path: Path, container: Any, settings: MediaSettings) -> PacketScan:
+    """Return the facts that must be known before a file is read. Most files need no scan."""
+    _check_stream_count(path, container, settings)
+    status = path.stat()
+    claimed = (container.duration or 0) / MICROSECONDS_PER_SECOND
+    formats = _format_names(container)
+    is_sparse = status.st_size < claimed * MIN_BYTES_PER_SECOND
+    is_too_long = claimed > settings.max_duration
+    has_audio_choice = len(_usable_streams(container.streams.audio)) > 1
+    needed_facts = {
+        "find_film": len(_video_streams(container)) > 1,
+        "find_audible": has_audio_choice and settings.audio_track is None,
+        "find_end": bool(formats & JOINED_FORMATS) or is_sparse or is_too_long,
+        "check_end": claimed > 0 and bool(formats & FORMATS_WITH_LATEST_STAMP),
+    }
+    scan = PacketScan()
+    if any(needed_facts.values()):
+        version = status.st_size, status.st_mtime_ns
+        scan = _scan_packets(path, version, settings, **needed_facts)
+    if settings.audio_track is not None and _usable_streams(container.streams.audio):
+        number = settings.audio_track
+        scan = replace(scan, audio_index=_numbered_audio_index(path, container, number))
+    return scan
+
+
+@functools.lru_cache(maxsize=256)
+def _scan_packets(
+    path: Path,
+    version: tuple[int, int],
+    settings: MediaSettings,
+    *,
+    find_film: bool,
+    find_audible: bool,
+    find_end: bool,
+    check_end: bool,
+) -> PacketScan:
+    """Return the facts that the packets of a file show.
+
+    Args:
+        path: of the file.
+        version: its size and time, for the cache.
+        settings: limits of the file.
+        find_film: whether to find the video stream with more than a cover image.
+        find_audible: whether to find the audio stream with audible sound.
+        find_end: whether to find the end of a file whose clock may jump.
+        check_end: whether to do so if the last packets do not end at the claimed duration.
+    """
+    log.debug("%s (%d bytes) is scanned", path, version[0])
+    scan = PacketScan()
+    # each answer needs a container of its own, read from its start
+    if find_film:
+        with contextlib.closing(_open_container(path, settings)) as container:
+            scan = replace(scan, video_index=_film_index(container, _video_streams(container)))
+    if find_audible:
+        with contextlib.closing(_open_container(path, settings)) as container:
+            audio_streams = _usable_streams(container.streams.audio)
+            scan = replace(scan, audio_index=_audible_index(container, audio_streams))
+    if find_end or (check_end and not _ends_as_claimed(path, settings)):
+        with contextlib.closing(_open_container(path, settings)) as container:
+            media = OpenMedia(path, container, settings, scan=scan)
+            media.choose_streams()
+            end = max(map(media.packet_end, media.packets()), default=0.0)
+            if media.damage.has_broken_stamps:
+                scan = replace(scan, end=end)
+    return scan
+
+
+def _ends_as_claimed(path: Path, settings: MediaSettings) -> bool:
+    """Return whether the last packets end at about the claimed duration."""
+    import av
+
+    with contextlib.closing(_open_container(path, settings)) as container:
+        last_seconds: dict[int, float] = {}  # by stream
+        try:
+            container.seek(container.duration, backward=True)
+            for packet in container.demux():
+                second = decoding_second(packet)
+                if second is not None:
+                    last_seconds[packet.stream.index] = second
+        except av.error.FFmpegError:
+            return False
+        claimed = container.duration / MICROSECONDS_PER_SECOND
+        return bool(max(last_seconds.values(), default=0.0) > claimed - SUSPICIOUS_JUMP_SECONDS)
+
+
+# ---------------------------------------------------------------- streams
+
+
+def _check_stream_count(path: Path, container: Any, settings: MediaSettings) -> None:
+    """Raise MediaError where a file has more streams than the limit."""
     count = len(container.streams)
     if count > settings.max_streams:
         raise MediaError(
@@ -409,34 +519,36 @@ def check_tracks(path: Path, container: Any, settings: MediaSettings) -> None:
         )
 
 
-def picture_tracks(container: Any) -> list[Any]:
-    """Return the decodable video tracks without cover pictures, the default ones first."""
+def _video_streams(container: Any) -> list[Any]:
+    """Return the decodable video streams without cover images, the default ones first."""
     from av.stream import Disposition
 
-    # a cover picture is not a picture stream
     cover = Disposition.attached_pic | Disposition.timed_thumbnails
-    return _usable(stream for stream in container.streams.video if not stream.disposition & cover)
+    streams = container.streams.video
+    return _usable_streams(stream for stream in streams if not stream.disposition & cover)
 
 
-def sound_tracks(container: Any) -> list[Any]:
-    """Return the decodable sound tracks, the default ones first."""
-    return _usable(container.streams.audio)
-
-
-def _usable(streams: Iterable[Any]) -> list[Any]:
+def _usable_streams(streams: Iterable[Any]) -> list[Any]:
+    """Return the decodable streams, the default ones first."""
     from av.stream import Disposition
 
     usable = [stream for stream in streams if stream.codec_context is not None]
     return sorted(usable, key=lambda stream: not stream.disposition & Disposition.default)
 
 
-def film_index(container: Any, tracks: Sequence[Any]) -> int:
-    """Return the index of the first track with more than one picture, else of the first one.
+def _stream_at(streams: list[Any], index: int | None) -> Any:
+    """Return the stream with an index, else the first one, None where there is none."""
+    chosen = [stream for stream in streams if stream.index == index]
+    return next(iter(chosen + streams), None)
 
-    Reads the container, which must be reopened. A cover picture without its flag may come first.
+
+def _film_index(container: Any, streams: Sequence[Any]) -> int:
+    """Return the index of the first stream with more than one frame, else of the first one.
+
+    Reads the container, which must be reopened. A cover image without its flag may come first.
     """
-    counts = {stream.index: 0 for stream in tracks}
-    for number, packet in enumerate(container.demux(tracks)):
+    counts = {stream.index: 0 for stream in streams}
+    for number, packet in enumerate(container.demux(streams)):
         # An empty packet marks the end of a stream.
         if packet.size:
             counts[packet.stream.index] += 1
@@ -446,42 +558,42 @@ def film_index(container: Any, tracks: Sequence[Any]) -> int:
     return int((films or list(counts))[0])
 
 
-def numbered_track(path: Path, container: Any, number: int) -> Any:
-    """Return the sound track with a number, from 1 on in the order of the file.
+def _numbered_audio_index(path: Path, container: Any, number: int) -> int:
+    """Return the index of the audio stream with a number, from 1 on in the order of the file.
 
-    Raises MediaError where that track is missing or cannot be decoded.
+    Raises MediaError where that stream is missing or cannot be decoded.
     """
-    tracks = list(container.streams.audio)
-    if number > len(tracks) or tracks[number - 1].codec_context is None:
+    streams = list(container.streams.audio)
+    if number > len(streams) or streams[number - 1].codec_context is None:
         raise MediaError(
             f"{path}: no sound track {number} that can be decoded; "
-            f"give media.audio_track from 1 to {len(tracks)}"
+            f"give media.audio_track from 1 to {len(streams)}"
         )
-    return tracks[number - 1]
+    return int(streams[number - 1].index)
 
 
-def audible_index(container: Any, tracks: Sequence[Any]) -> int:
-    """Return the index of the first track with audible sound, else of the first one.
+def _audible_index(container: Any, streams: Sequence[Any]) -> int:
+    """Return the index of the first stream with audible sound, else of the first one.
 
-    Reads the container, which must be reopened. Recorders write one track per input, and many of
+    Reads the container, which must be reopened. Recorders write one stream per input, and many of
     these are silent.
     """
     import av
 
     audible: set[int] = set()
-    for number, packet in enumerate(container.demux(tracks)):
-        if number >= MAX_AUDIBILITY_PACKETS * len(tracks):
+    for number, packet in enumerate(container.demux(streams)):
+        if number >= MAX_AUDIBILITY_PACKETS * len(streams):
             break
         try:
             frames = packet.decode()
         except av.error.FFmpegError:
             continue
-        if any(_is_audible(frame) for frame in frames):
+        if any(map(_is_audible, frames)):
             audible.add(packet.stream.index)
-            if packet.stream.index == tracks[0].index:
+            if packet.stream.index == streams[0].index:
                 break
-    is_audible = [track for track in tracks if track.index in audible]
-    return int((is_audible or tracks)[0].index)
+    indices = [stream.index for stream in streams]
+    return int(next((index for index in indices if index in audible), indices[0]))
 
 
 def _is_audible(frame: Any) -> bool:
@@ -494,15 +606,15 @@ def _is_audible(frame: Any) -> bool:
     return bool(peak > MIN_AUDIBLE_PEAK * highest)
 
 
-def set_up_picture(path: Path, picture: Any, settings: MediaSettings) -> None:
-    """Configure the decoder of a video track. Raises MediaError where pictures exceed the limit."""
-    context = picture.codec_context
+def _configure_video(path: Path, stream: Any, settings: MediaSettings) -> None:
+    """Configure the decoder of a video stream. Raises MediaError where frames exceed the limit."""
+    context = stream.codec_context
     if context.width * context.height > settings.max_pixels:
         raise MediaError(
             f"{path}: pictures of {context.width}x{context.height} are more than "
             f"media.max_pixels = {settings.max_pixels}; scale the video down "
             "(ffmpeg -i IN -vf scale=-2:720 OUT)"
         )
-    # pictures may grow in mid-stream
+    # frames may grow in mid-stream
     context.options = {"max_pixels": str(settings.max_pixels)}
     context.thread_count = settings.threads

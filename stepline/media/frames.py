@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepline.media.hdr import is_high_range, standard_picture
+from stepline.media.hdr import is_high_range, standard_image
 
-Image = npt.NDArray[np.uint8]
+Image = npt.NDArray[np.uint8]  # (H, W, 3) RGB
 
-# Times the wanted size that a scaled picture may be long. A longer one is squeezed, as no JPEG
+# Longest side of a scaled image, in its wanted sizes. A longer image is squeezed, as no JPEG
 # holds it.
 MAX_SIDE_RATIO = 16
 
@@ -26,10 +26,11 @@ ROUNDING_SECONDS = 1e-6  # s, of rounding
 
 @dataclass(frozen=True)
 class Frame:
-    """The picture on screen at `time` seconds from the start of the video.
+    """A video frame.
 
-    image: (H, W, 3) uint8 RGB, upright. Frames of a still picture may share one array: do not write
-    into it.
+    Attributes:
+        time: seconds from the start of the video.
+        image: (H, W, 3) uint8 RGB, upright. Frames may share one array: do not write into it.
     """
 
     time: float
@@ -37,14 +38,7 @@ class Frame:
 
 
 class FrameScaler:
-    """Scales decoded frames to upright RGB arrays of one size, which the first frame decides.
-
-    Args:
-        shorter: pixels of the shorter side.
-        width: pixels across, instead of `shorter`.
-        longer: pixels of the longer side, never more than the video has.
-        aspect: width over height of a stored pixel.
-    """
+    """Scales decoded frames to upright RGB images of one size, which the first frame decides."""
 
     def __init__(
         self,
@@ -54,17 +48,25 @@ class FrameScaler:
         longer: int | None = None,
         aspect: float = 1.0,
     ) -> None:
+        """Choose the size of the images.
+
+        Args:
+            shorter: pixels of the shorter side.
+            width: pixels across, instead of `shorter`.
+            longer: pixels of the longer side, never more than the video has.
+            aspect: width over height of a stored pixel.
+        """
         from av.video.reformatter import VideoReformatter
 
         self._shorter = shorter
         self._width = width
         self._longer = longer
         self.aspect = aspect
-        self._swscale: Any = VideoReformatter()  # one for all frames: it keeps its tables
+        self._swscale: Any = VideoReformatter()  # one for all frames, since it keeps its tables
         self._size: tuple[int, int] | None = None
 
     def image(self, frame: Any) -> Image:
-        """Return a frame as (H, W, 3) uint8 RGB of standard range, upright, with square pixels."""
+        """Return a decoded frame as (H, W, 3) uint8 RGB of standard range, with square pixels."""
         turns = quarter_turns(frame)
         if self._size is None:
             self._size = self._scaled_size(frame)
@@ -74,12 +76,13 @@ class FrameScaler:
         high_range = is_high_range(frame)
         format = "rgb48le" if high_range else "rgb24"
         small = self._swscale.reformat(frame, width, height, format, interpolation="BILINEAR")
-        array = small.to_ndarray()
-        pixels: Image = standard_picture(frame, array) if high_range else array
-        return pixels if not turns else np.ascontiguousarray(np.rot90(pixels, turns))
+        pixels = small.to_ndarray()
+        if high_range:
+            pixels = standard_image(pixels, frame.color_trc)
+        return np.ascontiguousarray(np.rot90(pixels, turns)) if turns else pixels
 
     def _scaled_size(self, frame: Any) -> tuple[int, int]:
-        """Return width and height of the upright pictures, in pixels."""
+        """Return width and height of the upright images, in pixels."""
         full_width, full_height = display_size(frame, self.aspect)
         scale = 1.0
         if self._shorter is not None:
@@ -90,37 +93,34 @@ class FrameScaler:
             scale = min(1.0, self._longer / max(full_width, full_height))
         width = max(1, round(full_width * scale))
         height = max(1, round(full_height * scale))
-        side = self._width or self._shorter
-        if side is None:
+        wanted_side = self._width or self._shorter
+        if wanted_side is None:
             return width, height
-        max_side = MAX_SIDE_RATIO * side
+        max_side = MAX_SIDE_RATIO * wanted_side
         return min(width, max_side), min(height, max_side)
 
 
 def quarter_turns(frame: Any) -> int:
     """Return the counter-clockwise quarter turns that set the frame upright, by its display matrix."""
-    turns: int = round(frame.rotation / 90) % 4
-    return turns
+    return int(round(frame.rotation / 90) % 4)
 
 
 def display_size(frame: Any, aspect: float) -> tuple[int, int]:
-    """Return width and height of the upright picture in square pixels.
+    """Return width and height of the upright frame in square pixels.
 
     aspect: width over height of a stored pixel.
     """
     width = max(1, round(frame.width * aspect))
-    height = frame.height
-    return (height, width) if quarter_turns(frame) % 2 else (width, height)
+    return (frame.height, width) if quarter_turns(frame) % 2 else (width, frame.height)
 
 
 def encode_jpeg(image: Image, max_bytes: int | None = None) -> bytes:
-    """Return a picture (H, W, 3) as JPEG. A picture over `max_bytes` gets a lower quality."""
+    """Return an image (H, W, 3) as JPEG. An image over `max_bytes` gets a lower quality."""
     from PIL import Image as Pillow
 
-    picture = Pillow.fromarray(image)
     for quality in JPEG_QUALITIES:
         buffer = io.BytesIO()
-        picture.save(buffer, "JPEG", quality=quality)
+        Pillow.fromarray(image).save(buffer, "JPEG", quality=quality)
         if max_bytes is None or buffer.tell() <= max_bytes:
             break
     return buffer.getvalue()
@@ -129,70 +129,87 @@ def encode_jpeg(image: Image, max_bytes: int | None = None) -> bytes:
 class Thumbnails:
     """JPEGs of the frames at the middle of each second, collected while a video is read.
 
-    Memory holds MAX_THUMBNAIL_BYTES, so only the start of a long video. side: pixels of the longer
-    side, never more than the video has.
+    Memory holds MAX_THUMBNAIL_BYTES, so only the start of a long video.
     """
 
     def __init__(self, side: int) -> None:
+        """side: pixels of the longer side, never more than the video has."""
         self._side = side
-        self._pictures: dict[float, bytes] = {}
+        self._jpegs: dict[float, bytes] = {}
         self._scaler: FrameScaler | None = None
-        self._bytes = 0
-        # a decoded frame that stands for seconds is encoded once
-        self._last: tuple[Any, bytes] | None = None
+        self._byte_count = 0
+        self._last: tuple[Any, bytes] | None = None  # the last frame, which is encoded only once
 
     def add(self, time: float, frame: Any, aspect: float) -> None:
-        """Add the decoded frame on screen at `time` if that is the middle of a second."""
+        """Add a decoded frame if its time is the middle of a second.
+
+        Args:
+            time: seconds at which the frame is on the screen.
+            frame: PyAV's.
+            aspect: width over height of a stored pixel.
+        """
         second = math.floor(time) + 0.5
-        if abs(time - second) > ROUNDING_SECONDS or self._bytes >= MAX_THUMBNAIL_BYTES:
+        if abs(time - second) > ROUNDING_SECONDS or self._byte_count >= MAX_THUMBNAIL_BYTES:
             return
         if self._last is None or self._last[0] is not frame:
             if self._scaler is None:
                 self._scaler = FrameScaler(longer=self._side, aspect=aspect)
-            image = self._scaler.image(frame)
-            jpeg = encode_jpeg(image, MAX_KEYFRAME_BYTES)
+            jpeg = encode_jpeg(self._scaler.image(frame), MAX_KEYFRAME_BYTES)
             self._last = (frame, jpeg)
-            self._bytes += len(jpeg)
-        _, self._pictures[second] = self._last
+            self._byte_count += len(jpeg)
+        self._jpegs[second] = self._last[1]
 
-    def at(self, second: float, side: int) -> bytes | None:
-        """Return the thumbnail at second k + 0.5, or None. side: maximal pixels of the longer side."""
+    def jpeg_at(self, second: float, side: int) -> bytes | None:
+        """Return the thumbnail at second k + 0.5 as JPEG, or None.
+
+        side: pixels of the longer side, at most.
+        """
         from PIL import Image as Pillow
 
-        jpeg = self._pictures.get(round(second, 3))
+        jpeg = self._jpegs.get(round(second, 3))
         if jpeg is None or side == self._side:
             return jpeg
-        with Pillow.open(io.BytesIO(jpeg)) as picture:
-            scale = min(1.0, side / max(picture.size))
-            width = max(1, round(picture.width * scale))
-            height = max(1, round(picture.height * scale))
-            smaller = np.asarray(picture.resize((width, height)))
-            return encode_jpeg(smaller, MAX_KEYFRAME_BYTES)
+        with Pillow.open(io.BytesIO(jpeg)) as image:
+            scale = min(1.0, side / max(image.size))
+            width, height = (max(1, round(pixels * scale)) for pixels in image.size)
+            return encode_jpeg(np.asarray(image.resize((width, height))), MAX_KEYFRAME_BYTES)
 
 
 class FrameSampler:
-    """Selects the frame on screen at the middle of every 1/rate seconds, at any frame rate of the
-    video.
+    """Selects the frame on screen at the middle of every 1/rate seconds, at any video frame rate.
 
     Before the first frame it is the first one, after the last one None. A video shorter than half
-    of 1/rate gives its last frame. thumbnails: collects larger pictures.
+    of 1/rate gives its last frame.
     """
 
     def __init__(
         self, rate: float, scaler: FrameScaler, thumbnails: Thumbnails | None = None
     ) -> None:
+        """Start a selection.
+
+        Args:
+            rate: frames per second to select.
+            scaler: makes their images.
+            thumbnails: collects larger images.
+        """
         self._rate = rate
-        self._frame_scaler = scaler
+        self._scaler = scaler
         self._thumbnails = thumbnails
-        self._index = 0
-        self._shown: Any = None
-        self._image: Image | None = None
+        self._count = 0
+        self._shown: Any = None  # decoded frame on the screen
+        self._image: Image | None = None  # of that frame
         self._end = 0.0
 
-    def take(self, time: float, frame: Any, length: float) -> Iterator[Frame]:
-        """Yield the selected frames up to the end of a frame at `time` that lasts `length` s."""
+    def add(self, time: float, frame: Any, length: float) -> Iterator[Frame]:
+        """Yield the selected frames up to the end of a decoded frame.
+
+        Args:
+            time: seconds at which it appears.
+            frame: PyAV's.
+            length: seconds that it lasts.
+        """
         if self._shown is not None:
-            yield from self._until(time)
+            yield from self._frames_before(time)
         self._shown = frame
         self._image = None
         self._end = time + length
@@ -201,20 +218,19 @@ class FrameSampler:
         """Yield the remaining frames after the last one."""
         if self._shown is None:
             return
-        yield from self._until(self._end)
-        if self._index == 0:
+        yield from self._frames_before(self._end)
+        if self._count == 0:
             yield self._frame()
 
-    def _until(self, time: float) -> Iterator[Frame]:
-        while (self._index + 0.5) / self._rate < time:
+    def _frames_before(self, time: float) -> Iterator[Frame]:
+        while (self._count + 0.5) / self._rate < time:
             yield self._frame()
 
     def _frame(self) -> Frame:
-        scaler = self._frame_scaler
         if self._image is None:
-            self._image = scaler.image(self._shown)
-        self._index += 1
-        time = (self._index - 0.5) / self._rate
+            self._image = self._scaler.image(self._shown)
+        time = (self._count + 0.5) / self._rate
+        self._count += 1
         if self._thumbnails is not None:
-            self._thumbnails.add(time, self._shown, scaler.aspect)
+            self._thumbnails.add(time, self._shown, self._scaler.aspect)
         return Frame(time, self._image)

@@ -4,9 +4,9 @@
     with open_url("https://example.org/whisk.mp4", limits) as response:
         response.read(65536)
 
-The limits bound the headers, the body as received and as decompressed, and the total time. The same
-connections serve yt-dlp (media/page_videos.py), which uses http.client too, so no other library
-fits both.
+The limits bound the headers, the body and the total time. Compressed bodies are refused, and none
+is requested. The same connections serve yt-dlp (media/page_videos.py), which uses http.client too,
+so no other library fits both.
 """
 
 import http.client
@@ -15,7 +15,6 @@ import socket
 import time
 import urllib.error
 import urllib.request
-import zlib
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -29,78 +28,77 @@ CHUNK_BYTES = 65536  # bytes per read
 MIB_BYTES = 2**20
 MAX_HEAD_BYTES = 2**17  # of status line, headers and what precedes them. Servers send some 1,000
 MAX_WHOLE_BYTES = 64 * MIB_BYTES  # of an answer that is read into memory whole, a page say
-# times `max_bytes` that may come over the line: chunks have lengths of their own
+# times `max_bytes` that may be received: chunks have lengths of their own
 MAX_RECEIVED_FACTOR = 2
-GZIP_OR_ZLIB = zlib.MAX_WBITS | 32  # which of them it is, zlib finds out
-ZLIB_METHOD = 8  # low half of the first byte of a zlib stream. Deflate without one has any
 
 
 class TransferLimits:
-    """Limits on bytes and time that all requests for one transfer share.
-
-    Args:
-        max_bytes: of all bodies, decompressed.
-        seconds: in all, from now on.
-        silence: seconds without a byte after which a request fails.
-        private: whether the server may have a private address.
-    """
+    """Limits on bytes and time that all requests for one transfer share."""
 
     def __init__(
         self, *, max_bytes: int, seconds: float, silence: float, private: bool = False
     ) -> None:
+        """Start the transfer.
+
+        Args:
+            max_bytes: of all bodies together.
+            seconds: in all, from now on.
+            silence: seconds without a byte after which a request fails.
+            private: whether the server may have a private address.
+        """
         self.silence = silence
         self.private = private
-        self._body_bytes = max_bytes
-        self._received_bytes = MAX_RECEIVED_FACTOR * max_bytes + MAX_HEAD_BYTES
-        self._end = time.monotonic() + seconds
+        self._body_bytes_left = max_bytes
+        self._received_bytes_left = MAX_RECEIVED_FACTOR * max_bytes + MAX_HEAD_BYTES
+        self._deadline = time.monotonic() + seconds
 
-    def fault(self, reason: str) -> Exception:
+    def refusal(self, reason: str) -> Exception:
         """Return the error for a refused response."""
         return MediaError(reason)
 
-    def too_late(self) -> Exception:
+    def timeout_error(self) -> Exception:
         """Return the error for a response that takes too long."""
-        return self.fault("the answer takes too long")
+        return self.refusal("the answer takes too long")
 
-    def too_large(self) -> Exception:
+    def size_error(self) -> Exception:
         """Return the error for a response that is too large."""
-        return self.fault("the answer is too large")
+        return self.refusal("the answer is too large")
 
-    def check(self, expected_bytes: int = 0) -> None:
-        """Raise `too_late` after the deadline, `too_large` where `coming` bytes exceed the rest."""
-        if time.monotonic() > self._end:
-            raise self.too_late()
-        if expected_bytes > self._body_bytes:
-            raise self.too_large()
+    def check_limits(self, expected_bytes: int = 0) -> None:
+        """Raise `timeout_error` after the deadline, `size_error` for more bytes than the body may have."""
+        if time.monotonic() > self._deadline:
+            raise self.timeout_error()
+        if expected_bytes > self._body_bytes_left:
+            raise self.size_error()
 
     def count_body_bytes(self, count: int) -> None:
-        """Count decompressed bytes of a body. Raises as `check` does."""
-        self.check(count)
-        self._body_bytes -= count
+        """Count bytes of a body. Raises as `check_limits` does."""
+        self.check_limits(count)
+        self._body_bytes_left -= count
 
     def count_received_bytes(self, count: int) -> None:
-        """Count received bytes. Raises as `check` does."""
-        self.check()
-        self._received_bytes -= count
-        if self._received_bytes < 0:
-            raise self.too_large()
+        """Count received bytes. Raises as `check_limits` does."""
+        self.check_limits()
+        self._received_bytes_left -= count
+        if self._received_bytes_left < 0:
+            raise self.size_error()
 
     @property
     def read_timeout(self) -> float:
-        """Return the seconds to wait for the next bytes."""
-        return min(self.silence, max(0.01, self._end - time.monotonic()))
+        """Seconds to wait for the next bytes."""
+        return min(self.silence, max(0.01, self._deadline - time.monotonic()))
 
     def connect(self, address: tuple[str, int], *_: Any) -> socket.socket:
         """Return a connection to a host and port.
 
-        Raises as `check` does, and MediaError for a forbidden private address.
+        Raises as `check_limits` does, and MediaError for a forbidden private address.
         """
-        self.check()
+        self.check_limits()
         return connect_checked(address, self.read_timeout, private=self.private)
 
 
 class LinkLimits(TransferLimits):
-    """Limits on the download of a link, by LinkSettings."""
+    """Limits on the download of a link, by its settings."""
 
     def __init__(self, settings: LinkSettings) -> None:
         super().__init__(
@@ -111,21 +109,22 @@ class LinkLimits(TransferLimits):
         )
         self.settings = settings
 
-    def too_late(self) -> Exception:
+    def timeout_error(self) -> Exception:
         """Return the error for a slow link, with the setting to change."""
         limit = f"links.longest = {self.settings.longest:g} s"
-        return self.fault(f"takes longer than {limit}; raise that, or leave it")
+        return self.refusal(f"takes longer than {limit}; raise that, or leave it")
 
-    def too_large(self) -> Exception:
+    def size_error(self) -> Exception:
         """Return the error for a large link, with the setting to change."""
         limit = f"links.largest = {self.settings.largest} MiB"
-        return self.fault(f"larger than {limit}; raise that, or leave it")
+        return self.refusal(f"larger than {limit}; raise that, or leave it")
 
 
 class _LimitedSocketReader(io.RawIOBase):
     """Reads from a connection, and counts bytes and time.
 
-    header_bytes_left: bytes that status line and headers may still have. None while a body is read.
+    Attributes:
+        header_bytes_left: bytes that status line and headers may still have, None in the body.
     """
 
     def __init__(self, raw: io.RawIOBase, connection: Any, limits: TransferLimits) -> None:
@@ -139,12 +138,12 @@ class _LimitedSocketReader(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Read the available bytes. Raises as the limits do, and TimeoutError after silence."""
-        self._limits.check()
+        self._limits.check_limits()
         self._connection.settimeout(self._limits.read_timeout)
         try:
             count = self._raw.readinto(buffer) or 0
         except TimeoutError:
-            self._limits.check()  # names the limit that it was
+            self._limits.check_limits()  # names the limit that it was
             raise
         self._limits.count_received_bytes(count)
 
@@ -153,7 +152,7 @@ class _LimitedSocketReader(io.RawIOBase):
             self.header_bytes_left -= count
             if self.header_bytes_left < 0:
                 size = f"{MAX_HEAD_BYTES // 1024} KiB"
-                raise self._limits.fault(f"the server sends more than {size} of headers")
+                raise self._limits.refusal(f"the server sends more than {size} of headers")
         return count
 
     def close(self) -> None:
@@ -162,33 +161,22 @@ class _LimitedSocketReader(io.RawIOBase):
 
 
 class _LimitedResponse(http.client.HTTPResponse):
-    """A response that stops at the limits.
-
-    is_compressed: whether the body is compressed. It is read decompressed.
-    """
+    """An HTTP response that stops at the limits."""
 
     limits: TransferLimits
-    is_compressed = False
 
     def __init__(self, sock: Any, *arguments: Any, **options: Any) -> None:
         super().__init__(sock, *arguments, **options)
         self._reader = _LimitedSocketReader(self.fp.detach(), sock, self.limits)
         self.fp = io.BufferedReader(self._reader)
-        self._decompressor: Any = None
 
     def begin(self) -> None:
         super().begin()
         self._reader.header_bytes_left = None
-        self.limits.check(self.length or 0)
+        self.limits.check_limits(self.length or 0)
         coding = self.headers.get("Content-Encoding", "identity").strip().lower()
-        if coding in ("", "identity"):
-            return
-        if coding not in ("gzip", "x-gzip", "deflate"):
-            raise self.limits.fault(f"the answer's compression {coding[:40]!r} is not supported")
-        self.is_compressed = True
-        # It is read unpacked, and that length is not known.
-        del self.headers["Content-Encoding"]
-        del self.headers["Content-Length"]
+        if coding not in ("", "identity"):
+            raise self.limits.refusal(f"the answer's compression {coding[:40]!r} is not supported")
 
     def read(self, amt: int | None = None) -> bytes:
         """Return that many bytes, or all. Fewer only at the end.
@@ -204,7 +192,7 @@ class _LimitedResponse(http.client.HTTPResponse):
     def _read(self, amt: int | None) -> bytes:
         body = bytearray()
         while amt is None or len(body) < amt:
-            # one wait, for a server that drips
+            # one wait per part, since a server may drip
             part = self.read1(CHUNK_BYTES if amt is None else min(amt - len(body), CHUNK_BYTES))
             self.limits.count_body_bytes(len(part))
             if not part:
@@ -212,47 +200,14 @@ class _LimitedResponse(http.client.HTTPResponse):
             body += part
             if amt is None and len(body) > MAX_WHOLE_BYTES:
                 size = f"{MAX_WHOLE_BYTES // MIB_BYTES} MiB"
-                raise self.limits.fault(f"the server sends more than {size} for one page")
+                raise self.limits.refusal(f"the server sends more than {size} for one page")
 
-        # a body that broke off is not a whole one; what follows a packed one is not part of it
-        is_unpacked = self._decompressor is not None and self._decompressor.eof
-        is_short = amt is None or len(body) < amt
-        if is_short and self.length and not is_unpacked:
+        # a body that broke off is not a whole one
+        if self.length and (amt is None or len(body) < amt):
             raise http.client.IncompleteRead(bytes(body), self.length)
         if self.length == 0:
             super().read(0)  # closes the connection
         return bytes(body)
-
-    def read1(self, n: int = -1) -> bytes:
-        """Return the next available bytes, at most n, decompressed. Empty at the end."""
-        if not self.is_compressed:
-            return super().read1(n)
-        part = b""
-        while not part:
-            compressed = b""
-            if self._decompressor is not None:
-                if self._decompressor.eof:
-                    return b""
-                compressed = self._decompressor.unconsumed_tail
-            compressed = compressed or super().read1(CHUNK_BYTES)
-            if not compressed and self._decompressor is not None:
-                raise http.client.IncompleteRead(b"")
-            if not compressed:
-                return b""
-            part = self._decompress(compressed, n)
-        return part
-
-    def _decompress(self, compressed: bytes, max_bytes: int) -> bytes:
-        if self._decompressor is None:
-            # Some servers send deflate without zlib's header.
-            is_raw_deflate = compressed[0] & 15 != ZLIB_METHOD and compressed[0] != 0x1F
-            self._decompressor = zlib.decompressobj(
-                -zlib.MAX_WBITS if is_raw_deflate else GZIP_OR_ZLIB
-            )
-        try:
-            return bytes(self._decompressor.decompress(compressed, max(0, max_bytes)))
-        except zlib.error as error:
-            raise http.client.HTTPException(f"the answer cannot be unpacked ({error})") from error
 
 
 def connection_class(kind: type[http.client.HTTPConnection], limits: TransferLimits) -> Any:
@@ -262,13 +217,13 @@ def connection_class(kind: type[http.client.HTTPConnection], limits: TransferLim
         response_class = type("LimitedResponse", (_LimitedResponse,), {"limits": limits})
 
         def connect(self) -> None:
-            self._create_connection = limits.connect  # after whoever has set it
+            self._create_connection = limits.connect  # yt-dlp has set another
             super().connect()
 
     return LimitedConnection
 
 
-class _Opener(urllib.request.AbstractHTTPHandler):
+class _LimitedHandler(urllib.request.AbstractHTTPHandler):
     """Opens http and https addresses by limited connections."""
 
     def __init__(self, limits: TransferLimits) -> None:
@@ -284,7 +239,7 @@ class _Opener(urllib.request.AbstractHTTPHandler):
         return self.do_open(connection_class(http.client.HTTPSConnection, self._limits), request)
 
 
-class _Redirects(urllib.request.HTTPRedirectHandler):
+class _RedirectHandler(urllib.request.HTTPRedirectHandler):
     """Follows redirects of a GET, but not from https to http or to another scheme.
 
     A POST is not redirected: that would drop its body, or send it to another server.
@@ -326,8 +281,8 @@ def open_url(
     opener = urllib.request.OpenerDirector()
     opener.addheaders = [("User-Agent", f"stepline/{__version__}")]
     handlers: list[urllib.request.BaseHandler] = [
-        _Opener(limits),
-        _Redirects(),
+        _LimitedHandler(limits),
+        _RedirectHandler(),
         urllib.request.HTTPErrorProcessor(),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.UnknownHandler(),

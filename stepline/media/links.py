@@ -47,14 +47,14 @@ log = logging.getLogger(__name__)
 
 LINK_RECORD_NAME = "link.json"
 DOWNLOAD_BYTES = 16 * CHUNK_BYTES  # per read
-# What a page, or a list of the pieces of a video, says it is. Everything else is taken for the
-# video itself.
+# media types of a page, or of a list of a video's segments. All others are taken for the video
+# itself
 PAGE_TYPES = ("text/html", "application/xhtml+xml", "application/dash+xml", "mpegurl")
-# 416: what is there already is not the server's file any more, which is then fetched from its start
+# 416: the partial file is not part of the server's file any more, which is fetched from its start
 RETRIED_STATUSES = TRANSIENT_STATUSES | {416}
 MAX_REASON_CHARS = 160  # of what urllib or yt-dlp says
-CAUSE_FIELDS = ("__cause__", "__context__", "cause", "reason")  # of an error, with what made it
-# How texts begin that servers send in place of a video, in small letters. No medium begins so.
+CAUSE_FIELDS = ("__cause__", "__context__", "cause", "reason")  # of an error, that hold its cause
+# starts of texts that servers send in place of a video, in lower case. No media file starts so
 TEXT_KIND_BY_START = (
     (b"<!doctype html", "a web page (HTML)"),
     (b"<html", "a web page (HTML)"),
@@ -66,7 +66,7 @@ TEXT_KIND_BY_START = (
     (b"#extm3u", "a playlist (HLS)"),
 )
 TEXT_START_BYTES = 1024
-# whether a file is a medium at all. What of it is too large, its reader says
+# to check whether a download is a media file. Its reader checks the limits later
 ANY_SIZE = MediaSettings(
     max_bytes=2**40, max_duration=MAX_SECOND, max_streams=1000, max_pixels=10**9
 )
@@ -76,13 +76,18 @@ ANY_SIZE = MediaSettings(
 class Link:
     """A video by its URL.
 
-    kind: media type of the response. page: whether yt-dlp must find the video. info: yt-dlp's
-    result, None before it is asked. fault: why no video is there.
+    Attributes:
+        url: of the file or page.
+        settings: of the download.
+        media_type: of the server's response.
+        page: whether yt-dlp must find the video on a page.
+        info: yt-dlp's facts about the page, None before yt-dlp was called.
+        fault: why there is no video, None for a usable link.
     """
 
     url: str
     settings: LinkSettings
-    kind: str = ""
+    media_type: str = ""
     page: bool = False
     info: Info | None = field(default=None, repr=False, compare=False)
     fault: str | None = None
@@ -102,16 +107,16 @@ def find_links(
     Raises MediaError, in one line, where the URL cannot be reached or holds no video.
     """
     check_url(url)
-    earlier = None if force else _fetched(url, folder)
+    earlier = None if force else _earlier_download(url, folder)
     if earlier is not None:
         return [Link(url, settings, page=earlier.page)]
 
     limits = LinkLimits(settings)
-    with as_link_error(url):
-        with _retried(lambda: open_url(url, limits), settings) as response:
-            kind = response.headers.get_content_type()
-        if not kind.endswith(PAGE_TYPES):
-            return [Link(url, settings, kind)]
+    with explain_link_errors(url):
+        with _with_retries(lambda: open_url(url, limits), settings) as response:
+            media_type = response.headers.get_content_type()
+        if not media_type.endswith(PAGE_TYPES):
+            return [Link(url, settings, media_type)]
         info = extract_info(url, limits)
     if info.get("_type") not in PLAYLIST_TYPES:
         return [Link(url, settings, page=True, info=info)]
@@ -142,25 +147,24 @@ def fetch_link(
     Args:
         link: from `find_links`.
         folder: of all links.
-        captions: fetch those of its page too.
+        captions: whether to fetch the captions of the page too.
         language: the preferred language of the captions.
-        report: called with the file's name and the bytes so far.
+        report: called with the file name and the number of bytes so far.
         force: download again. The earlier file stays where that fails.
 
     Raises MediaError, in one line, for a failing or slow server, a file that is too large, a page
-    without a video, and a response that is not a medium.
+    without a video, and a response that is not a media file.
     """
     if link.fault is not None:
         raise MediaError(link.fault)
     link_dir = link_folder(link.url, folder)
     check_own_folder(link_dir)
-    earlier = _fetched(link.url, folder)
+    earlier = _earlier_download(link.url, folder)
     if not force and earlier is not None and (earlier.captions is not None or not captions):
         return earlier
     limits = LinkLimits(link.settings)
-    is_replaced = force and earlier is not None
-    aside = _set_aside(link_dir) if is_replaced else contextlib.nullcontext()
-    with as_link_error(link.url), _removed_if_empty(link_dir), aside:
+    replacing = _moved_aside(link_dir) if force and earlier else contextlib.nullcontext()
+    with explain_link_errors(link.url), _removed_if_empty(link_dir), replacing:
         link_dir.mkdir(parents=True, exist_ok=True)
         if link.page:
             info = extract_info(link.url, limits) if link.info is None else link.info
@@ -177,22 +181,21 @@ def fetch_link(
         else:
             path = _fetch_file(link, link_dir, limits, report)
             video = LinkedVideo(path=path, origin=LinkOrigin(url=link.url))
-        _check_is_medium(video.path)
+        _check_is_media(video.path)
 
-    # written last: what it names is whole
-    record_path = video.model_dump(mode="json")
-    record_path["path"] = video.path.name
-    record_path["size"] = video.path.stat().st_size
+    # written last, so that its files are complete
+    link_record = video.model_dump(mode="json")
+    link_record["path"] = video.path.name
+    link_record["size"] = video.path.stat().st_size
     if video.captions is not None:
-        record_path["captions"] = video.captions.name
-    write_atomic(
-        link_dir / LINK_RECORD_NAME, json.dumps(record_path, ensure_ascii=False, indent=2) + "\n"
-    )
+        link_record["captions"] = video.captions.name
+    text = json.dumps(link_record, ensure_ascii=False, indent=2)
+    write_atomic(link_dir / LINK_RECORD_NAME, text + "\n")
     return video
 
 
 @contextmanager
-def _set_aside(link_dir: Path) -> Iterator[None]:
+def _moved_aside(link_dir: Path) -> Iterator[None]:
     """Move the folder of a link away during a new download, and back if that fails."""
     earlier = link_dir.with_name(f"{link_dir.name}.earlier")
     shutil.rmtree(earlier, ignore_errors=True)
@@ -232,22 +235,22 @@ def link_folder(url: str, folder: Path) -> Path:
     return folder / hashlib.sha256(url.encode(errors="surrogatepass")).hexdigest()[:12]
 
 
-def _fetched(url: str, folder: Path) -> LinkedVideo | None:
+def _earlier_download(url: str, folder: Path) -> LinkedVideo | None:
     """Return the video of an earlier download if it is complete."""
     link_dir = link_folder(url, folder)
     try:
         record = parse_json((link_dir / LINK_RECORD_NAME).read_bytes())
         size = record.pop("size")
         captions = record["captions"]
-        # What a stranger noted may lead elsewhere.
+        # A record from someone else may lead out of the folder.
         for name in (record["path"], captions or ""):
             if Path(name).name != name:
                 return None
         record["path"] = str(link_dir / record["path"])
         record["captions"] = captions and str(link_dir / captions)
         video = LinkedVideo.model_validate_json(json.dumps(record))
-        is_whole = video.path.stat().st_size == size and _text_kind(video.path) is None
-        return video if is_whole else None
+        is_complete = video.path.stat().st_size == size and _text_kind(video.path) is None
+        return video if is_complete else None
     # missing, damaged or of another version
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -262,8 +265,8 @@ def _fetch_file(link: Link, folder: Path, limits: TransferLimits, report: Report
         return partial.stat().st_size if partial.exists() else 0
 
     def resume_download() -> None:
-        response, is_rest = _request_rest(link.url, partial, limits)
-        with response, partial.open("ab" if is_rest else "wb") as file:
+        response, is_remainder = _request_remainder(link.url, partial, limits)
+        with response, partial.open("ab" if is_remainder else "wb") as file:
             try:
                 while data := response.read(DOWNLOAD_BYTES):
                     file.write(data)
@@ -273,7 +276,7 @@ def _fetch_file(link: Link, folder: Path, limits: TransferLimits, report: Report
                 file.write(error.partial)
                 raise
 
-    _retried(resume_download, link.settings, partial_bytes)
+    _with_retries(resume_download, link.settings, partial_bytes)
     partial.replace(path)
     partial.with_suffix(".mark").unlink(missing_ok=True)
     return path
@@ -285,16 +288,16 @@ def _file_name(link: Link) -> str:
     stem, dot, suffix = name.rpartition(".")
     if dot and suffix.isalnum():
         return f"{safe_name(stem)}.{suffix}"
-    is_medium = link.kind.startswith(("video/", "audio/"))
-    ending = mimetypes.guess_extension(link.kind) if is_medium else None
-    return safe_name(name) + (ending or ".mp4")
+    is_media = link.media_type.startswith(("video/", "audio/"))
+    guessed_suffix = mimetypes.guess_extension(link.media_type) if is_media else None
+    return safe_name(name) + (guessed_suffix or ".mp4")
 
 
-def _request_rest(url: str, partial: Path, limits: TransferLimits) -> tuple[Any, bool]:
-    """Return the response with the missing bytes, and whether it is partial (206) or the whole
-    file.
+def _request_remainder(url: str, partial: Path, limits: TransferLimits) -> tuple[Any, bool]:
+    """Return the response with the missing bytes, and whether it is partial (206).
 
-    It is partial if the server confirms by ETag or date that its file is unchanged.
+    Otherwise it is the whole file. It is partial if the server confirms by ETag or date that its
+    file is unchanged.
     """
     validator = partial.with_suffix(".mark")
     present_bytes = partial.stat().st_size if partial.exists() and validator.exists() else 0
@@ -309,46 +312,47 @@ def _request_rest(url: str, partial: Path, limits: TransferLimits) -> tuple[Any,
             partial.unlink(missing_ok=True)
         raise
     content_range = response.headers.get("Content-Range", "")
-    is_rest = response.status == 206 and content_range.startswith(f"bytes {present_bytes}-")
+    is_remainder = response.status == 206 and content_range.startswith(f"bytes {present_bytes}-")
     try:
-        limits.check((response.length or 0) + (present_bytes if is_rest else 0))
+        limits.check_limits((response.length or 0) + (present_bytes if is_remainder else 0))
         version = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
-        # The rest of what comes compressed cannot be asked for by its bytes.
-        if version and not version.startswith("W/") and not response.is_compressed:
+        if version and not version.startswith("W/"):
             validator.write_text(version, encoding="utf-8")
         else:
             validator.unlink(missing_ok=True)
     except BaseException:
         response.close()
         raise
-    return response, is_rest
+    return response, is_remainder
 
 
-def _retried(
+def _with_retries(
     action: Callable[[], Any], settings: LinkSettings, bytes_so_far: Callable[[], int] = lambda: 0
 ) -> Any:
-    """Return the result of an action, retried after transient errors. A retry with progress is
-    free.
+    """Return the result of an action, retried after transient errors. Progress resets the count.
 
-    reached: returns the bytes so far.
+    Args:
+        action: to retry.
+        settings: number of tries and pauses.
+        bytes_so_far: measures the progress.
     """
-    fruitless_tries = 0  # in a row
+    failed_tries = 0  # without progress, in a row
     bytes_before = bytes_so_far()
 
     def pause_after(error: Exception, _: int) -> float:
-        nonlocal fruitless_tries, bytes_before
+        nonlocal failed_tries, bytes_before
         if not isinstance(error, (OSError, http.client.HTTPException)):
             raise error
         if isinstance(error, urllib.error.HTTPError) and error.code not in RETRIED_STATUSES:
             raise error
         if bytes_so_far() > bytes_before:
-            fruitless_tries = 0
-        fruitless_tries += 1
+            failed_tries = 0
+        failed_tries += 1
         bytes_before = bytes_so_far()
-        if fruitless_tries >= settings.attempts:
+        if failed_tries >= settings.attempts:
             raise error
-        pause = exponential_backoff(settings.pause, fruitless_tries)
-        next_try = fruitless_tries + 1
+        pause = exponential_backoff(settings.pause, failed_tries)
+        next_try = failed_tries + 1
         log.info("%s; try %d of %d in %.1f s", error, next_try, settings.attempts, pause)
         return pause
 
@@ -356,18 +360,17 @@ def _retried(
 
 
 def _text_kind(path: Path) -> str | None:
-    """Return the kind of text at the start of a file, or None for a possible medium."""
+    """Return the kind of text at the start of a file, or None for a possible media file."""
     with path.open("rb") as file:
-        begin = file.read(TEXT_START_BYTES).removeprefix(codecs.BOM_UTF8).lstrip().lower()
-    for start, kind in TEXT_KIND_BY_START:
-        if begin.startswith(start):
-            return kind
-    return None
+        content = file.read(TEXT_START_BYTES).removeprefix(codecs.BOM_UTF8).lstrip().lower()
+    kinds = (kind for start, kind in TEXT_KIND_BY_START if content.startswith(start))
+    return next(kinds, None)
 
 
-def _check_is_medium(path: Path) -> None:
-    """Remove a file that is not a medium and raise MediaError: servers answer with pages and
-    errors, too.
+def _check_is_media(path: Path) -> None:
+    """Remove a file that is not a media file and raise MediaError.
+
+    Servers also answer with pages and errors.
     """
     kind = _text_kind(path)
     if kind is not None:
@@ -384,7 +387,7 @@ def _check_is_medium(path: Path) -> None:
 
 
 @contextmanager
-def as_link_error(url: str) -> Iterator[None]:
+def explain_link_errors(url: str) -> Iterator[None]:
     """Turn any error of urllib or yt-dlp into a MediaError with the URL and the cure."""
     name = display_url(url)
     try:
@@ -392,12 +395,11 @@ def as_link_error(url: str) -> Iterator[None]:
     # yt-dlp raises what its thousand extractors raise. Each becomes one line below.
     except Exception as error:
         causes = list(_causes(error))
-        own_reasons = (str(cause) for cause in causes if isinstance(cause, SteplineError))
-        reason = next(own_reasons, "") or _reason(error, causes)
-        for cause in causes:  # the answers that they hold
-            close = getattr(cause, "close", None)
-            if close is not None:
-                close()
+        our_reasons = (str(cause) for cause in causes if isinstance(cause, SteplineError))
+        reason = next(our_reasons, "") or _reason(error, causes)
+        for cause in causes:  # Some hold an open response.
+            if hasattr(cause, "close"):
+                cause.close()
         raise MediaError(f"{name}: {reason}") from error
 
 

@@ -24,24 +24,28 @@ from stepline.records import FrozenModel, LinkChapter, LinkOrigin
 
 log = logging.getLogger(__name__)
 
-Info: TypeAlias = dict[str, Any]  # what yt-dlp says of a page
-Report: TypeAlias = Callable[[str, int], None]  # the file's name, bytes that are there
+Info: TypeAlias = dict[str, Any]  # facts of yt-dlp about a page or a video
+Report: TypeAlias = Callable[[str, int], None]  # called with file name and bytes so far
 
-# How a video may come. By others yt-dlp runs programs of this machine (rtmpdump, ffmpeg), which
-# look at no address.
+# Allowed protocols of a video. For others yt-dlp runs programs of this machine (rtmpdump, ffmpeg),
+# which check no address.
 VIDEO_PROTOCOLS = frozenset({"http", "https", "m3u8", "m3u8_native", "http_dash_segments"})
 PROTOCOL_FILTER = f"[protocol~='^({'|'.join(sorted(VIDEO_PROTOCOLS))})$']"
 MAX_PROTOCOL_CHARS = 40  # in a message
 MAX_NAME_CHARS = 60  # of a file's name
 PLAYLIST_TYPES = ("playlist", "multi_video")
-CAPTION_FORMATS = ("vtt", "srt", "json3")  # forms that are read, best first
+CAPTION_FORMATS = ("vtt", "srt", "json3")  # formats that are read, best first
 MAX_CAPTION_BYTES = 64 * 2**20
 
 
 class LinkedVideo(FrozenModel):
     """A downloaded video.
 
-    page: facts from yt-dlp. captions: file of its page, None where they were not requested.
+    Attributes:
+        path: of the video file.
+        origin: where it is from.
+        page: whether it is from a web page, by yt-dlp.
+        captions: caption file of the page, None where captions were not requested.
     """
 
     path: Path
@@ -52,7 +56,11 @@ class LinkedVideo(FrozenModel):
 
 @contextmanager
 def limited_youtube_dl(limits: LinkLimits, options: Info) -> Iterator[Any]:
-    """Yield a YoutubeDL with limited connections and further options.
+    """Yield a YoutubeDL with limited connections.
+
+    Args:
+        limits: of all connections.
+        options: further options of yt-dlp.
 
     Raises MediaError where yt-dlp is not installed.
     """
@@ -66,14 +74,14 @@ def limited_youtube_dl(limits: LinkLimits, options: Info) -> Iterator[Any]:
         ) from error
     # Plugins would run other people's code in this process.
     plugin_dirs.value = []
-    # PhantomJS, a browser that some extractors start, looks at no address either.
+    # PhantomJS, a browser that some extractors start, checks no address either.
     openload.check_executable = lambda *_: False
-    limited_class = _limited_class(yt_dlp.YoutubeDL, limits)
-    with limited_class(_options(limits.settings) | options) as downloader:
+    limited_class = _limited_downloader_class(yt_dlp.YoutubeDL, limits)
+    with limited_class(_youtube_dl_options(limits.settings) | options) as downloader:
         yield downloader
 
 
-def _limited_class(youtube_dl: Any, limits: LinkLimits) -> Any:
+def _limited_downloader_class(youtube_dl: Any, limits: LinkLimits) -> Any:
     """Return a subclass of YoutubeDL with limited connections."""
     from yt_dlp.networking._urllib import HTTPHandler, UrllibRH
     from yt_dlp.utils import determine_protocol
@@ -89,8 +97,8 @@ def _limited_class(youtube_dl: Any, limits: LinkLimits) -> Any:
             return opener
 
         def _prepare_headers(self, _: Any, headers: Any) -> None:
-            # Only what http.py can unpack.
-            headers.setdefault("Accept-Encoding", "gzip, deflate")
+            # http.py reads no compressed body.
+            headers["Accept-Encoding"] = "identity"
 
     class LimitedYoutubeDL(youtube_dl):  # type: ignore[misc]
         @functools.cached_property
@@ -111,26 +119,26 @@ def _limited_class(youtube_dl: Any, limits: LinkLimits) -> Any:
     return LimitedYoutubeDL
 
 
-def _options(settings: LinkSettings) -> Info:
-    most = f"[height<=?{settings.height}]"
-    # What cannot be fetched is not chosen, and where there is nothing else, `dl` says so.
-    ours = PROTOCOL_FILTER
+def _youtube_dl_options(settings: LinkSettings) -> Info:
+    height = f"[height<=?{settings.height}]"
+    # Forbidden protocols are not chosen. Where there is no other, `dl` raises the error.
+    allowed = PROTOCOL_FILTER
     return {
-        # the last but one: picture and sound as two files, or only one of them
-        "format": f"b{ours}{most}/b{ours}/((bv{ours}{most}/bv{ours}),ba{ours})/b",
+        # the last but one: video and audio as two files, or only one of them
+        "format": f"b{allowed}{height}/b{allowed}/((bv{allowed}{height}/bv{allowed}),ba{allowed})/b",
         "extract_flat": "in_playlist",
         "noplaylist": True,
         "playlistend": settings.most,
         "retries": settings.attempts,
         "fragment_retries": settings.attempts,
         "socket_timeout": settings.seconds,
-        # a video that lacks a piece is an error, not a shorter video
+        # a video that lacks a segment is an error, not a shorter video
         "skip_unavailable_fragments": False,
         "continuedl": True,
         "logger": _YtDlpLog(),
         "noprogress": True,
         "color": "never",
-        # nothing is kept elsewhere, and no proxy of the environment is used
+        # nothing is stored elsewhere, and no proxy of the environment is used
         "cachedir": False,
         "proxy": "",
         "fixup": "never",
@@ -149,7 +157,7 @@ class _YtDlpLog:
 
 
 def extract_info(url: str, limits: LinkLimits) -> Info:
-    """Return yt-dlp's info of a page: a video, or a playlist with the URLs of its videos."""
+    """Return yt-dlp's facts about a page: a video, or a playlist with the URLs of its videos."""
     with limited_youtube_dl(limits, {}) as downloader:
         info: Info | None = downloader.extract_info(url, download=False)
     if info is None:
@@ -174,7 +182,7 @@ def fetch_page_video(
         folder: for the files.
         limits: of the whole download.
         language: of the captions to fetch. None for no captions.
-        report: called with the file's name and the bytes so far.
+        report: called with the file name and the number of bytes so far.
     """
     if info.get("_type") in PLAYLIST_TYPES:
         raise MediaError("a playlist within a playlist; give its own address")
@@ -182,16 +190,19 @@ def fetch_page_video(
         raise MediaError("a live stream; give its recording")
     name = safe_name(str(info.get("title") or info.get("id") or ""))
 
-    def hook(state: Info) -> None:
+    def report_progress(state: Info) -> None:
         if report is not None and state.get("downloaded_bytes"):
             report(name, int(state["downloaded_bytes"]))
 
-    # a template of yt-dlp, in which these two signs are doubled
+    # yt-dlp's template of file names, in which these two signs are doubled
     template = str(folder.absolute()).replace("%", "%%").replace("$", "$$") + f"/{name}"
     has_two_files = _has_separate_tracks(info)
     if has_two_files:
         template += ".%(format_id)s"
-    options: Info = {"outtmpl": {"default": f"{template}.%(ext)s"}, "progress_hooks": [hook]}
+    options: Info = {
+        "outtmpl": {"default": f"{template}.%(ext)s"},
+        "progress_hooks": [report_progress],
+    }
 
     captions = None
     with limited_youtube_dl(limits, options) as downloader:
@@ -232,29 +243,25 @@ def _page_origin(url: str, result: Info) -> LinkOrigin:
 
 
 def _has_separate_tracks(info: Info) -> bool:
-    """Return whether a page offers picture and sound only as separate files."""
-    formats = [
-        format_info
-        for format_info in info.get("formats") or ()
-        if format_info.get("vcodec") != "none"
-    ]
-    return bool(formats) and all(format_info.get("acodec") == "none" for format_info in formats)
+    """Return whether a page offers video and audio only as separate files."""
+    formats = info.get("formats") or ()
+    audio_codecs = {item.get("acodec") for item in formats if item.get("vcodec") != "none"}
+    return audio_codecs == {"none"}
 
 
 def _fetch_captions(downloader: Any, info: Info, stem: Path, language: str) -> Path:
-    """Return a caption file of the page: human before automatic, the preferred language first."""
+    """Return a caption file of the page: by people before automatic, preferred language first."""
     for kind in ("subtitles", "automatic_captions"):
         tracks: dict[str, list[Info]] = info.get(kind) or {}
         for code in sorted(tracks, key=lambda code: (code.partition("-")[0] != language, code)):
             if kind == "automatic_captions" and code.partition("-")[0] != language:
                 continue  # the site translates its own into every language
-            for form in CAPTION_FORMATS:
-                track = next((each for each in tracks[code] if each.get("ext") == form), None)
-                if track is None:
-                    continue
+            tracks_by_format = {track.get("ext"): track for track in reversed(tracks[code])}
+            for format in filter(tracks_by_format.get, CAPTION_FORMATS):
+                track = tracks_by_format[format]
                 data = (track.get("data") or "").encode()
                 data = data or downloader.urlopen(track["url"]).read(MAX_CAPTION_BYTES)
-                path = stem.with_name(f"{stem.name}.{code}.{form.removesuffix('3')}")
+                path = stem.with_name(f"{stem.name}.{code}.{format.removesuffix('3')}")
                 path.write_bytes(data)
                 return path
     raise MediaError(

@@ -1,4 +1,4 @@
-"""Probes a video file by its header and its first decoded picture and sound."""
+"""Facts about a video file, by its header and its first decoded frames."""
 
 import re
 from dataclasses import dataclass
@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from stepline.errors import MediaError
-from stepline.media.container import OpenMedia, check_duration, open_media, picture_rate
+from stepline.media.container import OpenMedia, check_duration, frame_rate, open_media
 from stepline.media.frames import display_size, quarter_turns
 from stepline.media.settings import MediaSettings
 
-MAX_PROBED_PACKETS = (
-    2000  # read in search of the first picture and sound. About half a minute of video
-)
+# packets read in search of the first video and audio frame. About half a minute of video
+MAX_PROBED_PACKETS = 2000
 MAX_METADATA_CHARS = 1000  # of one entry, more than any title has
 
 DAY_PATTERN = re.compile(r"\d{4}-?\d{2}-?\d{2}")
@@ -23,12 +22,19 @@ DAY_PATTERN = re.compile(r"\d{4}-?\d{2}-?\d{2}")
 class MediaInfo:
     """Properties of a media file.
 
-    duration: s. width, height: pixels of the upright picture, 0 without one. rotation: degrees
-    clockwise that set the stored picture upright (0, 90, 180, 270). frame_rate: average frames/s.
-    warnings: streams that cannot be decoded. title, author, comment: one line of the file's
-    metadata, or None. publication_date: as YYYY-MM-DD, or None. sound_languages: the language tag
-    of each sound track, empty where it has none. default_sound_track: number, from 1 on, of the
-    file's default track, 0 without one.
+    Attributes:
+        path: of the file.
+        duration: seconds.
+        width, height: pixels of the upright frame, 0 without video.
+        rotation: degrees clockwise that set the stored frame upright (0, 90, 180, 270).
+        frame_rate: average frames per second, 0 without video.
+        has_picture: whether video can be decoded.
+        has_sound: whether audio can be decoded.
+        warnings: streams that cannot be decoded.
+        title, author, comment: one line of the file's metadata, or None.
+        publication_date: as YYYY-MM-DD, or None.
+        sound_languages: the language tag of each audio stream, empty where it has none.
+        default_sound_track: number, from 1 on, of the audio stream that is read, 0 without one.
     """
 
     path: Path
@@ -52,48 +58,44 @@ def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
     """Return the properties of a file. Raises MediaError where nothing in it can be decoded."""
     settings = settings or MediaSettings()
     with open_media(path, settings) as media:
-        # what can be decoded
-        first, ended = _first_frames(media)
-        picture = first.get("video")
-        sound = first.get("audio")
-        has_picture = media.picture is not None
-        has_sound = media.sound is not None
+        streams = {"video": media.video_stream, "audio": media.audio_stream}
+        first_frames, has_ended = _first_frames(media)
         warnings = []
-        # At the file's end, a stream without a frame is one that no decoder takes.
-        if ended and has_picture and picture is None:
-            has_picture = False
-            warnings.append("the picture cannot be decoded; only the sound is used")
-        if ended and has_sound and sound is None:
-            has_sound = False
-            warnings.append("the sound cannot be decoded; only the picture is used")
-        if not has_picture and not has_sound:
+        for kind, warning in (
+            ("video", "the picture cannot be decoded; only the sound is used"),
+            ("audio", "the sound cannot be decoded; only the picture is used"),
+        ):
+            # At the file's end, a stream without a frame is one that no decoder takes.
+            if has_ended and streams[kind] is not None and kind not in first_frames:
+                streams[kind] = None
+                warnings.append(warning)
+        if not any(streams.values()):
             raise MediaError(
                 f"{media.path}: nothing in it can be decoded; convert it to mp4 (H.264, AAC)"
             )
 
-        # the picture as it is shown
-        width = 0
-        height = 0
-        rotation = 0
-        if picture is not None:
-            width, height = display_size(picture, media.aspect)
-            rotation = -90 * quarter_turns(picture) % 360
-        languages = [track.language or "" for track in media.container.streams.audio]
+        width = height = rotation = 0
+        if "video" in first_frames:
+            width, height = display_size(first_frames["video"], media.aspect)
+            rotation = -90 * quarter_turns(first_frames["video"]) % 360
+        audio_streams = media.container.streams.audio
+        audio_indices = [stream.index for stream in audio_streams]
+        audio = media.audio_stream
         return MediaInfo(
             path=media.path,
             duration=_duration(media, settings),
             width=width,
             height=height,
             rotation=rotation,
-            frame_rate=picture_rate(media.picture) if has_picture else 0.0,
-            has_picture=has_picture,
-            has_sound=has_sound,
+            frame_rate=frame_rate(media.video_stream) if streams["video"] else 0.0,
+            has_picture=streams["video"] is not None,
+            has_sound=streams["audio"] is not None,
             warnings=tuple(warnings),
             title=_metadata_line(media, "title"),
             author=_metadata_line(media, "artist"),
             publication_date=parse_date(_metadata_line(media, "date") or ""),
-            sound_languages=tuple(languages),
-            default_sound_track=_track_number(media.sound, media),
+            sound_languages=tuple(stream.language or "" for stream in audio_streams),
+            default_sound_track=0 if audio is None else audio_indices.index(audio.index) + 1,
             comment=_metadata_line(media, "comment"),
         )
 
@@ -106,28 +108,17 @@ def _metadata_line(media: OpenMedia, key: str) -> str | None:
     return None
 
 
-def _track_number(sound: Any, media: OpenMedia) -> int:
-    if sound is None:
-        return 0
-    tracks = [track.index for track in media.container.streams.audio]
-    return tracks.index(sound.index) + 1
-
-
 def _first_frames(media: OpenMedia) -> tuple[dict[str, Any], bool]:
-    """Return the first decoded frame of each kind, and whether the file ended before all were
-    found.
-    """
-    kinds: dict[int, str] = {}
-    for stream in (media.picture, media.sound):
-        if stream is not None:
-            kinds[stream.index] = stream.type
+    """Return the first decoded frame by kind of stream, and whether the file ended before all."""
+    streams = [stream for stream in (media.video_stream, media.audio_stream) if stream is not None]
+    kind_of_index = {stream.index: stream.type for stream in streams}
     first: dict[str, Any] = {}
     for count, packet in enumerate(media.packets()):
-        kind = kinds.get(packet.stream.index)
+        kind = kind_of_index.get(packet.stream.index)
         if kind is not None:
             for frame in media.decode(packet):
                 first.setdefault(kind, frame)
-        if len(first) == len(kinds) or count > MAX_PROBED_PACKETS:
+        if len(first) == len(streams) or count > MAX_PROBED_PACKETS:
             return first, False
     return first, True
 
@@ -141,12 +132,12 @@ def _duration(media: OpenMedia, settings: MediaSettings) -> float:
         return media.duration
     end = 0.0
     count = 0
-    with open_media(media.path, settings) as again:  # the other one has read some packets already
-        for packet in again.packets():
-            end = max(end, again.packet_end(packet))
+    with open_media(media.path, settings) as reopened:  # some packets of `media` are read already
+        for packet in reopened.packets():
+            end = max(end, reopened.packet_end(packet))
             count += packet.stream.type == "video" and packet.size > 0
-    if end == 0.0 and media.picture is not None:
-        end = count / picture_rate(media.picture)
+    if end == 0.0 and media.video_stream is not None:
+        end = count / frame_rate(media.video_stream)
     check_duration(media.path, end, settings)
     return end
 

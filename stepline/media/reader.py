@@ -1,4 +1,4 @@
-"""Reads a video: frames at a rate and sound in one pass, or single frames by seeking."""
+"""Reads a video: frames at a rate and audio in one pass, or single frames by seeking."""
 
 import math
 from collections.abc import Generator, Iterator, Sequence
@@ -11,34 +11,36 @@ from stepline.media.container import (
     MICROSECONDS_PER_SECOND,
     OpenMedia,
     check_duration,
+    frame_rate,
     open_media,
-    picture_rate,
 )
 from stepline.media.frames import Frame, FrameSampler, FrameScaler, Thumbnails
 from stepline.media.settings import MediaSettings
 from stepline.records import Span
 
-# frames of the video for each one wanted, from which leaving some out cannot be seen
+# frames of the video per wanted frame, from which the loss of unreferenced ones cannot be seen
 MIN_SPARSE_RATIO = 4
+# s before the wanted second tried first, so that its audio is complete. Then four times as far
+SEEK_BACK_SECONDS = 1.0
+# s to the next wanted second up to which further decoding is cheaper than seeking
+MAX_GAP_SECONDS = 4.0
+# s after the last frame ends during which it still counts as on screen. Rows of features are that
+# long
+LINGER_SECONDS = 1.0
 
-# Time and length in seconds, and the decoded frame.
-TimedPicture: TypeAlias = tuple[float, float, Any]
+# Start and duration in seconds, and PyAV's decoded frame.
+TimedFrame: TypeAlias = tuple[float, float, Any]
 
 
 class MediaReader:
-    """Yields the frames and the sound of a video in the order of the file, each decoded once.
+    """Yields the frames and the audio of a video in the order of the file, each decoded once.
 
-    Args:
-        path: of the video.
-        frame_rate: frames/s, None for no frames. Frame k is on screen at (k + 0.5) / frame_rate s.
-        frame_size: pixels of the shorter side, None for full size.
-        sound: whether blocks of sound are yielded.
-        settings: limits of the video.
-        part: the seconds to read. Its first second becomes time 0.
-        thumbnails: collects JPEGs of the frames.
+    Missing video or audio is not yielded. Iteration raises MediaError for a file that cannot be
+    read at all.
 
-    Missing picture or sound is not yielded. After the iteration, `warnings` lists the damage of the
-    file and `end` is the last second read. Raises MediaError for a file that cannot be read at all.
+    Attributes:
+        warnings: the damage of the file, known after the iteration.
+        end: the last second read.
     """
 
     def __init__(
@@ -52,7 +54,17 @@ class MediaReader:
         part: Span | None = None,
         thumbnails: Thumbnails | None = None,
     ) -> None:
-        # What cannot be asked for.
+        """Choose what is read.
+
+        Args:
+            path: of the video.
+            frame_rate: frames/s, None for no frames. Frame k is on screen at (k + 0.5) / frame_rate.
+            frame_size: pixels of the shorter side, None for full size.
+            sound: whether blocks of audio are yielded.
+            settings: limits of the video.
+            part: the seconds to read. Its first second becomes time 0.
+            thumbnails: collects JPEGs of the frames.
+        """
         if frame_rate is not None and not 0 < frame_rate < float("inf"):
             raise MediaError(f"frame_rate {frame_rate}: give frames per second above 0, or none")
         if frame_size is not None and frame_size < 1:
@@ -62,117 +74,136 @@ class MediaReader:
         self._path = Path(path)
         self._rate = frame_rate
         self._size = frame_size
-        self._sound = sound
+        self._has_audio = sound
         self._settings = settings or MediaSettings()
         self._thumbnails = thumbnails
         # The whole video is a part without an end.
-        self._first = 0.0
-        self._length = math.inf
-        if part is not None:
-            self._first = part.start
-            self._length = part.duration
+        self._start = 0.0 if part is None else part.start
+        self._length = math.inf if part is None else part.duration
         self.warnings: tuple[str, ...] = ()
         self.end = 0.0
 
     def __iter__(self) -> "Generator[Frame | AudioBlock]":
         self.warnings = ()
         self.end = 0.0
-        with open_media(self._path, self._settings, on_gpu=self._rate is not None) as media:
-            if self._first > 0:
-                seek_before(media, self._first)
-            tracks = self._tracks(media)
+        with open_media(self._path, self._settings) as media:
+            if self._start > 0:
+                seek_before(media, self._start)
+            readers = self._stream_readers(media)
             for packet in media.packets():
-                packet_end = media.packet_end(packet) - self._first
+                packet_end = media.packet_end(packet) - self._start
                 self.end = max(self.end, min(packet_end, self._length))
-                track = tracks.get(packet.stream.index)
-                if track is None:
+                reader = readers.get(packet.stream.index)
+                if reader is None:
                     continue
                 for frame in media.decode(packet):
-                    yield from track.take(frame)
-                self.end = max(self.end, track.end)
-                if all(track.past for track in tracks.values()):
+                    yield from reader.add(frame)
+                self.end = max(self.end, reader.end)
+                if all(reader.is_past_part for reader in readers.values()):
                     break
-            for track in tracks.values():
-                yield from track.finish()
+            for reader in readers.values():
+                yield from reader.finish()
 
             # what was really read, of what the file claims to hold
-            if media.shape.end is not None:
-                self.end = min(self.end, max(0.0, media.shape.end - self._first))
+            if media.scan.end is not None:
+                self.end = min(self.end, max(0.0, media.scan.end - self._start))
             claimed = None
-            if media.exact and media.duration:
-                claimed = min(media.duration, self._first + self._length)
-            self.warnings = media.damage.warnings(self._first + self.end, claimed)
+            if media.is_seekable and media.duration:
+                claimed = min(media.duration, self._start + self._length)
+            self.warnings = media.damage.warnings(self._start + self.end, claimed)
 
-    def _tracks(self, media: OpenMedia) -> "dict[int, PictureTrack | SoundTrack]":
-        """Return the track object of each wanted stream, by stream index."""
-        tracks: dict[int, PictureTrack | SoundTrack] = {}
-        if self._rate is not None and media.picture is not None:
+    def _stream_readers(
+        self, media: OpenMedia
+    ) -> "dict[int, VideoStreamReader | AudioStreamReader]":
+        """Return a reader of each wanted stream, by stream index."""
+        readers: dict[int, VideoStreamReader | AudioStreamReader] = {}
+        video, audio = media.video_stream, media.audio_stream
+        if self._rate is not None and video is not None:
             scaler = FrameScaler(shorter=self._size, aspect=media.aspect)
             sampler = FrameSampler(self._rate, scaler, self._thumbnails)
-            tracks[media.picture.index] = PictureTrack(media, sampler, self._first, self._length)
-            # Where few are wanted, frames that no other needs are not decoded.
-            is_sparse = self._rate * MIN_SPARSE_RATIO <= picture_rate(media.picture)
-            if self._settings.skip_nonref and media.exact and is_sparse:
-                media.picture.codec_context.skip_frame = "NONREF"
-        if self._sound and media.sound is not None:
-            tracks[media.sound.index] = SoundTrack(media, self._first, self._length)
-        return tracks
+            readers[video.index] = VideoStreamReader(media, sampler, self._start, self._length)
+            # Where few frames are wanted, frames that no other needs are not decoded.
+            is_sparse = self._rate * MIN_SPARSE_RATIO <= frame_rate(video)
+            if self._settings.skip_nonref and media.is_seekable and is_sparse:
+                video.codec_context.skip_frame = "NONREF"
+        if self._has_audio and audio is not None:
+            readers[audio.index] = AudioStreamReader(media, self._start, self._length)
+        return readers
 
 
-class PictureTrack:
-    """Decoded picture stream of the part to read. first, length: start and duration of the part, s."""
+class VideoStreamReader:
+    """Selects frames from the decoded video stream of a part.
+
+    Attributes:
+        end: seconds from the start of the part to the end of the last frame added.
+        is_past_part: whether a frame after the part was added.
+    """
 
     def __init__(
-        self, media: OpenMedia, sampler: FrameSampler, first: float, length: float
+        self, media: OpenMedia, sampler: FrameSampler, start: float, length: float
     ) -> None:
+        """Start a part.
+
+        Args:
+            media: the open video.
+            sampler: selects the frames.
+            start: of the part, in seconds.
+            length: of the part, in seconds.
+        """
         self._media = media
         self._sampler = sampler
         self._timing = media.timing()
         self.finish = sampler.finish
-        self._first = first
+        self._start = start
         self._length = length
-        self.end = 0.0  # s, where the last frame taken stops
-        self.past = False  # the part has ended
+        self.end = 0.0
+        self.is_past_part = False
 
-    def take(self, frame: Any) -> Iterator[Frame]:
-        """Yield the frames completed by a decoded frame."""
+    def add(self, frame: Any) -> Iterator[Frame]:
+        """Yield the selected frames that a decoded frame completes."""
         time, length = self._timing.time_and_length(frame)
         check_duration(self._media.path, time, self._media.settings)
-        time -= self._first
-        if time >= self._length:  # what was on screen before is so up to the end
-            if not self.past:
-                self.past = True
+        time -= self._start
+        if time >= self._length:  # The frame before is on screen up to the end of the part.
+            if not self.is_past_part:
+                self.is_past_part = True
                 self.end = self._length
-                yield from self._sampler.take(self._length, frame, 0.0)
+                yield from self._sampler.add(self._length, frame, 0.0)
             return
         length = min(length, self._length - time)
         self.end = max(self.end, time + length)
-        yield from self._sampler.take(time, frame, length)
+        yield from self._sampler.add(time, frame, length)
 
 
-class SoundTrack:
-    """Decoded sound stream of the part to read. first, length: start and duration of the part, s."""
+class AudioStreamReader:
+    """Resamples the decoded audio stream of a part.
 
-    def __init__(self, media: OpenMedia, first: float, length: float) -> None:
+    Attributes:
+        end: seconds from the start of the part to the end of the last frame added.
+        is_past_part: whether a frame after the part was added.
+    """
+
+    def __init__(self, media: OpenMedia, start: float, length: float) -> None:
+        """start, length: of the part, in seconds."""
         self._media = media
         self._clock = media.clock()
         self._timeline = AudioTimeline()
-        self._first = first
+        self._start = start
         self._length = length
-        self.end = 0.0  # s, where the last frame taken stops
-        self.past = False  # the part has ended
+        self.end = 0.0
+        self.is_past_part = False
 
-    def take(self, frame: Any) -> Iterator[AudioBlock]:
-        """Yield the blocks completed by a decoded frame."""
+    def add(self, frame: Any) -> Iterator[AudioBlock]:
+        """Yield the blocks that a decoded frame completes."""
         length = frame.samples / frame.sample_rate
         time = self._clock.time_of(frame.pts, frame.time_base, length)
         check_duration(self._media.path, time, self._media.settings)
-        time -= self._first
-        self.past = self.past or time >= self._length
-        if self.past:
+        time -= self._start
+        self.is_past_part = self.is_past_part or time >= self._length
+        if self.is_past_part:
             return
         self.end = max(self.end, min(time + length, self._length))
-        for start, samples in self._timeline.take(time, frame):
+        for start, samples in self._timeline.add(time, frame):
             yield AudioBlock(start, samples[0])
 
     def finish(self) -> Iterator[AudioBlock]:
@@ -182,7 +213,7 @@ class SoundTrack:
 
 
 def read_sound(path: Path | str, settings: MediaSettings | None = None) -> Iterator[AudioBlock]:
-    """Yield the sound of a video in blocks of about a second, or nothing without sound."""
+    """Yield the audio of a video in blocks of about a second, or nothing without audio."""
     for item in MediaReader(path, frame_rate=None, sound=True, settings=settings):
         if isinstance(item, AudioBlock):
             yield item
@@ -193,70 +224,61 @@ def read_frames(
 ) -> Iterator[Frame]:
     """Yield the frame on screen at (k + 0.5) / rate s for each k.
 
-    size: pixels of the shorter side, None for full size.
+    Args:
+        path: of the video.
+        rate: frames per second.
+        size: pixels of the shorter side, None for full size.
+        settings: limits of the video.
     """
     for item in MediaReader(path, frame_rate=rate, frame_size=size, sound=False, settings=settings):
         if isinstance(item, Frame):
             yield item
 
 
-# s before the wanted second tried first, so that its sound is complete. Then four times as far
-SEEK_BACK_SECONDS = 1.0
-
-
 def seek_before(media: OpenMedia, second: float) -> Any:
     """Seek to where decoding yields everything on screen and audible at `second`.
 
-    Return the first picture, or None where no picture can be decoded. A file without seeking is
+    Return PyAV's first frame, or None where no frame can be decoded. A file that is not seekable is
     reopened at its start.
     """
-    back = SEEK_BACK_SECONDS
+    seek_back = SEEK_BACK_SECONDS
     while True:
-        begin = max(0.0, second - back)
-        seek_key_frame(media, begin)
-        picture = next(decode_pictures(media), None)
-        is_early = picture is not None and picture[0] <= second
-        if is_early or not media.exact or second <= back:
-            seek_key_frame(media, begin)
-            return None if picture is None else picture[2]
+        start = max(0.0, second - seek_back)
+        _seek_key_frame(media, start)
+        first = next(_decoded_frames(media), None)
+        is_early = first is not None and first[0] <= second
+        if is_early or not media.is_seekable or second <= seek_back:
+            _seek_key_frame(media, start)
+            return None if first is None else first[2]
         # The key frame came too late.
-        back *= 4
+        seek_back *= 4
 
 
-def seek_key_frame(media: OpenMedia, second: float) -> None:
-    """Seek to the last key frame at or before `second`, or to the start in a file without seeking."""
+def _seek_key_frame(media: OpenMedia, second: float) -> None:
+    """Seek to the last key frame at or before `second`, or to the start of an unseekable file."""
     import av
 
-    # a key frame that comes late would take the sound before it along
-    if not media.exact or second <= 0:
+    # a key frame that comes late would take the audio before it along
+    if not media.is_seekable or second <= 0:
         media.rewind()
         return
     microsecond = round((second + media.start) * MICROSECONDS_PER_SECOND)
     try:
         media.container.seek(microsecond, backward=True)
     except av.error.FFmpegError:
-        media.exact = False
+        media.is_seekable = False
         media.rewind()
 
 
-def decode_pictures(media: OpenMedia) -> Iterator[TimedPicture]:
-    """Yield time, duration (s) and decoded frame of every picture from the current position."""
-    if media.picture is None:
+def _decoded_frames(media: OpenMedia) -> Iterator[TimedFrame]:
+    """Yield the decoded frames of the video stream from the current position."""
+    if media.video_stream is None:
         return
     timing = media.timing()
     for packet in media.packets():
-        if packet.stream.index != media.picture.index:
-            continue
-        for frame in media.decode(packet):
-            time, length = timing.time_and_length(frame)
-            yield time, length, frame
-
-
-# s to the next wanted second up to which decoding on is cheaper than seeking
-MAX_GAP_SECONDS = 4.0
-# s after the last picture ends during which it still counts as on screen. Rows of features are that
-# long
-LINGER_SECONDS = 1.0
+        if packet.stream.index == media.video_stream.index:
+            for frame in media.decode(packet):
+                yield *timing.time_and_length(frame), frame
 
 
 def frames_at(
@@ -265,7 +287,7 @@ def frames_at(
     width: int | None = None,
     settings: MediaSettings | None = None,
 ) -> list[Frame | None]:
-    """Return the frame on screen at each of the times, None where there is no picture.
+    """Return the frame on screen at each of the times, None where there is none.
 
     Before the first frame it is the first one.
 
@@ -275,9 +297,8 @@ def frames_at(
         width: pixels across, None for full size.
         settings: limits of the video.
     """
-    frames = read_frames_at(path, times, width, settings)
-    frame_of_time = {frame.time: frame for frame in frames}
-    return [frame_of_time.get(time) for time in times]
+    frames = {frame.time: frame for frame in read_frames_at(path, times, width, settings)}
+    return [frames.get(time) for time in times]
 
 
 def read_frames_at(
@@ -289,9 +310,9 @@ def read_frames_at(
     shorter: int | None = None,
     longer: int | None = None,
 ) -> Iterator[Frame]:
-    """Yield the frames of `frames_at` sorted by time, without duplicates and missing pictures.
+    """Yield the frames of `frames_at` sorted by time, each one once, without missing ones.
 
-    Memory holds one picture.
+    Memory holds one frame.
 
     Args:
         path: of the video.
@@ -302,42 +323,39 @@ def read_frames_at(
         longer: pixels of the longer side, never more than the video has.
     """
     with open_media(path, settings or MediaSettings()) as media:
-        cursor = _PictureCursor(media)
+        cursor = _FrameCursor(media)
         scaler = FrameScaler(shorter=shorter, width=width, longer=longer, aspect=media.aspect)
-        seconds = [time for time in set(times) if time >= 0.0]
-        for time in sorted(seconds):
-            picture = cursor.at(time)
-            if picture is not None:
-                yield Frame(time, scaler.image(picture))
+        for time in sorted(time for time in set(times) if time >= 0.0):
+            frame = cursor.frame_at(time)
+            if frame is not None:
+                yield Frame(time, scaler.image(frame))
 
 
-class _PictureCursor:
-    """Moves forward through the pictures of a file, by decoding or by seeking."""
+class _FrameCursor:
+    """Moves forward through the frames of a file, by decoding or by seeking."""
 
     def __init__(self, media: OpenMedia) -> None:
         self._media = media
-        self._pictures: Iterator[TimedPicture] = iter(())
-        self._next: TimedPicture | None = None
-        self._shown: TimedPicture | None = None
+        self._frames: Iterator[TimedFrame] = iter(())
+        self._shown: TimedFrame | None = None
+        self._next: TimedFrame | None = None
 
-    def at(self, second: float) -> Any:
-        """Return the decoded frame on screen at `second`. Seconds must not decrease between calls."""
-        if self._media.picture is None:
+    def frame_at(self, second: float) -> Any:
+        """Return PyAV's frame on screen at `second`. Seconds must not decrease between calls."""
+        if self._media.video_stream is None:
             return None
-        # Far ahead, a leap is cheaper than decoding on.
-        needs_seek = self._next is not None and second > self._next[0] + MAX_GAP_SECONDS
-        if self._shown is None or (needs_seek and self._media.exact):
+        is_far = self._next is not None and second > self._next[0] + MAX_GAP_SECONDS
+        if self._shown is None or (is_far and self._media.is_seekable):
             seek_before(self._media, second)
-            self._pictures = decode_pictures(self._media)
-            self._shown = next(self._pictures, None)
-            self._next = next(self._pictures, None)
+            self._frames = _decoded_frames(self._media)
+            self._shown = next(self._frames, None)
+            self._next = next(self._frames, None)
         while self._next is not None and self._next[0] <= second:
             self._shown = self._next
-            self._next = next(self._pictures, None)
+            self._next = next(self._frames, None)
         if self._shown is None:
             return None
         time, length, frame = self._shown
-        # The last picture stays for a while after its end.
-        if self._next is not None or second < time + length + LINGER_SECONDS:
-            return frame
-        return None
+        # The last frame stays for a while after its end.
+        is_on_screen = self._next is not None or second < time + length + LINGER_SECONDS
+        return frame if is_on_screen else None

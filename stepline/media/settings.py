@@ -1,20 +1,13 @@
-"""Settings of media: limits of files and downloads, and the decoder."""
+"""Settings of media: limits of files and downloads, and of the decoder."""
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
 from stepline.limits import MAX_SECOND
 from stepline.settings import Bytes, Count, NonNegative, Positive, Settings
 
-# It decides results: NVDEC gives NV12, which becomes other pixels at full size, and MPEG-2 and
-# MPEG-4 leave decoders free to round. The CPU's goes unnamed, as in the keys of results from before
-# there was another.
-Decoder: TypeAlias = Annotated[
-    Literal["cpu", "cuda"], Field(exclude_if=lambda decoder: decoder == "cpu")
-]
-
-# Goes unnamed where none is chosen, as in the keys of results from before it could be.
+# Left out where none is chosen, as in the keys of results from before it could be.
 TrackNumber: TypeAlias = Annotated[
     Annotated[int, Field(ge=1, le=1000)] | None, Field(exclude_if=lambda number: number is None)
 ]
@@ -25,25 +18,19 @@ class MediaSettings(Settings):
 
     max_bytes: Bytes = Field(32 * 2**30, description="bytes; a day of 720p is about 20 GiB")
     max_duration: Annotated[float, Field(gt=0.0, le=MAX_SECOND)] = Field(
-        12 * 3600.0, description="s"
+        12 * 3600.0, description="seconds of a video"
     )
-    max_streams: Count = Field(64, description="tracks in one file; films have about 20")
-    max_pixels: Count = Field(8192 * 4352, description="pixels of one picture; 8K video fits")
+    max_streams: Count = Field(64, description="streams in one file; films have about 20")
+    max_pixels: Count = Field(8192 * 4352, description="pixels of one frame; 8K video fits")
     skip_nonref: bool = Field(
         True,
-        description="leave out frames that no other one needs, where far fewer are wanted than "
-        "there are",
+        description="skip decoding of frames that no other frame refers to, where few are needed",
     )
     threads: Annotated[int, Field(ge=1, le=64)] = Field(
-        1, description="of the picture decoder; speech takes the rest"
-    )
-    decoder: Decoder = Field(
-        "cpu",
-        description='of pictures to encode. "cuda": NVIDIA\'s (NVDEC), where build, machine and '
-        "file allow it",
+        1, description="CPU threads of the video decoder; speech uses the others"
     )
     audio_track: TrackNumber = Field(
-        None, description="that is heard, counted from 1; None: one in which is speech"
+        None, description="number of the audio stream to use, from 1 on; None: the one with speech"
     )
 
 
@@ -51,16 +38,20 @@ class LinkSettings(Settings):
     """Settings of downloads by URL. They do not affect the steps of a video."""
 
     attempts: Count = Field(
-        6, description="tries in a row that bring nothing, until a download is given up"
+        6, description="failed tries in a row after which a download is given up"
     )
-    pause: NonNegative = Field(0.5, description="s before the second try; doubles, to 30 s")
-    seconds: Positive = Field(30.0, description="that a server may be silent")
-    longest: Positive = Field(7200.0, description="s that one video may take in all")
-    largest: Annotated[int, Field(ge=1, le=2**30)] = Field(8192, description="MiB of one video")
+    pause: NonNegative = Field(0.5, description="seconds before the second try; doubles up to 30 s")
+    seconds: Positive = Field(
+        30.0, description="seconds without data after which a server has failed"
+    )
+    longest: Positive = Field(7200.0, description="seconds that the download of one video may take")
+    largest: Annotated[int, Field(ge=1, le=2**30)] = Field(
+        8192, description="MiB that one video may have"
+    )
     height: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        720, description="pixels. A page's best picture that is not higher"
+        720, description="maximal height of a page's video in pixels"
     )
-    most: Count = Field(100, description="videos of a playlist")
+    most: Count = Field(100, description="videos that are taken from a playlist")
     private: bool = Field(
-        False, description="may lead to private addresses, this machine's own among them"
+        False, description="allow links to private addresses, also of this machine"
     )

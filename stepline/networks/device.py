@@ -1,14 +1,14 @@
 """Selects device and number format of the networks, for every command and process.
 
     choose_device("cuda:1")      the requested device: auto, cpu, cuda, cuda:N or mps
-    current_device()             the device for a network loaded now and its inputs
+    current_device()             the device for a network that is loaded now, and for its inputs
 
-"auto" is a CUDA GPU where torch is installed and sees one, else the CPU. Apple's GPU (mps) is only
-used on request: it lacks float64, which the matcher and the calibrations use, and recognition
-(CTranslate2) cannot run on it.
+"auto" is a CUDA GPU where torch is installed and sees one, else the CPU. Apple's GPU (mps) is used
+on request only: it lacks float64, which the matcher and the calibrations use, and speech
+recognition (CTranslate2) cannot run on it.
 
-Numbers are float32 unless `compute` says otherwise: a GPU then gives the CPU's results except for
-the last bits. Recognition alone is in float16 on a GPU, as its models are published.
+Numbers are float32 unless `compute` names another format. A GPU then gives the CPU's results except
+for the last bits. Speech recognition runs in float16 on a GPU, as its models are published.
 """
 
 import ctypes
@@ -57,8 +57,11 @@ RECOGNITION_TYPES: dict[ComputeType, str] = {
 
 @dataclass(frozen=True)
 class Device:
-    """The device of a network. name: torch's ("cpu", "cuda:0", "mps"). compute: type of matrix
-    products.
+    """The device of a network.
+
+    Attributes:
+        name: torch's name of the device ("cpu", "cuda:0", "mps").
+        compute: number format of matrix products.
     """
 
     name: str = "cpu"
@@ -91,18 +94,19 @@ class Device:
         dtype = torch.float16 if self.compute == "float16" else torch.bfloat16
         return cast("AbstractContextManager[None]", torch.autocast(self.kind, dtype))
 
-    def batch(self, on_cpu: int) -> int:
-        """Return the batch size of a network whose CPU batch size is `on_cpu`."""
-        return on_cpu if self.kind == "cpu" else on_cpu * GPU_BATCH
+    def scale_batch_size(self, cpu_size: int) -> int:
+        """Return the batch size of a network whose batch size on a CPU is `cpu_size`."""
+        return cpu_size if self.kind == "cpu" else cpu_size * GPU_BATCH
 
-    def recognition(self, on_cpu: str) -> dict[str, Any]:
-        """Return device, device_index and compute_type of CTranslate2. on_cpu: its type on a CPU.
+    def recognition(self, cpu_type: str) -> dict[str, Any]:
+        """Return the arguments device, device_index and compute_type of CTranslate2.
 
-        It supports CUDA only: without such a GPU, recognition stays on the CPU with a warning.
+        cpu_type: number format on a CPU. CTranslate2 supports CUDA only. Without a CUDA GPU, speech
+        recognition stays on the CPU, with a warning.
         """
         index = _gpu_index(self.name)
         if self.kind == "cuda" and _ctranslate2_gpus() > index:
-            default = "float32" if on_cpu == "float32" else "float16"
+            default = "float32" if cpu_type == "float32" else "float16"
             return {
                 "device": "cuda",
                 "device_index": index,
@@ -110,7 +114,7 @@ class Device:
             }
         if self.kind != "cpu":
             log.warning("recognition stays on the CPU: CTranslate2 cannot use %s here", self.name)
-        return {"device": "cpu", "device_index": 0, "compute_type": on_cpu}
+        return {"device": "cpu", "device_index": 0, "compute_type": cpu_type}
 
 
 def _gpu_index(device: str) -> int:
@@ -118,16 +122,16 @@ def _gpu_index(device: str) -> int:
     return int(device.partition(":")[2] or 0)
 
 
-def cpu_threads(beside: int = 0) -> int:
-    """Return the number of threads of a network on the CPU: OMP_NUM_THREADS, else the process's
-    cores.
+def cpu_threads(reserved: int = 0) -> int:
+    """Return the number of threads of a network on the CPU: OMP_NUM_THREADS, else the cores of this
+    process.
 
-    `beside`: threads to leave for other work. At least one core remains.
+    reserved: threads to leave for other work. At least one thread remains.
     """
     variable = os.environ.get("OMP_NUM_THREADS", "")
     if variable.isdecimal() and int(variable):
         return int(variable)
-    return max(1, core_count() - beside)
+    return max(1, core_count() - reserved)
 
 
 @contextmanager

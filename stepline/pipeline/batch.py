@@ -437,18 +437,16 @@ def _load_earlier_result(
         record = read_record(options.out / f"{safe_stem(request.id)}.json")
     except StoreError:
         return None
-    if record.models.get("stepline") != __version__:
-        return None
-    if record.settings != fingerprint(request, settings, networks):
-        return None
-    if any(PROVISIONAL_MARK in warning for warning in record.warnings):
-        return None
-    if not request.path.is_file() or record.video.sha256 != sha256(request.path):
-        return None
-    if missing_outputs(record, options.out, options.formats, options.web):
-        return None
-    clips = clip_spans(record, options.out) if options.clips else ()
-    if not all(clip.is_file() for clip in clips):
+    is_same = (
+        record.models.get("stepline") == __version__
+        and record.settings == fingerprint(request, settings, networks)
+        and not any(PROVISIONAL_MARK in warning for warning in record.warnings)
+        and request.path.is_file()
+        and record.video.sha256 == sha256(request.path)
+        and not missing_outputs(record, options.out, options.formats, options.web)
+    )
+    clips = clip_spans(record, options.out) if is_same and options.clips else ()
+    if not is_same or not all(clip.is_file() for clip in clips):
         return None
     return VideoResult(record, (), earlier=True)
 

@@ -42,7 +42,7 @@ class Descriptions:
         captions: where speech gives steps too.
         dropped: descriptions that were left out.
         notes: warnings for the record.
-        network: the network's sha256 and whether it read speech. None where none described anything.
+        network: the network's sha256 and a flag of earlier versions. None where none described anything.
     """
 
     steps: tuple[Step, ...] = ()
@@ -55,7 +55,6 @@ class Descriptions:
 def describe_by_network(
     describer: "LoadedDescriber | None",
     features: FeatureSequence | None,
-    transcript: Transcript,
     written: Sequence[Step],
     settings: DescribeSettings,
     duration: float,
@@ -65,7 +64,6 @@ def describe_by_network(
     Args:
         describer: the network. None describes nothing.
         features: (T, D) of the pictures. None describes nothing.
-        transcript: what is said, for a network that reads it.
         written: the steps that speech gives.
         settings: of the description.
         duration: of the video, in seconds.
@@ -78,20 +76,14 @@ def describe_by_network(
     from stepline.models.procx.inference import describe
 
     # what the network says
-    describer.check(features)
+    describer.check_features(features)
     with one_torch_thread():
         description = describe(
-            describer.model,
-            describer.vocabulary,
-            features,
-            settings,
-            duration=duration,
-            speech=transcript.sentences,
-            around=describer.trained.around or 0.0,
+            describer.model, describer.vocabulary, features, settings, duration=duration
         )
 
     # next to steps that speech names, they are captions
-    network: JsonValue = {"network": describer.sha256, "speech": settings.speech}
+    network: JsonValue = {"network": describer.sha256, "speech": False}
     if written:
         return Descriptions(
             captions=description.steps, dropped=description.dropped, network=network
@@ -160,7 +152,7 @@ def insert_described_steps(
 
 
 def describe_features(request: Request, settings: StepsSettings) -> Record:
-    """Describe the steps of a file of features, with captions as speech.
+    """Describe the steps of a file of features.
 
     Rows are scaled to length 1 only for a network that was trained on such rows. Raises ModelError
     where they are of another kind than the network's, StoreError or ShapeError where they cannot be
@@ -182,24 +174,16 @@ def describe_features(request: Request, settings: StepsSettings) -> Record:
 
     # what it reads
     features = read_feature_file(request.path, rate=settings.vision.rate, unit=settings.vision.unit)
-    transcript = Transcript()
-    if request.captions is not None and settings.procx.speech:
-        from stepline.speech import read_captions
-
-        captions = read_captions(request.captions, video_id=request.id, settings=settings.asr)
-        transcript = captions.transcript
 
     # what it describes
-    descriptions = describe_by_network(
-        describer, features, transcript, (), settings.procx, features.duration
-    )
+    descriptions = describe_by_network(describer, features, (), settings.procx, features.duration)
     video = Video(
         id=request.id, path=str(request.path.absolute()), duration=round(features.duration, 3)
     )
     return Record(
         id=request.id,
         video=video,
-        transcript=transcript,
+        transcript=Transcript(),
         steps=descriptions.steps,
         dropped=descriptions.dropped,
         settings=fingerprint(request, settings, Networks(describer=describer)),

@@ -25,7 +25,7 @@ from stepline.features.files import read_feature_file, write_feature_file
 from stepline.features.store import SHARD_BYTES
 from stepline.files.atomic_files import remove_partial_files
 from stepline.files.digests import file_digest
-from stepline.models.training.run_folder import claim_run_folder, versions, write_omitted
+from stepline.models.training.run import claim_run_folder, package_versions, write_omitted
 from stepline.networks.device import current_device
 from stepline.pipeline.pictures import NO_PICTURE, VisualOptions, extract_features
 from stepline.pipeline.request import Request, StepsSettings
@@ -90,7 +90,10 @@ def extract_to_store(
         cure = "`stepline features import` stores ready files"
         raise SettingsError(f"vision.backbone=precomputed sees no video; {cure}")
     run: dict[str, JsonValue] = {"features": feature_settings(settings)}
-    facts: dict[str, JsonValue] = {"versions": {**versions()}, "device": current_device().label}
+    facts: dict[str, JsonValue] = {
+        "versions": {**package_versions()},
+        "device": current_device().label,
+    }
     # The claim comes before any work, so that two different runs never mix in a folder.
     claim_run_folder(folder, run, facts)
     remove_partial_files(folder / ROWS_FOLDER)

@@ -114,7 +114,7 @@ def text_vectors(
     of_backbone = trained in UNKNOWN_SOURCES and vision.text_space == vision.backbone
     if (trained == vision.text_space or of_backbone) and vision.backbone != "precomputed":
         return load_backbone(vision).encode_texts(texts)
-    return embed(texts, model=aligner.text_encoder("--text-features"))
+    return embed(texts, model=aligner.get_text_encoder_name("--text-features"))
 
 
 def read_order_matrix(path: Path, lines: int) -> "Array":

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from stepline.models.procx.checkpoint import LoadedProcx as LoadedDescriber
     from stepline.models.training.network import LoadedNetwork
     from stepline.models.wys2.predict import LoadedDetector
-    from stepline.models.wys2.summarizer import LoadedSummarizer
     from stepline.speech.whisper import Models
 
 N = TypeVar("N", bound="LoadedNetwork")
@@ -141,7 +140,7 @@ def _require_features(loaded: N, vision: VisionSettings, *text_space: str) -> N:
             f"{loaded.path}: a trained network needs pictures; take out vision.backbone=none"
         )
     loaded.check_space(vision.backbone, *text_space, rate=vision.rate)
-    loaded.check_scale(unit=vision.unit_rows)
+    loaded.check_row_scale(unit=vision.unit_rows)
     return loaded
 
 
@@ -166,24 +165,7 @@ def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "Loade
         return None
     from stepline.models.procx.checkpoint import load_model
 
-    loaded = _require_features(load_model(settings.path), vision)
-    if settings.speech:
-        loaded.check_speech()
-    return loaded
-
-
-def load_summarizer(path: Path, vision: VisionSettings) -> "LoadedSummarizer":
-    """Return a trained summarizer, from its file or its run's folder.
-
-    Raises ModelError for any other file, SettingsError where it was trained on another backbone's
-    features.
-    """
-    from stepline.models.wys2.predict import check_backbone
-    from stepline.models.wys2.summarizer import read_summarizer
-
-    loaded = read_summarizer(path)
-    check_backbone(loaded, vision.backbone)
-    return loaded
+    return _require_features(load_model(settings.path), vision)
 
 
 def fingerprint(

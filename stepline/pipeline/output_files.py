@@ -1,5 +1,4 @@
-"""What is written of one finished video: which files, the pictures of its steps among them. Also its
-summary, the seconds that show its steps as one mp4."""
+"""The files of one finished video: outputs with key frames, clips, and the summary as an mp4."""
 
 import io
 import logging
@@ -14,16 +13,13 @@ import numpy as np
 from stepline.errors import MediaError, SettingsError, SteplineError
 from stepline.files.atomic_files import atomic_files, remove_partial_files
 from stepline.models.wys2.settings import SummarySettings
-from stepline.models.wys2.summary import Importance, SummarySegment, summarize
-from stepline.pipeline.pictures import VisualOptions, extract_features
-from stepline.pipeline.request import Request, StepsSettings
+from stepline.models.wys2.summary import SummarySegment, summarize
+from stepline.pipeline.request import Request
 from stepline.pipeline.understand import StepsResult
-from stepline.progress import Progress
 from stepline.records import Record, ScreenTarget, Span
 
 if TYPE_CHECKING:
     from stepline.media import Thumbnails
-    from stepline.models.wys2.summarizer import LoadedSummarizer
     from stepline.outputs import WebAddresses
 
 log = logging.getLogger(__name__)
@@ -42,11 +38,15 @@ SUMMARY_COMMENT = "summary by Stepline"  # in the file's metadata, by which it i
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """Options of the output files of each video. formats: keys of `outputs.OUTPUTS`.
+    """Which files are written of each video, and where.
 
-    force: also where an earlier run has.
-    overwrite: also in the place of files that no earlier run wrote.
-    web: where the folder and the videos will be found.
+    Attributes:
+        out: the folder.
+        formats: keys of `outputs.OUTPUTS`.
+        clips: whether an mp4 of each shown step is cut.
+        force: whether results of an earlier run are made again.
+        overwrite: whether files that no earlier run wrote are overwritten.
+        web: the addresses at which the folder and the videos will be found.
     """
 
     out: Path
@@ -63,7 +63,7 @@ class OutputOptions:
 
     @property
     def has_keyframes(self) -> bool:
-        """Whether an output holds pictures of the steps."""
+        """Whether an output has pictures of the steps."""
         from stepline.outputs import OUTPUTS
 
         return any(OUTPUTS[name].keyframes != "none" for name in self.formats)
@@ -75,8 +75,14 @@ def write_files(
     options: OutputOptions,
     thumbnails: "Thumbnails | None" = None,
 ) -> tuple[Path, ...]:
-    """Write every file that is asked for of one video, all or none, and return their paths.
-    thumbnails: of it."""
+    """Write all files of one video, or none of them. Return their paths.
+
+    Args:
+        request: the video.
+        result: its record and alignment.
+        options: which files are written.
+        thumbnails: frames of the video that were kept when it was decoded.
+    """
     from stepline.outputs import (
         missing_outputs,
         output_places,
@@ -118,13 +124,16 @@ def write_files(
 def keyframes(
     record: Record, path: Path, thumbnails: "Thumbnails | None" = None, start: float = 0.0
 ) -> dict[str, bytes]:
-    """Return a JPEG of every step that is shown, by step id. It is of the step's most likely
-    second, or of the moment before a click with its place marked.
+    """Return a JPEG of every shown step, by step id: the frame of its most likely second.
 
-    Steps that share that second and their span get pictures of their own, of seconds spread evenly
-    over it.
-    thumbnails: pictures kept while the video was looked at. None of them is decoded again.
-    start: second of the video from which they count.
+    Args:
+        record: has the steps.
+        path: the video.
+        thumbnails: frames that were kept when the video was decoded.
+        start: second of the video from which the thumbnails count.
+
+    A clicked step has the frame before the click, with a box around its target. Steps with the same
+    second and span get frames of different seconds, spread evenly over the span.
     """
     from stepline.media import MAX_KEYFRAME_BYTES, encode_jpeg, read_frames_at
     from stepline.outputs.text import shown_span
@@ -156,7 +165,7 @@ def keyframes(
     )
     pictures: dict[float, bytes] = {}
     for second in second_of.values():
-        picture = thumbnails.at(second - start, side) if thumbnails is not None else None
+        picture = thumbnails.jpeg_at(second - start, side) if thumbnails is not None else None
         if picture is not None:
             pictures[second] = picture
     missing = [second for second in second_of.values() if second not in pictures]
@@ -178,8 +187,7 @@ def keyframes(
 
 
 def _spread_seconds(span: Span, count: int, start: float) -> list[float]:
-    """Return the middles of seconds, as `Thumbnails` keeps them, spread evenly over a span that is
-    `count` seconds long at least."""
+    """Return the middles of `count` seconds, spread evenly over a span."""
     middles = []
     for number in range(count):
         second = span.start + (number + 0.5) / count * span.duration
@@ -188,7 +196,7 @@ def _spread_seconds(span: Span, count: int, start: float) -> list[float]:
 
 
 def draw_target_box(picture: bytes, target: ScreenTarget) -> bytes:
-    """Return a JPEG with a frame around what is clicked."""
+    """Return the JPEG with a box around what is clicked."""
     from PIL import Image, ImageDraw
 
     from stepline.media import MAX_KEYFRAME_BYTES, encode_jpeg
@@ -221,13 +229,7 @@ class Summary:
         return sum(segment.span.duration for segment in self.segments)
 
 
-def write_summary(
-    record: Record,
-    path: Path,
-    out: Path,
-    settings: SummarySettings,
-    importance: Importance | None = None,
-) -> Summary:
+def write_summary(record: Record, path: Path, out: Path, settings: SummarySettings) -> Summary:
     """Cut the summary of the video at `path`.
 
     Raises SettingsError where another file is in its place. Raises MediaError where no step is
@@ -238,7 +240,7 @@ def write_summary(
     from stepline.outputs.clips import sound_track_settings
 
     # what is kept, and where it goes
-    segments = summarize(record, settings, importance)
+    segments = summarize(record, settings)
     film = out / f"{safe_stem(record.id)}{SUMMARY_SUFFIX}"
     if os.path.realpath(film) == os.path.realpath(path):
         raise MediaError(
@@ -263,36 +265,3 @@ def _is_summary(path: Path) -> bool:
         return probe(path).comment == SUMMARY_COMMENT
     except MediaError:
         return False
-
-
-def score_seconds(
-    record: Record,
-    request: Request,
-    settings: StepsSettings,
-    summarizer: "LoadedSummarizer",
-    progress: Progress | None = None,
-) -> Importance:
-    """Return how much each second of a video matters, (T,), by a trained summarizer. The pictures
-    are seen again.
-
-    Raises SettingsError without pictures, ShapeError where the features are of another width.
-    """
-    from stepline.media import probe
-    from stepline.models.wys2.predict import encode_texts
-    from stepline.models.wys2.summarizer import predict_importance, segment_video
-
-    # A record holds no feature rows, so the video is looked at again.
-    info = probe(request.path, settings.media)
-    visual = extract_features(request, info, settings, VisualOptions(progress=progress))
-    if visual.features is None or visual.backbone is None:
-        missing_reason = "this video has none, or none are looked at"
-        raise SettingsError(f"{summarizer.path}: a summarizer needs pictures; {missing_reason}")
-
-    # what is said, for a network that reads it
-    network = summarizer.network
-    vectors = None
-    if network.settings.text_width > 0:
-        texts = [sentence.text for sentence in record.sentences]
-        vectors = encode_texts(summarizer.space.text, visual.backbone, texts)
-    video = segment_video(record, visual.features, vectors, network.settings)
-    return predict_importance(network, video)

@@ -153,7 +153,9 @@ def extract_features(
     options = options or VisualOptions()
     backbone = options.backbone or load_backbone(vision)
     ready = _load_stored_features(backbone, request)
-    encoder = VideoEncoder(backbone, rate=vision.rate, batch=current_device().batch(vision.batch))
+    encoder = VideoEncoder(
+        backbone, rate=vision.rate, batch=current_device().scale_batch_size(vision.batch)
+    )
     motion = MotionMeter(vision) if options.motion else None
     reader = MediaReader(
         request.path,
@@ -211,7 +213,7 @@ def _frames(
 
     ahead = options.ahead
     if current_device().kind != "cpu":  # the CPU decodes about a batch while the GPU encodes one
-        ahead = current_device().batch(PREFETCHED_FRAMES * FRAMES_PER_ROW)
+        ahead = current_device().scale_batch_size(PREFETCHED_FRAMES * FRAMES_PER_ROW)
     stream = read_ahead(reader, ahead) if ahead else iter(reader)
     with contextlib.closing(stream):
         yield with_progress(stream, Frame, "looking", info.duration, options.progress, options.stop)

@@ -1,4 +1,4 @@
-"""Where steps are shown: by speech and pictures, and what speaks for and against each step.
+"""When each step is shown: grounding by speech and pictures, and remarks on the evidence for each step.
 
 Three of the 11 steps of stepline/cli/demo/demo.mp4, each with the seconds in which it is said:
 
@@ -6,7 +6,7 @@ Three of the 11 steps of stepline/cli/demo/demo.mp4, each with the seconds in wh
     'pour the flour into the bowl'        said (34.6, 36.1)  ->  shown (43, 50), score 0.68
     'let the batter rest for 10 minutes'  said (63.1, 65.1)  ->  "said", no span, score 0.42
 
-What speaks for the first: a new shot begins with its sentence. What speaks against the last: a face
+The remark for the first: a new shot begins with its sentence. The remark against the last: a face
 looks into the camera.
 """
 
@@ -63,8 +63,14 @@ MAX_LINE_CHARS = 80  # letters of each of these lines
 
 @dataclass(frozen=True)
 class GroundedVideoSteps:
-    """The steps where they are shown, and what says so: None where nothing was grounded, or no
-    vlm asked."""
+    """The steps of a video with the seconds in which they are shown.
+
+    Attributes:
+        steps: K steps.
+        alignment: (K, T) P(step k is shown at second t). None where nothing was grounded.
+        grounding: the result of the grounder. None where nothing was grounded.
+        answers: of a vision-language model. None where none was asked.
+    """
 
     steps: tuple[Step, ...]
     alignment: Alignment | None
@@ -138,14 +144,14 @@ def place_steps(
 def _probabilities_within_video(
     sentence_probabilities: "Array | None", steps: Sequence[Step], transcript: Transcript
 ) -> "Array | None":
-    """Return the columns of the sentences inside the video. They are its first."""
+    """Return the columns (K, S) of the sentences inside the video, which come first."""
     if sentence_probabilities is None or len(sentence_probabilities) != len(steps):
         return None
     return sentence_probabilities[:, : len(transcript.sentences)]
 
 
 def _set_not_shown(step: Step) -> Step:
-    """Return a step of a sound without a picture, where nothing is shown."""
+    """Return a step of a video without a picture, in which nothing is shown."""
     status = "said" if step.said else "not found"
     return step.model_copy(update={"status": status, "score": 0.0})
 
@@ -275,8 +281,10 @@ def _vlm_frame_reader(request: Request, settings: StepsSettings) -> "PictureRead
 def action_by_second(
     steps: Sequence[Step], transcript: Transcript, visual: VisualFeatures
 ) -> "npt.NDArray[np.float64] | None":
-    """Return (T,): log odds of doing against talk in each second. None where no faces were looked
-    for."""
+    """Return (T,) log odds of an action against a talking presenter, per second.
+
+    None where no faces were detected.
+    """
     # Log odds are per second, so rows of any other rate do not fit.
     if visual.cues is None or not len(visual.cues.presenter) or visual.cues.rate != 1.0:
         return None
@@ -294,9 +302,9 @@ def add_evidence_remarks(
     *,
     unclear: str = PICTURES_DO_NOT_FIT,
 ) -> tuple[Step, ...]:
-    """Return grounded steps with `seen`: what the picture says for and against each.
+    """Return grounded steps with `seen`: remarks on what the pictures say for and against each.
 
-    unclear: why a step that is unclear is so.
+    unclear: the remark on a step whose status is "unclear".
     """
     doing = action_by_second(steps, transcript, visual)
     return tuple(
@@ -312,13 +320,17 @@ def add_step_evidence(
     unclear: str = PICTURES_DO_NOT_FIT,
     doing: "npt.NDArray[np.float64] | None" = None,
 ) -> Step:
-    """Return the step with `seen`: what the picture says for and against it where it is shown, else
-    while it is said.
+    """Return a step with `seen`: remarks on the pictures while it is shown, or else while it is said.
 
-    For it: a shot that begins with its sentence, its words on screen. Against it: what makes it
-    unclear, and a presenter's face for half of the time or longer. The face does not count where
-    the log odds (T,) of doing against talk are for doing. Neither: other text that a person can
-    compare.
+    Args:
+        step: grounded.
+        transcript: has its sentences.
+        visual: features of the pictures.
+        unclear: the remark on a step whose status is "unclear".
+        doing: (T,) log odds of an action per second. Where they are positive, a face is no remark.
+
+    For it: a shot that begins with its sentence, its words on screen. Against it: a presenter's face
+    for half of the time or longer. Other text on screen is quoted as it is.
     """
     # The time that is described, and what is against it from the start.
     span = shown_span(step) or step.said
@@ -333,8 +345,8 @@ def add_step_evidence(
         remarks.append("for: a new shot begins with its sentence")
     if visual.cues is not None:
         # someone at work may look up: then a face says nothing
-        works = doing is not None and doing[int(span.start) : math.ceil(span.end)].sum() > 0
-        if not works and _shows_presenter(visual.cues, span):
+        is_action = doing is not None and doing[int(span.start) : math.ceil(span.end)].sum() > 0
+        if not is_action and _shows_presenter(visual.cues, span):
             remarks.append("against: a face looks into the camera, as a presenter's does")
         words = " ".join([step.text, *(sentence.text for sentence in sentences)])
         remarks += _screen_text_remarks(visual.cues, span, words)
@@ -348,7 +360,7 @@ def _starts_at_cut(sentences: Sequence[Sentence], cuts: Iterable[float]) -> bool
 
 
 def _shows_presenter(cues: "PictureCues", span: Span) -> bool:
-    """Whether a face looks at the camera for half of the span or longer."""
+    """Return whether a face looks at the camera for half of the span or longer."""
     presenter = cues.between(span.start, span.end).presenter
     # NaN is a row in which no frame fell.
     confidence = presenter[np.isfinite(presenter)]
@@ -412,21 +424,19 @@ def judge_sentences(
     from stepline.models.wys2.judge import judge_by_grounding, judge_by_words
 
     if alignment is not None and visual.features is not None:
-        p_shown = judge_by_grounding(
-            transcript, steps, alignment, seconds=settings.seconds, weights=settings.weights
-        )
+        p_shown = judge_by_grounding(transcript, steps, alignment, seconds=settings.seconds)
         return _set_shown_probabilities(transcript, p_shown), JUDGED_BY_GROUNDING
     from stepline.text import embed
 
     # Without pictures, the wording counts, and whether a step cites the sentence.
     cited = {source for step in steps for source in step.sources}
     is_cited = [number in cited for number in range(len(transcript.sentences))]
-    p_shown = judge_by_words(embed(_texts(transcript)), is_cited)
+    p_shown = judge_by_words(embed(_sentence_texts(transcript)), is_cited)
     return _set_shown_probabilities(transcript, p_shown), JUDGED_BY_WORDS
 
 
 def _is_english(transcript: Transcript) -> bool:
-    """Whether the transcript is in English, or its language is not known."""
+    """Return whether the transcript is in English, or its language is unknown."""
     if transcript.language is None:
         return True
     return transcript.language.lower().split("-")[0] in ENGLISH_NAMES
@@ -454,16 +464,15 @@ def _judge_by_detector(
             cure = "give the video to `stepline judge`, without --from and --to"
             raise SettingsError(f"{detector.path}: sees frames, not features; {cure}")
         video = media
-    vectors = encode_texts(detector.space.text, backbone, _texts(transcript))
+    vectors = encode_texts(detector.space.text, backbone, _sentence_texts(transcript))
     return judge_by_detector(detector, transcript.sentences, video, vectors, settings.seconds)
 
 
-def _texts(transcript: Transcript) -> list[str]:
+def _sentence_texts(transcript: Transcript) -> list[str]:
     return [sentence.text for sentence in transcript.sentences]
 
 
 def _set_shown_probabilities(transcript: Transcript, p_shown: Sequence[float]) -> Transcript:
-    """Return the transcript with P(shown) of every sentence."""
     sentences = tuple(
         sentence.model_copy(update={"shown": round(probability, 4)})
         for sentence, probability in zip(transcript.sentences, p_shown, strict=True)

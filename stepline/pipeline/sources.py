@@ -43,7 +43,7 @@ VIDEO_ENDINGS = (
 VIDEO_SUFFIXES = frozenset(VIDEO_ENDINGS.split())
 # The captions that a folder is searched for. JSON and csv hold other things too, so they must be
 # named.
-FOLDER_SUFFIXES = frozenset((".srt", ".vtt", ".sbv", ".ttml", ".dfxp"))
+FOLDER_SUFFIXES = frozenset((".srt", ".vtt", ".sbv"))
 CAPTION_SUFFIXES = FOLDER_SUFFIXES | {".csv", ".json"}
 CAPTIONS_ALONE = (
     "captions alone, no picture: steps are placed by their words, and none counts as shown"

@@ -1,4 +1,4 @@
-"""What is said in a video: recognised or read from captions, and only what is within the video."""
+"""The speech of a video: recognised or read from captions, and limited to the duration of the video."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,9 +21,14 @@ SECONDS_AHEAD = 30  # of sound, decoded while a window is recognised
 
 
 class Speech(FrozenModel):
-    """Transcript of a video, dropped sentences, last second of readable sound, and warnings.
+    """What is said in a video.
 
-    audio_track: the number of the sound track that was chosen, None where there is one.
+    Attributes:
+        transcript: its sentences with times.
+        dropped: sentences that were left out.
+        end: the last second of sound that was decoded.
+        warnings: for the record.
+        audio_track: number of the sound track that was chosen. None where there is only one.
     """
 
     transcript: Transcript
@@ -34,8 +39,14 @@ class Speech(FrozenModel):
 
 
 class SpeechInVideo(FrozenModel):
-    """The sentences and steps that are within the video, what was left out, and a warning where
-    something was."""
+    """The sentences and steps within the duration of the video.
+
+    Attributes:
+        transcript: the sentences.
+        steps: written from them, or the user's lines.
+        dropped: sentences and steps after the end.
+        warnings: for the record.
+    """
 
     transcript: Transcript
     steps: tuple[Step, ...]
@@ -44,10 +55,9 @@ class SpeechInVideo(FrozenModel):
 
 
 def sentences_near_video(transcript: Transcript, duration: float) -> Transcript:
-    """Return the sentences that begin within the length that the file claims, or soon after it.
+    """Return the sentences that begin within the claimed duration of the file, or soon after it.
 
-    Captions may go on for hours, as those of another video: no step is written that
-    `drop_speech_past_end` would drop.
+    Captions of another video may go on for hours. No steps are written from those.
     """
     if duration <= 0:
         return transcript
@@ -55,8 +65,7 @@ def sentences_near_video(transcript: Transcript, duration: float) -> Transcript:
 
 
 def _sentences_before(second: float, transcript: Transcript) -> Transcript:
-    """Return the transcript with the sentences alone that begin before a second. They are its
-    first."""
+    """Return the transcript with only the sentences that begin before a second."""
     sentences = [item for item in transcript.sentences if item.span.start < second]
     if len(sentences) == len(transcript.sentences):
         return transcript
@@ -72,63 +81,39 @@ def recognise_speech(
     progress: Progress | None = None,
     stop: Event | None = None,
 ) -> Speech:
-    """Return what is said, by a recogniser, or as given captions say it. models: as `transcribe`
-    takes them.
+    """Return the transcript of a video, by a recogniser or from its captions.
 
-    Empty without a sound track, and where a network describes the pictures alone.
+    Empty without a sound track, and where a network describes the frames alone.
+
+    Args:
+        request: names the video.
+        info: facts of the file.
+        settings: of the main job.
+        models: loaded Whisper models, as `transcribe` takes them.
+        progress: called with the seconds heard.
+        stop: ends the work once it is set.
     """
-    videos = [(request, info)]
-    (speech,) = recognise_many(videos, settings, models=models, progress=progress, stop=stop)
-    return speech
-
-
-def recognise_many(
-    videos: "Sequence[tuple[Request, MediaInfo]]",
-    settings: StepsSettings,
-    *,
-    models: "Models | None" = None,
-    progress: Progress | None = None,
-    stop: Event | None = None,
-) -> list[Speech]:
-    """Return what `recognise_speech` does of each of several videos, whose sound a GPU hears in one
-    batch."""
     from stepline.media import AudioBlock, MediaReader
-    from stepline.speech import transcribe_many
+    from stepline.speech import transcribe
 
     # Captions, or silence, need no recogniser.
-    speeches = [_speech_without_recogniser(request, info, settings) for request, info in videos]
-
-    # the sound of those that someone has to listen to
-    choices = []
-    readers = []
-    sounds = []
-    for (request, info), speech in zip(videos, speeches, strict=True):
-        if speech is not None:
-            continue
-        choice = choose_sound_track(request, info, settings)
-        choices.append(choice)
-        reader = MediaReader(
-            request.path, frame_rate=None, sound=True, settings=choice.settings, part=request.part
-        )
-        readers.append(reader)
-        ahead = read_ahead(reader, SECONDS_AHEAD)
-        sound = with_progress(ahead, AudioBlock, "listening", info.duration, progress, stop)
-        sounds.append(sound)
-
-    # all of them together
-    transcriptions = transcribe_many(sounds, settings.asr, models=models)
-    # Results come in the order of the sounds, and take the places that are still empty.
-    recognised = (
-        Speech(
-            transcript=transcription.transcript,
-            dropped=transcription.dropped,
-            end=reader.end,
-            warnings=choice.notes + reader.warnings + transcription.warnings,
-            audio_track=choice.settings.audio_track,
-        )
-        for choice, reader, transcription in zip(choices, readers, transcriptions, strict=True)
+    speech = _speech_without_recogniser(request, info, settings)
+    if speech is not None:
+        return speech
+    choice = choose_sound_track(request, info, settings)
+    reader = MediaReader(
+        request.path, frame_rate=None, sound=True, settings=choice.settings, part=request.part
     )
-    return [next(recognised) if speech is None else speech for speech in speeches]
+    ahead = read_ahead(reader, SECONDS_AHEAD)
+    blocks = with_progress(ahead, AudioBlock, "listening", info.duration, progress, stop)
+    result = transcribe(blocks, settings.asr, models=models)
+    return Speech(
+        transcript=result.transcript,
+        dropped=result.dropped,
+        end=reader.end,
+        warnings=choice.notes + reader.warnings + result.warnings,
+        audio_track=choice.settings.audio_track,
+    )
 
 
 def _speech_without_recogniser(
@@ -136,7 +121,7 @@ def _speech_without_recogniser(
 ) -> Speech | None:
     """Return the speech from captions or an empty transcript, None if a recogniser is needed."""
     # The cases, from the cheapest: no speech wanted, captions given, no sound at all.
-    if settings.procx.when == "alone" and not settings.procx.speech:
+    if settings.procx.when == "alone":
         return Speech(transcript=Transcript())
     if request.captions is not None:
         from stepline.speech import read_captions
@@ -152,11 +137,13 @@ def _speech_without_recogniser(
 def drop_speech_past_end(
     duration: float, transcript: Transcript, steps: Sequence[Step], *, keep_all_steps: bool
 ) -> SpeechInVideo:
-    """Return the sentences that begin before `duration` seconds and the steps that rest on them.
+    """Return the sentences that begin within the video, and the steps that rest on them.
 
-    Later ones are captions of another video, or of one that was cut short.
-    keep_all_steps: a step that rests on nothing else stays, as one that is not spoken of (the
-    user's own lines).
+    Args:
+        duration: of the video, in seconds.
+        transcript: of the captions, which may be those of another video.
+        steps: written from it.
+        keep_all_steps: whether a step without sentences stays (a line of the user).
     """
     shorter = _sentences_before(duration, transcript)
     late = transcript.sentences[len(shorter.sentences) :]  # the others keep their numbers
@@ -181,7 +168,7 @@ def drop_speech_past_end(
 
 
 def _with_sources_inside(step: Step, transcript: Transcript) -> Step:
-    """Return the step with those of its sources that the transcript holds, said where they are."""
+    """Return the step with only those of its sentences that the transcript still has."""
     # The remaining sentences are the first of the video, so a number below their count is valid.
     sources = tuple(index for index in step.sources if index < len(transcript.sentences))
     if sources == step.sources:
@@ -202,16 +189,23 @@ MIN_VOICED_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class SoundChoice:
-    """The sound track to hear. settings: with its number. notes: a line about the others, where
-    there are any."""
+    """The sound track to use.
+
+    Attributes:
+        settings: with its number.
+        notes: a line about the other tracks, if there are any.
+    """
 
     settings: "MediaSettings"
     notes: tuple[str, ...] = ()
 
 
 def choose_sound_track(request: Request, info: "MediaInfo", settings: StepsSettings) -> SoundChoice:
-    """Return which sound track of a video is heard. The order is: the one named in the settings, by
-    language, by who speaks, by the file's default."""
+    """Choose the sound track of a video.
+
+    The first of these rules that decides: the settings name it, its language, someone speaks in it, it
+    is the default of the file.
+    """
     media = settings.media
     count = len(info.sound_languages)
     if count < 2:
@@ -227,7 +221,7 @@ def choose_sound_track(request: Request, info: "MediaInfo", settings: StepsSetti
 
 
 def _best_track(request: Request, info: "MediaInfo", settings: StepsSettings) -> tuple[int, str]:
-    """Return the number of the track to hear, and why it is that one."""
+    """Return the number of the best track, and the reason."""
     tracks = list(range(1, len(info.sound_languages) + 1))
     default = info.default_sound_track
     reason = ""
@@ -255,7 +249,7 @@ def _best_track(request: Request, info: "MediaInfo", settings: StepsSettings) ->
 
 
 def _is_language(languages: tuple[str, ...], number: int, language: str) -> bool:
-    """Whether a track is marked as of a language. Tags are of two letters or three: es, spa."""
+    """Return whether a track has a language. Tags of files have two or three letters: es, spa."""
     tag = languages[number - 1].lower().partition("-")[0]
     return tag in LANGUAGE_TAGS.get(language, (language,))
 
@@ -263,7 +257,7 @@ def _is_language(languages: tuple[str, ...], number: int, language: str) -> bool
 def _voiced_seconds(request: Request, number: int, settings: StepsSettings) -> float:
     """Return the seconds of speech at the beginning of a track."""
     from stepline.media import SAMPLE_RATE, AudioBlock, MediaReader
-    from stepline.speech.vad import FRAME_SAMPLES, voice_probability
+    from stepline.speech.audio_windows import FRAME_SAMPLES, voice_probability
 
     # Only the beginning is decoded, without pictures.
     media = settings.media.model_copy(update={"audio_track": number})

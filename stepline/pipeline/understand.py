@@ -229,12 +229,7 @@ def _load_or_find_steps(
 
     # what the pictures alone show
     descriptions = describe_by_network(
-        networks.describer,
-        visual.features,
-        inside.transcript,
-        placed.steps,
-        settings.procx,
-        duration,
+        networks.describer, visual.features, placed.steps, settings.procx, duration
     )
     silent = not (inside.transcript.sentences or request.texts or networks.describer)
     if settings.vision.vlm.named and visual.features is not None and silent:

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Literal, TypeAlias
 
 from stepline.errors import DatasetError
-from stepline.files.append_log import EntryStore
+from stepline.files.append_log import AppendLog
 from stepline.review.answers import PAPER_RULE, Answer
 from stepline.review.clips import AnnotationClip
 
@@ -51,7 +51,7 @@ class AnnotationQueue:
     def __init__(
         self,
         clips: Sequence[AnnotationClip],
-        answers: EntryStore[Answer],
+        answers: AppendLog[Answer],
         *,
         qualifying: Sequence[AnnotationClip] = (),
         right: int = MIN_RIGHT_ANSWERS,

@@ -1,7 +1,7 @@
-"""Whether a step that would replace narration changes a number, a unit or a negation. Beyond the
-paper.
+"""Contradictions between a step and the narration that it would replace: another number, another unit, or
+a negation. Beyond the paper.
 
-Polarity is what a text denies and what it affirms: "do not season" against "season".
+Polarity is what a text negates and what it affirms: "do not season" against "season".
 """
 
 import re
@@ -24,11 +24,11 @@ NEGATIVE_WORDS = word_set(
     nothing
     """
 )
-# words of meaning after a cue that it denies, within its clause. Speech has no commas to end one.
-MAX_DENIED_WORDS = 4
+# content words that a negative word covers, within its clause. Speech has no commas to end a clause.
+MAX_NEGATED_WORDS = 4
 CLAUSE_ENDS = frozenset(",.;:!?()") | {"but", "then", "just", "instead", "otherwise"}
 
-# With a negative word, but nothing of what is to be done is denied.
+# Phrases with a negative word that negate no action.
 NOT_NEGATIVE = re.compile(
     r"\b(?:(?:do not|don't|dont|never) (?:forget|worry|hesitate|mind)"
     r"|(?:do not|don't|dont) (?:know|think|get me wrong)"
@@ -41,79 +41,77 @@ NOT_NEGATIVE = re.compile(
 
 @dataclass(frozen=True)
 class Polarity:
-    """Negation in a text. denied, affirmed: word stems. negative: whether it negates anything."""
+    """Negated and affirmed words of a text.
 
-    denied: frozenset[str]
+    Attributes:
+        negated: stems of the words that a negation covers.
+        affirmed: stems of the other content words.
+        is_negated: whether the text holds any negation.
+    """
+
+    negated: frozenset[str]
     affirmed: frozenset[str]
-    negative: bool
+    is_negated: bool
 
     def contradicts(self, other: "Polarity") -> bool:
-        """Return whether one denies what the other affirms, or only one of the two denies
-        anything."""
-        if self.negative != other.negative:
+        """Return whether one text negates what the other affirms, or only one of the two holds a
+        negation."""
+        if self.is_negated != other.is_negated:
             return True
-        return self._contradicts(other) or other._contradicts(self)
+        return self._negates(other) or other._negates(self)
 
-    def _contradicts(self, other: "Polarity") -> bool:
-        """Return whether this one denies what the other affirms, or has "uncover" where that has
+    def _negates(self, other: "Polarity") -> bool:
+        """Return whether this text negates what only the other affirms. "Uncover" negates
         "cover"."""
         affirmed_by_other_only = other.affirmed - self.affirmed
         contradicted = {word[2:] for word in self.affirmed if word.startswith("un")}
-        return bool((self.denied | contradicted) & affirmed_by_other_only)
+        return bool((self.negated | contradicted) & affirmed_by_other_only)
 
 
-def polarity(text: str) -> Polarity:
+def text_polarity(text: str) -> Polarity:
     """Return the negated and the affirmed word stems of a text."""
-    # Set phrases go first: their negative words deny nothing.
+    # Set phrases go first: their negative words negate no action.
     lowered = text.lower().replace("’", "'")
     words = tokens(NOT_NEGATIVE.sub(" ", lowered))
-    denied: set[str] = set()
+    negated: set[str] = set()
     affirmed: set[str] = set()
-    denied_words_left = 0  # words that the last cue still denies
-    negative = False
+    negated_words_left = 0  # words that the last negative word still covers
+    is_negated = False
     for word in words:
         if word in CLAUSE_ENDS:
-            denied_words_left = 0
+            negated_words_left = 0
         elif word in NEGATIVE_WORDS or word.endswith("n't"):
-            denied_words_left = MAX_DENIED_WORDS
-            negative = True
+            negated_words_left = MAX_NEGATED_WORDS
+            is_negated = True
         elif word[0].isalpha() and word not in FUNCTION_WORDS:
-            if denied_words_left:
-                denied.add(stem(word))
-                denied_words_left -= 1
+            if negated_words_left:
+                negated.add(stem(word))
+                negated_words_left -= 1
             else:
                 affirmed.add(stem(word))
-    return Polarity(frozenset(denied), frozenset(affirmed), negative)
+    return Polarity(frozenset(negated), frozenset(affirmed), is_negated)
 
 
 CHANGED_NUMBER = "the step changes a number"
 CHANGED_UNIT = "the step changes a unit"
 CHANGED_NEGATION = "the step changes a negation"
-NEW_NUMBER = "the step states a number that is not said"
-CHANGE_REASONS = (CHANGED_NUMBER, CHANGED_UNIT, CHANGED_NEGATION, NEW_NUMBER)
 
 
-def change(narration: str, step: str, *, new_numbers: bool = True) -> str | None:
-    """Return which of CHANGE_REASONS applies to a step that replaces narration, None where the step
-    changes nothing.
+def contradiction(narration: str, step: str) -> str | None:
+    """Return why a step contradicts the narration that it replaces (CHANGED_NUMBER, CHANGED_UNIT or
+    CHANGED_NEGATION), None where it does not.
 
     Amounts of one kind (time, volume, ...) agree when each one of the step is said, or each one
-    said is in the step. Amounts of the same thing must be equal. Silence is not a contradiction
-    unless new_numbers is False.
+    said is in the step. Amounts of the same thing must be equal. A number that only the step states
+    is no contradiction.
     """
-    spoken = quantities(narration)
-    written = quantities(step)
-    changed = _changed_amount(spoken, written)
-    if changed is not None:
-        return changed
-    if not new_numbers and not _amounts_are_contained(written, spoken):
-        return NEW_NUMBER
-    if polarity(narration).contradicts(polarity(step)):
+    changed = _amount_contradiction(quantities(narration), quantities(step))
+    if changed is None and text_polarity(narration).contradicts(text_polarity(step)):
         return CHANGED_NEGATION
-    return None
+    return changed
 
 
-def _changed_amount(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> str | None:
+def _amount_contradiction(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> str | None:
     kinds = dict.fromkeys(amount.kind for amount in written)
     # Amounts of one kind, with those of that kind that are said.
     for kind in kinds:
@@ -129,11 +127,10 @@ def _changed_amount(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> 
             measures = [amount for amount in spoken if amount.kind != COUNT_KIND]
             if _have_same_numbers(measures, written_of_kind):
                 return CHANGED_UNIT
-    return CHANGED_NUMBER if _same_thing_in_other_amounts(spoken, written) else None
+    return CHANGED_NUMBER if _has_same_thing_in_other_amounts(spoken, written) else None
 
 
 def _all_amounts_agree(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> bool:
-    """Return whether both sides state the same amounts."""
     return _amounts_are_contained(written, spoken) or _amounts_are_contained(spoken, written)
 
 
@@ -152,8 +149,11 @@ def _have_same_numbers(spoken: Sequence[Quantity], written: Sequence[Quantity]) 
     return any((amount.low, amount.high) in figures for amount in with_unit)
 
 
-def _same_thing_in_other_amounts(spoken: Sequence[Quantity], written: Sequence[Quantity]) -> bool:
-    """Return whether one cup of flour became two, though another "two cups" is also said."""
+def _has_same_thing_in_other_amounts(
+    spoken: Sequence[Quantity], written: Sequence[Quantity]
+) -> bool:
+    """Return whether the amount of one thing differs: "one cup of flour" became "two cups of
+    flour"."""
     spoken_with_thing = [amount for amount in spoken if amount.thing]
     for amount in written:
         same = []

@@ -1,12 +1,12 @@
-"""Content words: the lemmas of nouns, verbs, adverbs and adjectives (section 4.2), with numerals
-and units on demand.
+"""Content words: the lemmas of nouns, verbs, adverbs and adjectives (section 4.2), with numerals and units
+where they are asked for.
 
 The paper names the word classes and lemmatisation, not the tool. Here it is spaCy's en_core_web_sm
 without its parser. Names count as nouns: in titles the tagger takes most nouns for names.
 
-Finding those of a text base's documents is the slowest part of pairing (about 10,000 words per CPU
-second). So they are kept in files named by their content. An interrupted run goes on where it
-stopped, and a base that grew does the new.
+Tagging the documents of a text base is the slowest part of pairing (about 10,000 words per CPU
+second). So the words are stored in Parquet files named by a digest of the texts. A run that was
+interrupted continues with the next file.
 """
 
 import hashlib
@@ -26,8 +26,7 @@ from stepline.files.parquet import ParquetError, ParquetReader
 from stepline.sieve_swap.pairing import WordSets, WordVocabulary
 from stepline.sieve_swap.part_files import DIGEST_DIGITS
 from stepline.sieve_swap.settings import SieveSwapSettings
-from stepline.sieve_swap.text_base.base import TextBase
-from stepline.sieve_swap.text_base.documents import Document
+from stepline.sieve_swap.text_base.base import Document, TextBase
 from stepline.writing.extractive.english import word_set
 
 if TYPE_CHECKING:
@@ -50,11 +49,15 @@ MAX_TEXT_CHARS = 100_000  # of a text that are read; a transcript of ten minutes
 
 
 def content_words(texts: Sequence[str], *, numerals: bool = False) -> Iterator[list[str]]:
-    """Yield the content words of each text as lower-case lemmas, in order, repeats kept.
+    """Yield the content words of each text as lower-case lemmas, in order, repeats included.
 
-    numerals: also numerals and units of measure, as appendix A.1 counts them. Texts are read in
-    lower case, since titles in capitals would be taken for names and keep their endings. Raises
-    ModelError when spaCy's model is missing.
+    Texts are read in lower case, since titles in capitals would be taken for names.
+
+    Args:
+        texts: titles, transcripts or steps.
+        numerals: also yield numerals and units of measure, as appendix A.1 counts them.
+
+    Raises ModelError when spaCy's model is missing.
     """
     from stepline.writing.extractive.english import parser
 
@@ -62,10 +65,10 @@ def content_words(texts: Sequence[str], *, numerals: bool = False) -> Iterator[l
     lowered = (text[:MAX_TEXT_CHARS].lower() for text in texts)
     unused = [part for part in UNUSED_PIPELINE_PARTS if part in language.pipe_names]
     for document in language.pipe(lowered, batch_size=BATCH_TEXTS, disable=unused):
-        yield [str(token.lemma_) for token in document if _is_counted(token, numerals)]
+        yield [str(token.lemma_) for token in document if _is_content_word(token, numerals)]
 
 
-def _is_counted(token: "Token", numerals: bool) -> bool:
+def _is_content_word(token: "Token", numerals: bool) -> bool:
     is_numeral = token.pos_ == NUMERAL_CLASS or token.like_num or token.lemma_ in UNIT_WORDS
     if numerals and is_numeral:
         return True
@@ -75,15 +78,15 @@ def _is_counted(token: "Token", numerals: bool) -> bool:
 
 @cache
 def generic_words() -> frozenset[str]:
-    """Return the lemmas that a title may share with any how-to: generic_words.txt next to this
-    file."""
+    """Return the lemmas of generic_words.txt, which the title of any how-to may hold ("easy",
+    "best")."""
     file = files("stepline.sieve_swap").joinpath("generic_words.txt")
     lines = file.read_text(encoding="utf-8").splitlines()
     return frozenset(line for line in lines if line and not line.startswith("#"))
 
 
 def title_words(titles: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the content words of each title that are not generic, each once, in order."""
+    """Yield the content words of each title, each word once, without generic words."""
     generic = generic_words()
     for words in content_words(titles):
         yield [word for word in dict.fromkeys(words) if word not in generic]
@@ -91,8 +94,14 @@ def title_words(titles: Sequence[str]) -> Iterator[list[str]]:
 
 @dataclass(frozen=True)
 class DocumentWords:
-    """The words of each document's title and of its steps, by number. digest: of texts, sources,
-    licences."""
+    """Content words of the documents of a text base.
+
+    Attributes:
+        titles: words of each document's title, without generic words.
+        contents: words of each document's steps.
+        vocabulary: number of each word.
+        digest: sha256 of the texts, sources and licences.
+    """
 
     titles: WordSets
     contents: WordSets
@@ -100,9 +109,16 @@ class DocumentWords:
     digest: str
 
 
-def document_words(base: TextBase, folder: Path, settings: SieveSwapSettings) -> DocumentWords:
-    """Return the words of every document of a base. Those not yet in `folder` are found and written
-    there."""
+def load_document_words(base: TextBase, folder: Path, settings: SieveSwapSettings) -> DocumentWords:
+    """Return the content words of every document of a base, tagging only the documents whose
+    words are not
+    stored yet.
+
+    Args:
+        base: the text base.
+        folder: of the stored words.
+        settings: whether numerals count.
+    """
     vocabulary = WordVocabulary()
     titles: list[WordSets] = []
     contents: list[WordSets] = []
@@ -111,7 +127,7 @@ def document_words(base: TextBase, folder: Path, settings: SieveSwapSettings) ->
     documents = iter(base.documents())
     numerals = settings.pairing.numerals
     while block := list(itertools.islice(documents, BLOCK_DOCUMENTS)):
-        digest = _digest(block, numerals=numerals)
+        digest = _documents_digest(block, numerals=numerals)
         digests.update(digest.encode())
         number = len(titles)
         # The name holds the digest, so a file of other documents is never read.
@@ -122,14 +138,14 @@ def document_words(base: TextBase, folder: Path, settings: SieveSwapSettings) ->
         titles.append(title)
         contents.append(content)
     return DocumentWords(
-        titles=WordSets.join(titles),
-        contents=WordSets.join(contents),
+        titles=WordSets.concat(titles),
+        contents=WordSets.concat(contents),
         vocabulary=vocabulary,
         digest=digests.hexdigest(),
     )
 
 
-def _digest(documents: Sequence[Document], *, numerals: bool) -> str:
+def _documents_digest(documents: Sequence[Document], *, numerals: bool) -> str:
     digest = hashlib.sha256(repr(numerals).encode())
     for document in documents:
         licence = document.licence or ""
@@ -160,23 +176,24 @@ def _write_words(documents: Sequence[Document], file: Path, *, numerals: bool) -
 
 
 def read_words(file: Path, vocabulary: WordVocabulary) -> tuple[WordSets, WordSets]:
-    """Return the words of titles and of contents that a file holds. Raises StoreError for a damaged
-    one."""
+    """Return the words of titles and of contents that a file stores. Raises StoreError for a
+    damaged file."""
     try:
         table = ParquetReader(file).table().combine_chunks()
-        title = _word_sets(table.column("title").chunk(0), vocabulary)
-        content = _word_sets(table.column("content").chunk(0), vocabulary)
+        title = _read_word_sets(table.column("title").chunk(0), vocabulary)
+        content = _read_word_sets(table.column("content").chunk(0), vocabulary)
     except (ParquetError, KeyError) as error:
         fault = f"not a readable file of words ({first_line(error)})"
         raise StoreError(f"{file}: {fault}; remove it and run again") from error
     return title, content
 
 
-def _word_sets(column: "ListColumn", vocabulary: WordVocabulary) -> WordSets:
-    """Return an Arrow column of word lists as sets of numbers, without a Python object per word."""
+def _read_word_sets(column: "ListColumn", vocabulary: WordVocabulary) -> WordSets:
+    """Return an Arrow column of word lists as sets of word numbers, without a Python object per
+    word."""
     # the number of every word, list after list
     encoded = column.flatten().dictionary_encode()
-    numbers = np.asarray(vocabulary.add(encoded.dictionary.to_pylist()), dtype=np.int32)
+    numbers = np.asarray(vocabulary.add_words(encoded.dictionary.to_pylist()), dtype=np.int32)
     words = numbers[encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)]
     # sorted within each list
     sizes = column.value_lengths().to_numpy(zero_copy_only=False)

@@ -1,8 +1,8 @@
-"""Nearest human-written step of each piece of narration, or why it has none (section 4.2, eq. 6).
+"""Nearest human-written step of each narration segment, or why it has none (section 4.2, eq. 6).
 
-`nearest_steps` looks each piece up by itself, as the paper does. `steps_by_line_model` aligns the
-narration with the steps of one document by the model that places a user's own lines
-(`grounding/line_model.py`). A piece is a sentence, or short neighbours merged (appendix A.2).
+`nearest_steps` searches the steps for each segment alone, as the paper does. `steps_by_line_model`
+aligns the narration with the steps of one document, by the model that aligns a user's own lines
+(`grounding/line_model.py`). A segment is a sentence, or several short sentences merged (appendix A.2).
 """
 
 from collections.abc import Sequence
@@ -14,29 +14,44 @@ import numpy.typing as npt
 
 from stepline.grounding.line_model import LinePosterior, match_lines
 from stepline.records import Matrix, Sentence, Span
-from stepline.sieve_swap.agreement import change
+from stepline.sieve_swap.agreement import contradiction
 from stepline.sieve_swap.settings import SwapSettings
-from stepline.sieve_swap.text_base.base import TextBase
-from stepline.sieve_swap.text_base.documents import TextStep
+from stepline.sieve_swap.text_base.base import TextBase, TextStep
 
 
 @dataclass(frozen=True)
 class NarrationSegment:
-    """A piece of narration to match. span: seconds. sources: indices of its sentences, ascending."""
+    """A part of the narration that is matched with a step.
+
+    Attributes:
+        text: of its sentences.
+        span: in seconds.
+        sources: indices of its sentences, ascending.
+    """
 
     text: str
     span: Span
     sources: tuple[int, ...]
 
 
-def segments(sentences: Sequence[Sentence], settings: SwapSettings) -> list[NarrationSegment]:
-    """Return the narration in pieces: each sentence one, or short neighbours merged where `merge`
-    is "before".
+def narration_segments(
+    sentences: Sequence[Sentence], settings: SwapSettings
+) -> list[NarrationSegment]:
+    """Return the narration as segments: each sentence alone, or short neighbours merged where
+    `merge` is
+    "before".
 
-    Two consecutive pieces merge when both are shorter than `longest_merged` and less than
-    `merge_gap` seconds apart. A merged piece counts by its own length when the next sentence comes,
-    so that none is longer than 2 x longest_merged + merge_gap. The paper leaves that open.
-    Sentences without text are left out.
+    Two consecutive segments merge when both are shorter than `longest_merged` and less than
+    `merge_gap`
+    seconds apart. A merged segment counts with its own length when the next sentence follows, so
+    no
+    segment is longer than 2 x longest_merged + merge_gap. The paper leaves that open. Sentences
+    without
+    text are left out.
+
+    Args:
+        sentences: of one video, in order.
+        settings: when and which segments merge.
     """
     single = []
     for index, sentence in enumerate(sentences):
@@ -49,21 +64,20 @@ def segments(sentences: Sequence[Sentence], settings: SwapSettings) -> list[Narr
     for segment in single:
         last = merged[-1] if merged else segment
         is_short = max(last.span.duration, segment.span.duration) < settings.longest_merged
-        if merged and is_short and near(last.span, segment.span, settings):
-            merged[-1] = join([last, segment])
+        if merged and is_short and is_close(last.span, segment.span, settings):
+            merged[-1] = join_segments([last, segment])
         else:
             merged.append(segment)
     return merged
 
 
-def near(first: Span, second: Span, settings: SwapSettings) -> bool:
-    """Return whether two spans are less than `merge_gap` seconds apart. Overlapping spans have no
-    gap."""
+def is_close(first: Span, second: Span, settings: SwapSettings) -> bool:
+    """Return whether the second span begins less than `merge_gap` seconds after the first ends."""
     return second.start - first.end < settings.merge_gap
 
 
-def join(parts: Sequence[NarrationSegment]) -> NarrationSegment:
-    """Return consecutive segments as one, from the first's start to the latest end."""
+def join_segments(parts: Sequence[NarrationSegment]) -> NarrationSegment:
+    """Return consecutive segments as one segment, from the first start to the latest end."""
     text = " ".join(part.text for part in parts)
     sources: list[int] = []
     for part in parts:
@@ -89,7 +103,8 @@ COSINE_ROUNDING = 1e-6  # of a cosine of float32 vectors, so that equal texts re
 
 @dataclass(frozen=True)
 class Match:
-    """A piece of narration and the step that it states. similarity: their cosine."""
+    """A narration segment and the written step that replaces it. similarity: cosine of their
+    texts."""
 
     segment: NarrationSegment
     step: TextStep
@@ -97,9 +112,11 @@ class Match:
 
 
 @dataclass(frozen=True)
-class KeptNarration:
-    """A piece of narration that states a step and keeps its words: no written step is near enough
-    and agrees."""
+class UnswappedSegment:
+    """A segment that states a step but keeps its own words, because no similar step agrees with
+    it.
+    similarity: cosine of the nearest step.
+    """
 
     segment: NarrationSegment
     similarity: float
@@ -107,13 +124,13 @@ class KeptNarration:
 
 @dataclass(frozen=True)
 class SieveRejection:
-    """A piece of narration that is sieved out. reason: one of a few constants, for counting."""
+    """A segment that is sieved out. reason: one of a few constants, for counting."""
 
     segment: NarrationSegment
     reason: str
 
 
-SegmentOutcome: TypeAlias = Match | KeptNarration | SieveRejection
+SegmentOutcome: TypeAlias = Match | UnswappedSegment | SieveRejection
 
 
 def nearest_steps(
@@ -123,13 +140,22 @@ def nearest_steps(
     documents: DocumentIds | None,
     settings: SwapSettings,
 ) -> list[SegmentOutcome]:
-    """Return for each segment its nearest step that keeps what was said. documents: search the
-    steps of these only.
+    """Return the outcome of each segment by its nearest steps: swapped, kept in its own words, or
+    sieved
+    out.
 
-    vectors: (S, D) unit. A segment without a step as near as `floor` is sieved out. With `check`, a
-    step that changes a number, a unit or a negation gives way to the next nearest, up to
-    `candidates`. Where none of them is as near as `swap_similarity` and agrees, `unswapped` says
-    what becomes of the segment.
+    A segment without a step of cosine `floor` is sieved out. With `check`, a step that
+    contradicts the
+    segment gives way to the next nearest one, up to `candidates`. Where none of these has the
+    cosine
+    `swap_similarity` and agrees, `unswapped` decides whether the segment keeps its own words.
+
+    Args:
+        narration: S segments.
+        vectors: (S, D) unit vectors of their texts.
+        base: the text base.
+        documents: numbers of the documents whose steps are searched. None: all.
+        settings: thresholds and checks.
     """
     if not narration or (documents is not None and not len(documents)):
         return [SieveRejection(segment, NO_DOCUMENT) for segment in narration]
@@ -160,7 +186,7 @@ def _first_agreeing_step(
     for step, cosine in candidates:
         if cosine < settings.swap_similarity - COSINE_ROUNDING:
             break
-        changed = _change_reason(segment.text, step, settings)
+        changed = _contradiction(segment.text, step, settings)
         if changed is None:
             return Match(segment, step, cosine)
         if reason == NO_SIMILAR_STEP:
@@ -168,20 +194,17 @@ def _first_agreeing_step(
     return _outcome_without_step(segment, reason, best_cosine, settings)
 
 
-def _change_reason(narration: str, step: TextStep, settings: SwapSettings) -> str | None:
-    """Return which fact a step changes, or None if it changes none or `check` is off."""
-    if not settings.check:
-        return None
-    return change(narration, step.text, new_numbers=settings.new_numbers)
+def _contradiction(narration: str, step: TextStep, settings: SwapSettings) -> str | None:
+    """Return why a step contradicts the narration, None where it agrees or `check` is off."""
+    return contradiction(narration, step.text) if settings.check else None
 
 
 def _outcome_without_step(
     segment: NarrationSegment, reason: str, cosine: float, settings: SwapSettings
 ) -> SegmentOutcome:
-    """Return the outcome of a segment that passes the sieve without a matching step. cosine: of its
-    nearest."""
+    """Return the outcome of a segment that passes the sieve, but has no step to replace it."""
     if settings.unswapped == "own words":
-        return KeptNarration(segment, cosine)
+        return UnswappedSegment(segment, cosine)
     return SieveRejection(segment, reason)
 
 
@@ -192,13 +215,21 @@ def steps_by_line_model(
     documents: DocumentIds,
     settings: SwapSettings,
 ) -> list[SegmentOutcome]:
-    """Return for each segment the step that it states, of the one document that fits best, by
-    `grounding/line_model.py`.
+    """Return the outcome of each segment by the one document that explains the narration best.
 
-    vectors: (S, D) of MiniLM. documents: those tried, the most likely first. Ties prefer the
-    earlier. A segment passes the sieve where P(it states the step) is at least one half. It keeps
-    its own words, or is dropped, where the step is not as near as `swap_similarity` or changes what
-    was said.
+    The line model of `grounding/line_model.py` aligns the document's steps with the segments,
+    roughly in
+    order. A segment passes the sieve where P(it states the step) is at least one half. A step
+    that is
+    less similar than `swap_similarity`, or contradicts the segment, does not replace it.
+
+    Args:
+        narration: S segments.
+        vectors: (S, D) MiniLM vectors of their texts.
+        base: the text base.
+        documents: numbers of the documents that are tried, the most likely first. Ties prefer the
+            earlier one.
+        settings: thresholds and checks.
     """
     if not narration or not len(documents):
         return [SieveRejection(segment, NO_DOCUMENT) for segment in narration]
@@ -224,7 +255,7 @@ def steps_by_line_model(
             continue
         step = steps[column]
         cosine = float(similarity[row, column])
-        changed = _change_reason(segment.text, step, settings)
+        changed = _contradiction(segment.text, step, settings)
         if changed is None and cosine >= settings.swap_similarity - COSINE_ROUNDING:
             outcomes.append(Match(segment, step, cosine))
         else:
@@ -237,12 +268,19 @@ def steps_by_line_model(
 def merge_matches(
     outcomes: Sequence[SegmentOutcome], settings: SwapSettings
 ) -> list[SegmentOutcome]:
-    """Return the outcomes with contiguous matches of one step as one, if they are less than
-    `merge_gap` seconds apart.
+    """Return the outcomes with neighbouring matches of one step merged, if they are less than
+    `merge_gap`
+    seconds apart.
 
-    Contiguous: no other piece of narration, sieved or not, is between them. The joined match has
-    the greatest similarity. Where the joined narration contradicts the step (by a negation in one
-    half, say) the matches stay apart.
+    No other segment, sieved or not, is between them. The merged match has the greater similarity.
+    Two
+    matches stay separate where their joined text contradicts the step, for example by a negation
+    in one
+    of them.
+
+    Args:
+        outcomes: of all segments of one video, in order.
+        settings: gap and checks.
     """
     merged: list[SegmentOutcome] = []
     for outcome in outcomes:
@@ -251,18 +289,18 @@ def merge_matches(
         if (
             isinstance(last, Match)
             and isinstance(outcome, Match)
-            and _match_same_step(last, outcome, settings)
+            and _can_merge(last, outcome, settings)
         ):
-            joined_segment = join([last.segment, outcome.segment])
+            joined_segment = join_segments([last.segment, outcome.segment])
             merged[-1] = Match(joined_segment, last.step, max(last.similarity, outcome.similarity))
         else:
             merged.append(outcome)
     return merged
 
 
-def _match_same_step(first: Match, second: Match, settings: SwapSettings) -> bool:
+def _can_merge(first: Match, second: Match, settings: SwapSettings) -> bool:
     if first.step.id != second.step.id:
         return False
     text = f"{first.segment.text} {second.segment.text}"
-    is_near = near(first.segment.span, second.segment.span, settings)
-    return is_near and _change_reason(text, first.step, settings) is None
+    is_near = is_close(first.segment.span, second.segment.span, settings)
+    return is_near and _contradiction(text, first.step, settings) is None

@@ -1,15 +1,13 @@
-"""Pairs of videos and documents that share a title word and enough content words (section 4.2, eq.
-5).
+"""Pairs of videos and documents that share a title word and enough content words (section 4.2, eq. 5).
 
     token-IoU     |A and R| / |A or R|     A: content words of a transcript, R: those of a document, both as sets
     token-recall  |A and R| / |R|          or / |A|: the paper does not say whose words it is a share of
 
 Eq. 5 as printed has a malformed set-builder. It is read as "some document shares at least one title
-word". Nothing is compared pairwise: which document has which word is a sparse matrix. Its product
-with the words of a batch of videos counts the words that each shares with each. The result is
-exactly the pairwise loop's. Sets of words are numbers in two flat arrays (WordSets), so that
-millions of them need neither objects nor time. `threshold_table` gives what each pair of thresholds
-would keep: the paper's figure 7a.
+word". A sparse matrix says which document has which word. Its product with the words of a batch of
+videos counts the shared words of each pair, so nothing is compared pairwise. The result is exactly
+that of the pairwise loop. Sets of words are numbers in two flat arrays (WordSets), so that millions
+of sets need neither objects nor time.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,84 +23,90 @@ from stepline.errors import ShapeError
 from stepline.sieve_swap.settings import PairingSettings
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
-Words: TypeAlias = npt.NDArray[np.int32]
+WordNumbers: TypeAlias = npt.NDArray[np.int32]
 
 UNKNOWN_WORD = -1  # number of a word that a closed vocabulary lacks
 
 
 @dataclass
 class WordVocabulary:
-    """Vocabulary: words numbered in order of first occurrence."""
+    """Words numbered in order of first occurrence."""
 
     numbers: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def add(self, words: Iterable[str]) -> list[int]:
+    def add_words(self, words: Iterable[str]) -> list[int]:
         """Return the numbers of words, adding new words to the vocabulary."""
         return [self.numbers.setdefault(word, len(self.numbers)) for word in words]
 
-    def find(self, words: Iterable[str]) -> list[int]:
+    def find_words(self, words: Iterable[str]) -> list[int]:
         """Return the numbers of words, UNKNOWN_WORD for words outside the vocabulary."""
         return [self.numbers.get(word, UNKNOWN_WORD) for word in words]
 
 
 @dataclass(frozen=True)
 class WordSets:
-    """N sets: the words of set i are words[starts[i]:starts[i + 1]], each once.
+    """N sets of words, as word numbers: set i is words[starts[i]:starts[i + 1]].
 
-    starts: (N + 1,) int64. words: (sum of sizes,) int32. sizes counts words that have no number as
-    well.
+    Attributes:
+        starts: (N + 1,) int64 start of each set, and the end of the last one.
+        words: (sum of sizes,) int32 word numbers, each once per set.
+        unknown_counts: (N,) words of each set that have no number.
+
+    Raises ShapeError when the arrays do not fit together.
     """
 
     starts: Numbers
-    words: Words
-    unknown: Numbers
+    words: WordNumbers
+    unknown_counts: Numbers
 
     def __post_init__(self) -> None:
         last_start = int(self.starts[-1])
-        if len(self.starts) != len(self.unknown) + 1 or last_start != len(self.words):
-            requirement = f"starts (N + 1,) ending at {len(self.words)} and unknown (N,)"
-            shapes = f"{self.starts.shape} ending at {last_start} and {self.unknown.shape}"
+        if len(self.starts) != len(self.unknown_counts) + 1 or last_start != len(self.words):
+            requirement = f"starts (N + 1,) ending at {len(self.words)} and unknown_counts (N,)"
+            shapes = f"{self.starts.shape} ending at {last_start} and {self.unknown_counts.shape}"
             raise ShapeError(f"word sets need {requirement}, not {shapes}")
 
     def __len__(self) -> int:
-        return len(self.unknown)
+        return len(self.unknown_counts)
 
-    def __getitem__(self, index: int) -> Words:
+    def __getitem__(self, index: int) -> WordNumbers:
         return self.words[self.starts[index] : self.starts[index + 1]]
 
     @property
     def sizes(self) -> Numbers:
-        """Words of each set, (N,)."""
-        return np.diff(self.starts) + self.unknown
+        """Number of words of each set, unknown words included: (N,)."""
+        return np.diff(self.starts) + self.unknown_counts
 
     @staticmethod
-    def of(lists: Iterable[Sequence[int]]) -> "WordSets":
-        """Return the sets of lists of numbers. Repeats fall together, each UNKNOWN_WORD counts as a
-        word of its own."""
+    def from_lists(lists: Iterable[Sequence[int]]) -> "WordSets":
+        """Return the sets of lists of word numbers. Repeats count once, each UNKNOWN_WORD counts
+        as another
+        word.
+        """
         rows = [np.empty(0, np.int32)]
-        unknown = []
+        unknown_counts = []
         for numbers in lists:
             row = np.unique(np.asarray(numbers, dtype=np.int32))
             rows.append(row[row >= 0])
-            unknown.append(numbers.count(UNKNOWN_WORD))
+            unknown_counts.append(numbers.count(UNKNOWN_WORD))
         starts = np.cumsum(list(map(len, rows)), dtype=np.int64)
-        return WordSets(starts, np.concatenate(rows), np.asarray(unknown, dtype=np.int64))
+        return WordSets(starts, np.concatenate(rows), np.asarray(unknown_counts, dtype=np.int64))
 
     @staticmethod
-    def join(parts: Sequence["WordSets"]) -> "WordSets":
-        """Concatenate several collections."""
+    def concat(parts: Sequence["WordSets"]) -> "WordSets":
+        """Return the sets of several collections, one collection after another."""
         sizes = [np.zeros(1, np.int64)]
         words = [np.empty(0, np.int32)]
-        unknown = [np.empty(0, np.int64)]
+        unknown_counts = [np.empty(0, np.int64)]
         for part in parts:
             sizes.append(np.diff(part.starts))
             words.append(part.words)
-            unknown.append(part.unknown)
+            unknown_counts.append(part.unknown_counts)
         starts = np.cumsum(np.concatenate(sizes), dtype=np.int64)
-        return WordSets(starts, np.concatenate(words), np.concatenate(unknown))
+        return WordSets(starts, np.concatenate(words), np.concatenate(unknown_counts))
 
 
 # videos whose counts are in memory together: a byte per document and video, where no document has
@@ -113,8 +117,14 @@ Ratios = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """The documents of one video: numbers (P,) ascending, iou (P,), recall (P,)."""
+class DocumentPairs:
+    """The documents that one video is paired with.
+
+    Attributes:
+        documents: (P,) numbers of the documents, ascending.
+        iou: (P,) token-IoU with each document.
+        recall: (P,) token-recall with each document.
+    """
 
     documents: Numbers
     iou: Ratios
@@ -123,8 +133,11 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.documents)
 
-    def split(self, settings: PairingSettings) -> str | None:
-        """Return "validation" or "train", by the best pair, None where there is no pair."""
+    def choose_split(self, settings: PairingSettings) -> str | None:
+        """Return the split of the video by its greatest token-IoU, "validation" or "train", None
+        without a
+        pair.
+        """
         if not len(self):
             return None
         best_iou = float(self.iou.max())
@@ -132,24 +145,35 @@ class Pairs:
 
 
 class PairFinder:
-    """Documents made ready for pairing. titles, contents: the words of each document's title and of
-    its steps."""
+    """Finds the documents that each video is paired with.
+
+    Args:
+        titles: words of each document's title.
+        contents: words of each document's steps.
+        vocabulary: number of words in the vocabulary.
+    """
 
     def __init__(self, titles: WordSets, contents: WordSets, vocabulary: int) -> None:
         self._sizes = contents.sizes
         self._titles = _incidence_matrix(titles, vocabulary)
         self._contents = _incidence_matrix(contents, vocabulary)
 
-    def all_pairs(
+    def find_pairs(
         self, titles: WordSets, contents: WordSets, settings: PairingSettings
-    ) -> Iterator[Pairs]:
-        """Yield the pairs of each video in turn."""
-        of_transcript = settings.recall_of == "transcript"
+    ) -> Iterator[DocumentPairs]:
+        """Yield the pairs of each video in turn.
+
+        Args:
+            titles: words of each video's title.
+            contents: words of each video's transcript.
+            settings: thresholds on token-IoU and token-recall.
+        """
+        is_of_transcript = settings.recall_of == "transcript"
         video_count = len(titles)
         video_sizes = contents.sizes
         # a first sieve by recall, both rules are applied exactly to what is left
         least: Numbers | int = 0
-        if not of_transcript:
+        if not is_of_transcript:
             shares = np.floor(settings.recall * self._sizes)
             least = shares.astype(self._contents.dtype)[:, None]
         for start in range(0, video_count, BATCH_VIDEOS):
@@ -161,19 +185,21 @@ class PairFinder:
             likely_rows = np.ascontiguousarray(is_likely.T)
             for column, video in enumerate(videos):
                 documents = np.flatnonzero(likely_rows[column])
-                both = words[documents, column].astype(np.int64)
+                shared = words[documents, column].astype(np.int64)
                 video_size = video_sizes[video]
                 sizes = self._sizes[documents]
-                iou = both / np.maximum(1, video_size + sizes - both)
-                denominator = video_size if of_transcript else sizes
-                recall = both / np.maximum(1, denominator)
+                iou = shared / np.maximum(1, video_size + sizes - shared)
+                denominator = video_size if is_of_transcript else sizes
+                recall = shared / np.maximum(1, denominator)
                 is_pair = (iou >= settings.iou) & (recall >= settings.recall)
-                yield Pairs(documents=documents[is_pair], iou=iou[is_pair], recall=recall[is_pair])
+                yield DocumentPairs(
+                    documents=documents[is_pair], iou=iou[is_pair], recall=recall[is_pair]
+                )
 
 
 def _incidence_matrix(sets: WordSets, vocabulary: int) -> sparse.csr_array:
-    """Return which set has which word, (N, V), in the least type of number that can count the words
-    of a set."""
+    """Return which set has which word, (N, V), in the smallest integer type that can count a
+    set's words."""
     largest = int(np.diff(sets.starts).max(initial=1))
     ones = np.ones(len(sets.words), np.min_scalar_type(largest))
     cells = (ones, sets.words, sets.starts)
@@ -181,9 +207,9 @@ def _incidence_matrix(sets: WordSets, vocabulary: int) -> sparse.csr_array:
 
 
 def _shared_word_counts(
-    documents: sparse.csr_array, videos: Sequence[Words]
+    documents: sparse.csr_array, videos: Sequence[WordNumbers]
 ) -> npt.NDArray[np.unsignedinteger]:
-    """Return how many words each document shares with each video, (N, videos)."""
+    """Return how many words each document shares with each video, (documents, videos)."""
     has_word = np.zeros((documents.shape[1], len(videos)), dtype=documents.dtype)
     for column, words in enumerate(videos):
         has_word[words, column] = 1
@@ -196,8 +222,15 @@ RECALL_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 
 @dataclass(frozen=True)
 class ThresholdRow:
-    """What is kept where token-IoU >= iou and token-recall >= recall: videos, documents, and pairs
-    of them."""
+    """Number of videos, documents and pairs at one pair of thresholds (figure 7a).
+
+    Attributes:
+        iou: least token-IoU.
+        recall: least token-recall.
+        videos: that keep a pair.
+        documents: that keep a pair.
+        pairs: of a video and a document.
+    """
 
     iou: float
     recall: float
@@ -207,12 +240,17 @@ class ThresholdRow:
 
 
 def threshold_table(
-    videos: Sequence[Pairs],
+    videos: Sequence[DocumentPairs],
     ious: Sequence[float] = IOU_THRESHOLDS,
     recalls: Sequence[float] = RECALL_THRESHOLDS,
 ) -> list[ThresholdRow]:
-    """Return a row for each pair of thresholds. videos: the pairs of each, found at thresholds as
-    low as the least."""
+    """Return how much each combination of thresholds keeps, one row per combination.
+
+    Args:
+        videos: the pairs of each video, found with the lowest thresholds.
+        ious: thresholds on token-IoU.
+        recalls: thresholds on token-recall.
+    """
     # all pairs, one after another
     iou = np.concatenate([np.empty(0), *(pairs.iou for pairs in videos)])
     recall = np.concatenate([np.empty(0), *(pairs.recall for pairs in videos)])

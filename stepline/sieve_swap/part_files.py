@@ -1,8 +1,8 @@
-"""Files of a run's parts: what pairing found, and records.
+"""Files of the parts of a run: paired videos, and records.
 
-Each file is named by its part's place in the input and by a digest of all that decides its bytes. A
-run that was killed finds what is done by these names, and goes on. A file is written whole or not
-at all.
+Each file is named by the part's number and a digest of all inputs that decide its bytes. So a run
+that was killed finds the finished files by name, and continues. A file is written whole or not at
+all.
 """
 
 import hashlib
@@ -30,8 +30,17 @@ DIGEST_DIGITS = 16  # hex digits of a digest in a file's name
 
 @dataclass(frozen=True)
 class PairedVideo:
-    """Result of pairing one video. reason: why it is excluded, None if it is included. Best
-    document first."""
+    """Result of pairing one video, a row of a pairs file.
+
+    Attributes:
+        video: id of the video.
+        reason: why the video is excluded, None if it is included.
+        split: "train" or "validation".
+        documents: numbers of its documents, the best first.
+        iou: token-IoU with each document.
+        recall: token-recall with each document.
+        evaluation: evaluation sets that hold the video.
+    """
 
     video: str
     reason: str | None
@@ -42,19 +51,19 @@ class PairedVideo:
     evaluation: list[str] = field(default_factory=list)
 
 
-def digest(*parts: object) -> str:
-    """Return the sha256 of JSON-like values."""
+def digest_of(*parts: object) -> str:
+    """Return the first DIGEST_DIGITS hex digits of the sha256 of JSON-like values."""
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]
 
 
-def file_stem(number: int, *parts: object) -> str:
-    """Return the stem of a part's files: its number, then a digest of what decides them."""
-    return f"{number:05d}-{digest(*parts)}"
+def part_stem(number: int, *parts: object) -> str:
+    """Return the stem of the files of a part: its number, then a digest of the inputs."""
+    return f"{number:05d}-{digest_of(*parts)}"
 
 
 def write_pairs(rows: Sequence[PairedVideo], path: Path) -> None:
-    """Write what pairing found, one row per video, as Parquet."""
+    """Write the result of pairing as Parquet, one row per video."""
     columns = {
         "video": "string",
         "reason": "string",
@@ -69,7 +78,7 @@ def write_pairs(rows: Sequence[PairedVideo], path: Path) -> None:
 
 
 def read_pairs(path: Path) -> list[PairedVideo]:
-    """Return the rows of a file of pairs. Raises StoreError for a damaged one."""
+    """Return the rows of a pairs file. Raises StoreError for a damaged file."""
     try:
         return [PairedVideo(**row) for row in ParquetReader(path).rows()]
     except (ParquetError, TypeError) as error:
@@ -80,8 +89,10 @@ def read_pairs(path: Path) -> list[PairedVideo]:
 
 
 def write_records(records: Sequence[Record], split: str, path: Path) -> None:
-    """Write records as Parquet, sorted by id, with columns for their split and their texts.
-    `read_parquet` reads it."""
+    """Write records as Parquet, sorted by id, with columns for their split and step texts.
+    `read_parquet`
+    reads the file.
+    """
     rows = [
         {
             "id": record.id,
@@ -107,7 +118,15 @@ def _write_parquet(
     path: Path,
     compression: str,
 ) -> None:
-    """Write rows. columns: name -> Arrow's type. lists: those that hold lists of it."""
+    """Write rows as Parquet.
+
+    Args:
+        rows: one dict per row.
+        columns: Arrow type of each column.
+        lists: columns whose cells are lists of that type.
+        path: of the file.
+        compression: "snappy" or "zstd".
+    """
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
@@ -119,15 +138,16 @@ def _write_parquet(
 
 
 def remove_leftovers(out: Path, words: Path) -> None:
-    """Remove what killed runs left half-written, in the folder of the documents' words too."""
+    """Remove the partial files of killed runs, in the run's folder and in that of the documents'
+    words."""
     for folder in (out, words, *(out / name for name in RUN_FOLDERS)):
         if folder.is_dir():
             remove_partial_files(folder)
 
 
 def remove_stale_files(out: Path, files: Iterable[Path]) -> int:
-    """Remove files of earlier runs over other videos or texts, and return how many. Only the run's
-    own folders are touched."""
+    """Remove the part files of earlier runs over other inputs, and return how many. `files` are
+    kept."""
     current = set(files)
     stale = []
     for folder in RUN_FOLDERS:

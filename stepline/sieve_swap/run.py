@@ -1,10 +1,9 @@
-"""Sieve & Swap over a whole collection: in parts of a few hundred videos, each done once, whatever
-interrupts it.
+"""Sieve & Swap over a whole collection, in parts of a few hundred videos.
 
 The videos are read three times, one part in memory at a time: to count categories, to pair, and to
-sieve and swap. After pairing, the documents that anything was paired with are known (R2 in the
-paper). Each part's files are named by all that decides them. So a rerun after kill -9 finds them
-and ends with the bytes of an undisturbed run.
+sieve and swap. After pairing it is known which documents any video was paired with (R2 in the
+paper). Each part's files are named by a digest of all their inputs. So a rerun after kill -9 finds
+the finished parts, and ends with the bytes of an undisturbed run.
 """
 
 import hashlib
@@ -24,11 +23,10 @@ from stepline.errors import DatasetError, SettingsError, StoreError
 from stepline.files.atomic_files import check_writable, write_atomic
 from stepline.processes import trim_memory
 from stepline.records import Record, Rejected, Video
-from stepline.sieve_swap import statistics
 from stepline.sieve_swap.content_words import (
     DocumentWords,
     content_words,
-    document_words,
+    load_document_words,
     title_words,
 )
 from stepline.sieve_swap.match import DocumentIds
@@ -40,8 +38,8 @@ from stepline.sieve_swap.part_files import (
     TRAIN_SPLIT,
     VALIDATION_SPLIT,
     PairedVideo,
-    digest,
-    file_stem,
+    digest_of,
+    part_stem,
     read_pairs,
     remove_leftovers,
     remove_stale_files,
@@ -49,8 +47,8 @@ from stepline.sieve_swap.part_files import (
     write_records,
 )
 from stepline.sieve_swap.settings import SieveSwapSettings
-from stepline.sieve_swap.statistics import Statistics
-from stepline.sieve_swap.swap import Embed, sieve_and_swap
+from stepline.sieve_swap.statistics import Statistics, add_statistics, count_statistics
+from stepline.sieve_swap.swap import EmbedTexts, sieve_and_swap
 from stepline.sieve_swap.text_base.base import TextBase
 from stepline.sieve_swap.videos import VIDEOS_FILE, VideoFilter, VideoOrRejected, read_videos
 from stepline.version import __version__
@@ -65,19 +63,28 @@ NO_DOCUMENT_FITS = "no document goes with it"
 
 @dataclass(frozen=True)
 class Job:
-    """One run. videos: what `read_videos` takes. embed: texts to vectors, None = the base's
-    encoder. say: progress."""
+    """Inputs of one run of Sieve & Swap.
+
+    Attributes:
+        videos: a file or folder, as `read_videos` takes it.
+        base: the text base.
+        out: folder for the results.
+        settings: of pairing, sieve and swap.
+        excluded: evaluation videos that are left out.
+        embed: texts to vectors, None: the base's encoder.
+        report: is called with progress messages.
+    """
 
     videos: Path
     base: TextBase
     out: Path
     settings: SieveSwapSettings = field(default_factory=SieveSwapSettings)
     excluded: ExcludedVideos = field(default_factory=ExcludedVideos)
-    embed: Embed | None = None
-    say: Callable[[str], None] = log.info
+    embed: EmbedTexts | None = None
+    report: Callable[[str], None] = log.info
 
-    def parts(self) -> Iterator[list[VideoOrRejected]]:
-        """Yield the videos, some hundred at a time."""
+    def read_parts(self) -> Iterator[list[VideoOrRejected]]:
+        """Yield the videos in lists of `run.shard` videos."""
         videos = read_videos(self.videos)
         while part := list(islice(videos, self.settings.run.shard)):
             yield part
@@ -85,21 +92,26 @@ class Job:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run made: the sums over its parts, its parts' files, and how many parts an earlier run
-    had done."""
+    """Result of a run.
+
+    Attributes:
+        statistics: sums over all parts.
+        parts: files with the statistics of each part.
+        pairs: files with the paired videos of each part.
+        resumed_count: number of parts that an earlier run had finished.
+    """
 
     statistics: Statistics
     parts: tuple[Path, ...]
     pairs: tuple[Path, ...]
-    earlier: int
+    resumed_count: int
 
 
 def run(job: Job) -> RunResult:
-    """Sieve and swap every video of a job and return what there is to report. Files appear in
-    `job.out`.
+    """Sieve and swap every video of a job. Files appear in `job.out`.
 
     Raises SettingsError where `out` holds a run with other settings. Raises DatasetError where a
-    category is asked for and no video has one. It also raises what the readers raise.
+    category is asked for and no video has one. Errors of the readers are raised too.
     """
     base_folder = job.base.folder
     if not job.base.step_count:
@@ -112,21 +124,23 @@ def run(job: Job) -> RunResult:
     if base_folder.is_dir() and os.access(base_folder, os.W_OK):
         words_folder = base_folder / WORDS_FOLDER
     remove_leftovers(job.out, words_folder)
-    words = document_words(job.base, words_folder, job.settings)
-    job.say(f"{len(words.titles)} documents with {len(words.vocabulary)} different content words")
+    words = load_document_words(job.base, words_folder, job.settings)
+    job.report(
+        f"{len(words.titles)} documents with {len(words.vocabulary)} different content words"
+    )
     # count categories
     video_filter = VideoFilter(job.settings.pairing, job.excluded)
-    video_count = video_filter.count(_videos_logging_errors(job))
-    job.say(f"{video_count} videos to go through")
+    video_count = video_filter.count_tasks(_videos_logging_errors(job))
+    job.report(f"{video_count} videos to go through")
     category = job.settings.pairing.category
     if category and not video_filter.has_categories:
         cure = f"put {VIDEOS_FILE} next to it, or give --set pairing.category="
         raise DatasetError(f"{job.videos}: no video has a category, {category!r} is asked; {cure}")
-    write_atomic(job.out / IDENTITY_FILE, _run_identity(job))
+    write_atomic(job.out / IDENTITY_FILE, _identity_text(job))
     # pair, then sieve and swap
     pairs = _pair_videos(job, words, video_filter)
     retained = _retained_documents(pairs) if job.settings.match.needs_pairs else None
-    parts, earlier = _swap_records(job, words, pairs, retained)
+    parts, resumed_count = _swap_records(job, words, pairs, retained)
     # remove the files of other runs, and add up
     records = []
     part_statistics = []
@@ -135,16 +149,18 @@ def run(job: Job) -> RunResult:
             records.append(job.out / split / f"{part.stem}.parquet")
         part_statistics.append(Statistics.model_validate_json(part.read_bytes()))
     removed_count = remove_stale_files(job.out, [*pairs, *parts, *records])
-    job.say(
-        f"{len(parts)} parts, {earlier} of them done before, {removed_count} stale files removed"
+    job.report(
+        f"{len(parts)} parts, {resumed_count} of them done before, {removed_count} stale files removed"
     )
-    sums = statistics.add(part_statistics)
-    return RunResult(sums, tuple(parts), tuple(pairs), earlier)
+    sums = add_statistics(part_statistics)
+    return RunResult(sums, tuple(parts), tuple(pairs), resumed_count)
 
 
 def check_encoder(base: TextBase, settings: SieveSwapSettings) -> None:
-    """Raise SettingsError where a base's vectors are not those of the settings' encoder, whose
-    cosines their thresholds are for."""
+    """Raise SettingsError where the base was embedded by another encoder than that of the
+    settings, whose
+    thresholds are for that encoder's cosines.
+    """
     encoder = settings.text_base.encoder
     if base.encoder == encoder:
         return
@@ -156,28 +172,26 @@ def check_encoder(base: TextBase, settings: SieveSwapSettings) -> None:
 
 
 def _videos_logging_errors(job: Job) -> Iterator[VideoOrRejected]:
-    """Yield every video. Report why the first few are not readable. The records of `left_out` say
-    it of each."""
+    """Yield every video, and report the first few that are not readable."""
     unreadable = 0
     for video in read_videos(job.videos):
         if isinstance(video, Rejected):
             unreadable += 1
             if unreadable <= MAX_NAMED_VIDEOS:
-                job.say(f"left out: {video.location}: {video.reason}")
+                job.report(f"left out: {video.location}: {video.reason}")
         yield video
 
 
-def _run_identity(job: Job) -> str:
-    """Return the settings and inputs that identify a run, one line per section."""
+def _identity_text(job: Job) -> str:
+    """Return the version and settings that identify a run, one line per section."""
     settings = job.settings.model_dump(mode="json", exclude={"text_base"})
     lines = [f"{section}: {value}\n" for section, value in sorted(settings.items())]
     return f"stepline {__version__}\n{''.join(lines)}"
 
 
 def _check_same_run(job: Job) -> None:
-    """Raise SettingsError where `out` holds a run with other settings."""
     note = job.out / IDENTITY_FILE
-    if note.is_file() and note.read_text() != _run_identity(job):
+    if note.is_file() and note.read_text() != _identity_text(job):
         cure = "give another --out or remove it"
         raise SettingsError(f"{job.out}: holds a run with other settings ({note.name}); {cure}")
 
@@ -186,30 +200,30 @@ def _check_same_run(job: Job) -> None:
 
 
 def _pair_videos(job: Job, words: DocumentWords, video_filter: VideoFilter) -> list[Path]:
-    """Return the files of pairs, one per part. Those not there yet are made."""
+    """Return the pairs files, one per part, making those that are missing."""
 
     # Made only where a part is left to pair.
     @cache
-    def finder() -> PairFinder:
+    def build_finder() -> PairFinder:
         return PairFinder(words.titles, words.contents, len(words.vocabulary))
 
     files = []
     settings = job.settings.pairing.model_dump(mode="json")
     needs_pairs = job.settings.match.needs_pairs
-    for number, part in enumerate(job.parts()):
+    for number, part in enumerate(job.read_parts()):
         reasons = [video_filter.rejection_reason(video) for video in part]
-        videos = digest(*map(_decisive_settings_text, part))
-        stem = file_stem(number, videos, words.digest, settings, reasons, needs_pairs)
+        videos = digest_of(*map(_digest_input, part))
+        stem = part_stem(number, videos, words.digest, settings, reasons, needs_pairs)
         file = job.out / PAIRS_FOLDER / f"{stem}.parquet"
         if not file.is_file():
-            rows = _pair_part(job, part, reasons, words, finder())
+            rows = _pair_part(job, part, reasons, words, build_finder())
             write_pairs(rows, file)
-            job.say(f"part {number} paired")
+            job.report(f"part {number} paired")
         files.append(file)
     return files
 
 
-def _decisive_settings_text(video: VideoOrRejected) -> object:
+def _digest_input(video: VideoOrRejected) -> object:
     if isinstance(video, Record):
         return video.model_dump_json()
     return (video.location, video.reason)
@@ -222,7 +236,7 @@ def _pair_part(
     words: DocumentWords,
     finder: PairFinder,
 ) -> list[PairedVideo]:
-    """Return a row per video: why it stays out, or its split and its documents, the best first."""
+    """Return a row per video: why it is excluded, or its split and its documents, the best first."""
     rows: list[PairedVideo] = []
     records: dict[int, Record] = {}  # those that come in, by their row
     for video, reason in zip(part, reasons, strict=True):
@@ -231,7 +245,7 @@ def _pair_part(
             sets = job.excluded.datasets_with(video.video.id)
             if reason is None:
                 records[len(rows)] = video
-        rows.append(PairedVideo(_id(video), reason, None, evaluation=list(sets)))
+        rows.append(PairedVideo(_video_id(video), reason, None, evaluation=list(sets)))
     if not job.settings.match.needs_pairs:
         for number in records:
             rows[number] = replace(rows[number], split=TRAIN_SPLIT)
@@ -241,19 +255,21 @@ def _pair_part(
     videos = list(records.values())
     titles = [record.video.title or record.video.task or "" for record in videos]
     speech = [" ".join(sentence.text for sentence in record.sentences) for record in videos]
-    find = words.vocabulary.find
-    title_sets = WordSets.of(map(find, title_words(titles)))
+    find = words.vocabulary.find_words
+    title_sets = WordSets.from_lists(map(find, title_words(titles)))
     spoken_words = content_words(speech, numerals=settings.numerals)
-    speech_sets = WordSets.of(find(sorted(set(words_of_video))) for words_of_video in spoken_words)
+    speech_sets = WordSets.from_lists(
+        find(sorted(set(words_of_video))) for words_of_video in spoken_words
+    )
     # the documents that share enough of them
-    pairs_of_videos = finder.all_pairs(title_sets, speech_sets, settings)
+    pairs_of_videos = finder.find_pairs(title_sets, speech_sets, settings)
     for number, pairs in zip(records, pairs_of_videos, strict=True):
         # lexsort begins with its last key: IoU, then recall, then the number.
         best = np.lexsort((pairs.documents, -pairs.recall, -pairs.iou))
         rows[number] = replace(
             rows[number],
             reason=None if len(pairs) else NO_DOCUMENT_FITS,
-            split=pairs.split(settings),
+            split=pairs.choose_split(settings),
             documents=pairs.documents[best].tolist(),
             iou=pairs.iou[best].tolist(),
             recall=pairs.recall[best].tolist(),
@@ -261,12 +277,12 @@ def _pair_part(
     return rows
 
 
-def _id(video: VideoOrRejected) -> str:
+def _video_id(video: VideoOrRejected) -> str:
     return video.id if isinstance(video, Record) else video.location
 
 
 def _retained_documents(files: Sequence[Path]) -> DocumentIds:
-    """Return the documents that any video was paired with, ascending."""
+    """Return the numbers of the documents that any video was paired with, ascending."""
     retained = np.empty(0, dtype=np.int64)
     for file in files:
         numbers: list[int] = []
@@ -282,25 +298,29 @@ def _retained_documents(files: Sequence[Path]) -> DocumentIds:
 def _swap_records(
     job: Job, words: DocumentWords, pairs: Sequence[Path], retained: DocumentIds | None
 ) -> tuple[list[Path], int]:
-    """Return the files of counts, one per part, and how many were there. A part's counts are
-    written last."""
+    """Return the statistics files, one per part, and how many existed before. The statistics of a
+    part are
+    written after its records.
+    """
     match = job.settings.match.model_dump(mode="json")
-    searched = None if retained is None else hashlib.sha256(retained.tobytes()).hexdigest()
-    swap_digest = digest(match, searched, words.digest, job.base.encoder, job.base.step_count)
+    retained_digest = None if retained is None else hashlib.sha256(retained.tobytes()).hexdigest()
+    swap_digest = digest_of(
+        match, retained_digest, words.digest, job.base.encoder, job.base.step_count
+    )
     files = []
-    earlier = 0
-    for number, (part, pairs_file) in enumerate(zip(job.parts(), pairs, strict=True)):
-        stem = file_stem(number, pairs_file.stem, swap_digest)
+    resumed_count = 0
+    for number, (part, pairs_file) in enumerate(zip(job.read_parts(), pairs, strict=True)):
+        stem = part_stem(number, pairs_file.stem, swap_digest)
         file = job.out / PARTS_FOLDER / f"{stem}.json"
         if file.is_file():
-            earlier += 1
+            resumed_count += 1
         else:
             counts = _swap_part(job, stem, part, read_pairs(pairs_file), retained)
             write_atomic(file, counts.model_dump_json(indent=1))
             trim_memory()
-            job.say(f"part {number} swapped: {len(part)} videos")
+            job.report(f"part {number} swapped: {len(part)} videos")
         files.append(file)
-    return files, earlier
+    return files, resumed_count
 
 
 def _swap_part(
@@ -310,7 +330,8 @@ def _swap_part(
     rows: Sequence[PairedVideo],
     retained: DocumentIds | None,
 ) -> Statistics:
-    """Write the records of one part, one file per split that has any, and return its counts."""
+    """Write the records of one part, one file per split with records, and return the part's
+    statistics."""
     by_split: dict[str, list[Record]] = {TRAIN_SPLIT: [], VALIDATION_SPLIT: [], LEFT_OUT: []}
     records: list[Record] = []
     record_rows: list[PairedVideo] = []
@@ -343,11 +364,11 @@ def _swap_part(
             reasons[row.reason] += 1
         evaluation_sets.update(row.evaluation)
     left_out = Statistics(videos=dict(reasons), excluded=dict(evaluation_sets))
-    return statistics.add([statistics.count(swapped, splits), left_out])
+    return add_statistics([count_statistics(swapped, splits), left_out])
 
 
 def _add_provenance(record: Record, row: PairedVideo, job: Job) -> Record:
-    """Return the record with the provenance of its steps."""
+    """Return the record with the settings and the encoder that made its steps."""
     best = None
     if row.documents:
         best = {"iou": row.iou[0], "recall": row.recall[0], "documents": len(row.documents)}
@@ -362,9 +383,9 @@ def _add_provenance(record: Record, row: PairedVideo, job: Job) -> Record:
 
 
 def _excluded_record(video: VideoOrRejected, reason: str) -> Record:
-    """Return the record of an excluded video: its id and the reason, without its
+    """Return a record with only the id of an excluded video and the reason, without its
     transcript."""
-    identity = _id(video) or "unnamed"
+    identity = _video_id(video) or "unnamed"
     if isinstance(video, Rejected):
         reason = video.reason
     rejection = Rejected(what="video", text=identity, reason=reason)

@@ -85,9 +85,6 @@ class SwapSettings(Settings):
     check: bool = Field(
         True, description="refuse a step that changes a number, a unit or a negation"
     )
-    new_numbers: bool = Field(
-        True, description="a step may state a number that the sentence does not mention"
-    )
 
     @property
     def floor(self) -> float:
@@ -96,12 +93,12 @@ class SwapSettings(Settings):
 
     @property
     def needs_pairs(self) -> bool:
-        """Whether videos are paired with documents at all."""
+        """Whether videos are paired with documents."""
         return self.scope != "all" or self.is_ordered
 
     @property
     def is_ordered(self) -> bool:
-        """Whether the steps of one document are looked for in their order."""
+        """Whether the line model aligns the steps of one document in their order."""
         return self.method != "nearest"
 
 

@@ -1,5 +1,4 @@
-"""Statistics of a swapped collection (appendix A.1, figures 4 to 6), part by part, and
-added up."""
+"""Statistics of a swapped collection (appendix A.1, figures 4 to 6), counted part by part and added up."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -8,13 +7,12 @@ from typing import TypeAlias
 from pydantic import Field
 
 from stepline.records import FrozenModel, Record, Step
-from stepline.sieve_swap.agreement import change
 from stepline.sieve_swap.content_words import content_words
-from stepline.sieve_swap.videos import length
+from stepline.sieve_swap.videos import video_seconds
 
 DENSITY_BARS = 20  # of the density of content words; a bar is 5 per cent
-MAX_BAR = 60  # words or seconds; higher numbers are counted as this one
-VIDEO_BAR_SECONDS = 10  # of a video's length; the width of a bar
+MAX_BAR_VALUE = 60  # words or seconds; higher numbers are counted as this one
+VIDEO_BAR_SECONDS = 10  # of a video's video_seconds; the width of a bar
 SWAPPED_SENTENCE = "swapped"
 OWN_WORDS = "kept in its own words"
 MAX_WORDS = 2_000  # most frequent words of a part that are stored
@@ -24,7 +22,10 @@ Counts: TypeAlias = dict[str, int]
 
 
 class Statistics(FrozenModel):
-    """Counts that can be added. Histogram keys are the bars' lower ends, as text."""
+    """Counts of a collection, or of a part of it, which can be added. Keys of histograms are the
+    bars' lower
+    ends, as text.
+    """
 
     videos: Counts = Field(default_factory=dict, description="split, or why a video was left out")
     sentences: Counts = Field(
@@ -46,15 +47,12 @@ class Statistics(FrozenModel):
         default_factory=dict, description='"source: id" of a document -> steps taken from it'
     )
     licences: Counts = Field(default_factory=dict)
-    checks: Counts = Field(
-        default_factory=dict, description="swaps with a number that is not said, and others"
-    )
     excluded: Counts = Field(default_factory=dict, description="evaluation set -> videos kept out")
     seconds: float = Field(0.0, description="of all steps")
 
 
-def add(parts: Sequence[Statistics]) -> Statistics:
-    """Return the sum of parts."""
+def add_statistics(parts: Sequence[Statistics]) -> Statistics:
+    """Return the sum of the statistics of parts."""
     totals: dict[str, object] = {}
     for name in Statistics.model_fields:
         if name == "seconds":
@@ -62,38 +60,42 @@ def add(parts: Sequence[Statistics]) -> Statistics:
         counts: Counter[str] = Counter()
         for part in parts:
             counts.update(getattr(part, name))
-        totals[name] = _sorted(+counts)
+        totals[name] = _sort_counts(+counts)
     totals["seconds"] = sum(part.seconds for part in parts)
     return Statistics.model_validate(totals)
 
 
-def _sorted(counts: Counter[str]) -> Counts:
-    """Return counts, the most frequent first, equal ones by name."""
+def _sort_counts(counts: Counter[str]) -> Counts:
+    """Return counts with the most frequent first, equal counts by name."""
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _counter_of(values: Iterable[object]) -> Counts:
-    return _sorted(Counter(map(str, values)))
+def _count_values(values: Iterable[object]) -> Counts:
+    return _sort_counts(Counter(map(str, values)))
 
 
-def count(records: Sequence[Record], splits: Sequence[str]) -> Statistics:
-    """Return the statistics of swapped records. splits: of each record."""
+def count_statistics(records: Sequence[Record], splits: Sequence[str]) -> Statistics:
+    """Return the statistics of swapped records.
+
+    Args:
+        records: after `sieve_and_swap`.
+        splits: split of each record.
+    """
     # of videos
     steps: list[Step] = []
     sentence_texts: list[str] = []
-    fates: list[str] = []
+    outcomes: list[str] = []
     step_counts = []
     video_bars = []
     for record in records:
         steps += record.steps
         sentence_texts += [sentence.text for sentence in record.sentences]
-        fates += _sentence_outcomes(record)
+        outcomes += _sentence_outcomes(record)
         step_counts.append(len(record.steps))
-        video_bars.append(VIDEO_BAR_SECONDS * int(length(record) // VIDEO_BAR_SECONDS))
+        video_bars.append(VIDEO_BAR_SECONDS * int(video_seconds(record) // VIDEO_BAR_SECONDS))
     # of steps
     seconds = []
     word_counts = []
-    swapped = []
     documents = []
     licences = []
     for step in steps:
@@ -101,33 +103,31 @@ def count(records: Sequence[Record], splits: Sequence[str]) -> Statistics:
         if step.said:
             seconds.append(step.said.duration)
         if step.source_text:
-            swapped.append(step)
             # without the number of the step
             documents.append(step.source_text.rpartition("#")[0])
             licences.append(step.licence or "not stated")
     words_before, density_before = _content_word_counts(sentence_texts)
     words_after, density_after = _content_word_counts([step.text for step in steps])
     return Statistics(
-        videos=_counter_of(splits),
-        sentences=_counter_of(fates),
-        steps_a_video=_counter_of(step_counts),
-        words_a_step=_histogram_bars(word_counts),
-        seconds_a_step=_histogram_bars(seconds),
-        seconds_a_video=_counter_of(video_bars),
+        videos=_count_values(splits),
+        sentences=_count_values(outcomes),
+        steps_a_video=_count_values(step_counts),
+        words_a_step=_histogram(word_counts),
+        seconds_a_step=_histogram(seconds),
+        seconds_a_video=_count_values(video_bars),
         density_before=density_before,
         density_after=density_after,
         words_before=words_before,
         words_after=words_after,
-        documents=_counter_of(documents),
-        licences=_counter_of(licences),
-        checks=_changed_swap_counts(swapped),
+        documents=_count_values(documents),
+        licences=_count_values(licences),
         seconds=sum(seconds),
     )
 
 
 def _sentence_outcomes(record: Record) -> list[str]:
-    """Return the outcome of each sentence: why it was sieved, or how it was kept."""
-    fates = [item.reason for item in record.dropped if item.what == "sentence"]
+    """Return the outcome of each sentence: why it was sieved out, or how it was kept."""
+    outcomes = [item.reason for item in record.dropped if item.what == "sentence"]
     # a step without source_text has the words that were said, a swapped one counts before it
     own_words: dict[int, str] = {}
     swapped: dict[int, str] = {}
@@ -136,16 +136,18 @@ def _sentence_outcomes(record: Record) -> list[str]:
             swapped |= dict.fromkeys(step.sources, SWAPPED_SENTENCE)
         else:
             own_words |= dict.fromkeys(step.sources, OWN_WORDS)
-    return [*fates, *(own_words | swapped).values()]
+    return [*outcomes, *(own_words | swapped).values()]
 
 
-def _histogram_bars(values: Sequence[float]) -> Counts:
-    return _counter_of(min(MAX_BAR, int(value)) for value in values)
+def _histogram(values: Sequence[float]) -> Counts:
+    return _count_values(min(MAX_BAR_VALUE, int(value)) for value in values)
 
 
 def _content_word_counts(texts: Sequence[str]) -> tuple[Counts, Counts]:
-    """Return how often each content word comes, numerals and units too, and texts by their share of
-    such words."""
+    """Return how often each content word occurs (numerals and units too), and a histogram of the
+    texts'
+    shares of content words.
+    """
     counts: Counter[str] = Counter()
     bars = []
     for text, words in zip(texts, content_words(texts, numerals=True), strict=True):
@@ -153,14 +155,4 @@ def _content_word_counts(texts: Sequence[str]) -> tuple[Counts, Counts]:
         share = len(words) / max(1, len(text.split()))
         bars.append(min(DENSITY_BARS - 1, int(share * DENSITY_BARS)))
     most_common = Counter(dict(counts.most_common(MAX_WORDS)))
-    return _sorted(most_common), _counter_of(bars)
-
-
-def _changed_swap_counts(swapped: Sequence[Step]) -> Counts:
-    """Count the swaps that change something, read again from what was written: they may change
-    nothing but add a number."""
-    counts: Counter[str] = Counter()
-    for step in swapped:
-        reason = change(step.alternatives[0], step.text, new_numbers=False)
-        counts[reason or "nothing is changed"] += 1
-    return _sorted(counts)
+    return _sort_counts(most_common), _count_values(bars)

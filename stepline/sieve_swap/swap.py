@@ -46,8 +46,8 @@ from stepline.sieve_swap.match import (
     SegmentOutcome,
     SieveRejection,
     merge_matches,
+    narration_segments,
     nearest_steps,
-    segments,
     steps_by_line_model,
 )
 from stepline.sieve_swap.settings import SwapSettings
@@ -60,7 +60,8 @@ NO_INSTRUCTION = "it sounds like no instruction"
 
 
 def instruction_probability(vectors: Matrix) -> Matrix:
-    """Return P(it states a step) of each sentence, (S,), from its MiniLM vector (S, 384).
+    """Return P(the sentence states a step) of each sentence, (S,), from its MiniLM vector (S,
+    384).
 
     Raises ShapeError for another width.
     """
@@ -71,8 +72,13 @@ def instruction_probability(vectors: Matrix) -> Matrix:
 def are_instructions(
     texts: Sequence[str], floor: float, vectors: Matrix | None = None
 ) -> list[bool]:
-    """Return for each text whether P(it states a step) reaches the floor. vectors: the MiniLM
-    vectors, if there are any yet."""
+    """Return for each text whether P(it states a step) reaches a threshold.
+
+    Args:
+        texts: sentences.
+        floor: the threshold.
+        vectors: MiniLM vectors of the texts. None: the texts are embedded here.
+    """
     if vectors is None:
         from stepline.text import embed
 
@@ -81,7 +87,7 @@ def are_instructions(
     return [bool(probability >= floor) for probability in probabilities]
 
 
-Embed = Callable[[Sequence[str]], Matrix]
+EmbedTexts = Callable[[Sequence[str]], Matrix]
 
 
 def sieve_and_swap(
@@ -91,31 +97,34 @@ def sieve_and_swap(
     *,
     paired: Sequence[DocumentIds] | None = None,
     retained: DocumentIds | None = None,
-    embed: Embed | None = None,
+    embed: EmbedTexts | None = None,
 ) -> list[Record]:
-    """Return each record with its swapped steps and, in `dropped`, the sentences that were sieved
-    out and why.
+    """Return each record with swapped steps. Sentences that were sieved out are in `dropped`,
+    with the
+    reason.
 
     Earlier steps of a record are replaced.
 
     Args:
-        records: with the narration.
-        base: the text base whose steps are swapped in.
+        records: with their narration.
+        base: the text base whose steps replace sentences.
         settings: of the sieve and the swap.
-        paired: each record's documents, the most likely first. Scope "paired" and method
+        paired: numbers of each record's documents, the most likely first. Scope "paired" and
+            method
             "line-model" need them.
-        retained: the documents of scope "retained". None searches all.
+        retained: numbers of the documents of scope "retained". None searches all.
         embed: texts to the (N, D) unit vectors of the base's encoder. None is `base.embed`, which
             refuses an encoder that has changed since.
 
-    Raises ShapeError where the numbers do not fit, ModelError where the line model cannot read the
+    Raises ShapeError where the numbers do not fit, ModelError where the line model cannot read
+    the
     base's vectors.
     """
     _check_inputs(records, base, settings, paired)
-    narration = [segments(record.sentences, settings) for record in records]
+    narration = [narration_segments(record.sentences, settings) for record in records]
     if settings.variant == "raw":
         return [
-            _own_word_steps(record, own) for record, own in zip(records, narration, strict=True)
+            _with_raw_steps(record, own) for record, own in zip(records, narration, strict=True)
         ]
     # The pieces of all narrations, embedded together.
     all_segments = list(itertools.chain.from_iterable(narration))
@@ -142,7 +151,7 @@ def sieve_and_swap(
     swapped_records = []
     for record, (start, end) in zip(records, bounds, strict=True):
         outcomes = merge_matches(all_outcomes[start:end], settings)
-        swapped_records.append(_swapped_steps(record, outcomes, settings))
+        swapped_records.append(_with_swapped_steps(record, outcomes, settings))
     return swapped_records
 
 
@@ -152,7 +161,6 @@ def _check_inputs(
     settings: SwapSettings,
     paired: Sequence[DocumentIds] | None,
 ) -> None:
-    """Raise ShapeError where documents are missing, ModelError for a base of another encoder."""
     if paired is not None and len(paired) != len(records):
         raise ShapeError(f"paired must have an entry per record: {len(records)}, not {len(paired)}")
     if paired is None and (settings.scope == "paired" or settings.is_ordered):
@@ -167,7 +175,7 @@ def _check_inputs(
 def _reject_non_instructions(
     outcomes: Sequence[SegmentOutcome], texts: Sequence[str], vectors: Matrix | None
 ) -> list[SegmentOutcome]:
-    """Return the outcomes, those of texts that sound like no instruction as rejections."""
+    """Return the outcomes, with the segments that are no instructions rejected."""
     is_instruction = are_instructions(texts, MIN_INSTRUCTION_PROBABILITY, vectors)
     sieved: list[SegmentOutcome] = []
     for outcome, passes in zip(outcomes, is_instruction, strict=True):
@@ -178,12 +186,12 @@ def _reject_non_instructions(
     return sieved
 
 
-def _own_word_steps(record: Record, narration: Sequence[NarrationSegment]) -> Record:
-    steps = [_step(number, segment, segment.text) for number, segment in enumerate(narration)]
+def _with_raw_steps(record: Record, narration: Sequence[NarrationSegment]) -> Record:
+    steps = [_build_step(number, segment, segment.text) for number, segment in enumerate(narration)]
     return record.model_copy(update={"steps": tuple(steps)})
 
 
-def _swapped_steps(
+def _with_swapped_steps(
     record: Record, outcomes: Sequence[SegmentOutcome], settings: SwapSettings
 ) -> Record:
     # which texts a match gives
@@ -208,17 +216,17 @@ def _swapped_steps(
                 "licence": written.licence,
                 "alternatives": (segment.text,),
             }
-            steps.append(_step(len(steps), segment, written.text, score=score, **origin))
+            steps.append(_build_step(len(steps), segment, written.text, score=score, **origin))
         # A segment without a step has its own words alone.
         if gives_own_words or not is_match:
-            steps.append(_step(len(steps), segment, segment.text, score=score))
+            steps.append(_build_step(len(steps), segment, segment.text, score=score))
     dropped = (*record.dropped, *sieved)
     changes = {"steps": tuple(steps), "dropped": dropped}
     return Record.model_validate(dict(record) | changes)
 
 
-def _step(number: int, segment: NarrationSegment, text: str, **more: object) -> Step:
-    """Return a step with the span in which it is spoken."""
+def _build_step(number: int, segment: NarrationSegment, text: str, **more: object) -> Step:
+    """Return a step whose span is the segment's span."""
     fields = {
         "id": str(number),
         "text": text,

@@ -1,5 +1,5 @@
-"""Videos that go in, one at a time: records in JSON or Parquet, or HowTo100M's captions with its
-table of videos.
+"""Videos with their narration, read one at a time: records in JSON or Parquet, or HowTo100M's captions with
+its tables.
 
     FILE.parquet, FILE.json, FILE.jsonl     records of Stepline
     FOLDER                                  such files, sorted by name
@@ -10,8 +10,8 @@ table of videos.
                   htm_vlen.csv              id -> seconds (vid,vlen)
 
 Only the current video and HowTo100M's tables are in memory. The tables are arrays and not objects.
-What cannot be read comes as a Rejected, it is not raised. VideoFilter says which videos are used:
-not the evaluation sets', not too long, not alone in their category (section 4.2).
+A video that cannot be read is yielded as a Rejected, it is not raised. VideoFilter excludes
+evaluation videos, long videos, and videos of rare categories (section 4.2).
 """
 
 import csv
@@ -36,7 +36,7 @@ from stepline.files.parquet import read_text_column
 from stepline.limits import MAX_SECOND
 from stepline.records import Record, Rejected
 from stepline.sieve_swap.settings import PairingSettings
-from stepline.sieve_swap.text_base.json_stream import JsonFileError, json_members
+from stepline.sieve_swap.text_base.json_stream import JsonFileError, read_json_members
 from stepline.speech.caption_formats import parse_csv
 from stepline.speech.text_encodings import read_caption_text
 from stepline.storage import from_json, read_record
@@ -57,13 +57,18 @@ Cells = npt.NDArray[np.bytes_]
 
 
 class CsvTable:
-    """Columns of a csv file, indexed by the first: sorted ids (N,) and each other column (N,), as
-    bytes. A file that does not exist has no rows."""
+    """Columns of a csv file, looked up by the first column. A file that does not exist has no
+    rows.
+
+    Args:
+        path: of the file.
+        columns: name of each column, and the bytes stored of its cells.
+    """
 
     def __init__(self, path: Path, columns: Sequence[tuple[str, int]]) -> None:
         names = [name for name, _ in columns]
         parts = [[np.empty(0, f"S{width}")] for _, width in columns]  # of each column
-        for rows in _blocks(path, names) if path.is_file() else ():
+        for rows in _read_row_blocks(path, names) if path.is_file() else ():
             for part, cells in zip(parts, zip(*rows, strict=True), strict=True):
                 data = [cell.encode() for cell in cells]
                 part.append(np.array(data, dtype=part[0].dtype))
@@ -74,8 +79,7 @@ class CsvTable:
         self._cells = [column[order] for column in others]
 
     def find(self, key: str) -> list[str] | None:
-        """Return the other cells of a row, None where the key is not there. The first row of a key
-        counts."""
+        """Return the other cells of the first row with a key, None where no row has the key."""
         data = key.encode()
         # The first of equal keys: sorting kept their order.
         row = int(np.searchsorted(self._ids, data))
@@ -84,7 +88,7 @@ class CsvTable:
         return [column[row].decode(errors="replace") for column in self._cells]
 
 
-def _blocks(path: Path, columns: Sequence[str]) -> Iterator[list[list[str]]]:
+def _read_row_blocks(path: Path, columns: Sequence[str]) -> Iterator[list[list[str]]]:
     try:
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
             rows = csv.DictReader(file)
@@ -102,7 +106,10 @@ def _blocks(path: Path, columns: Sequence[str]) -> Iterator[list[list[str]]]:
 
 
 class VideoTable:
-    """What the tables next to a captions file say of its videos. Each table may be absent."""
+    """HowTo100M's tables in a folder: category, task, title and duration of its videos. Each
+    table may be
+    absent.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._videos = CsvTable(folder / VIDEOS_FILE, VIDEOS_COLUMNS)
@@ -110,8 +117,10 @@ class VideoTable:
         self._titles = read_titles(folder / TITLES_FILE)
 
     def add_table_fields(self, record: Record) -> Record:
-        """Return a record with its video's task, title and duration, and its category in
-        `settings`."""
+        """Return a record with its video's task, title and duration from the tables, and the
+        category in
+        `settings`.
+        """
         id = record.video.id
         facts: dict[str, object] = {}  # of the video
         settings = record.settings
@@ -164,24 +173,26 @@ VideoOrRejected: TypeAlias = Record | Rejected
 
 def read_videos(path: Path) -> Iterator[VideoOrRejected]:
     """Yield every video of a file or folder, in a fixed order. Raises DatasetError where there is
-    nothing to read."""
+    nothing
+    to read.
+    """
     if not path.exists():
         cure = "give records (.parquet, .json) or HowTo100M's captions"
         raise DatasetError(f"{path}: is not there; {cure}")
-    files = [path] if path.is_file() else _files(path)
+    files = [path] if path.is_file() else _data_files(path)
     table = functools.lru_cache(maxsize=1)(VideoTable)  # files of one folder share its tables
     for file in files:
         if file.suffix == ".parquet":
-            yield from _parquet(file)
+            yield from _read_parquet_records(file)
         elif file.suffix == ".jsonl":
-            yield from _read_lines(file)
+            yield from _read_json_lines(file)
         elif file.suffix == ".csv":
-            yield _read_csv_cells(file, table)
+            yield _read_captions_csv(file, table)
         else:
-            yield from _json(file, table)
+            yield from _read_json_file(file, table)
 
 
-def _files(folder: Path) -> list[Path]:
+def _data_files(folder: Path) -> list[Path]:
     # HowTo100M's captions are one file, and what is next to it are tables.
     for name in CAPTION_FILES:
         captions = folder / name
@@ -199,40 +210,40 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _rejected_video(reason: object, location: str) -> Rejected:
-    """Return what is said of a video that cannot be read, without the location before the
-    reason."""
     reason_without_location = str(reason).removeprefix(f"{location}: ")
     return Rejected("video", reason_without_location, location=location)
 
 
-def _parquet(file: Path) -> Iterator[VideoOrRejected]:
-    """Yield the records of a Parquet file. A cell that is not a record is a Rejected, damage ends
-    the file."""
+def _read_parquet_records(file: Path) -> Iterator[VideoOrRejected]:
+    """Yield the records of a Parquet file. A cell that is not a record is a Rejected, and damage
+    ends the
+    file.
+    """
     try:
         for row, cell in enumerate(read_text_column(file, "record")):
-            yield _record(cell, f"{file}: row {row}")
+            yield _parse_record(cell, f"{file}: row {row}")
     except StoreError as error:
         yield _rejected_video(error, str(file))
 
 
-def _read_lines(file: Path) -> Iterator[VideoOrRejected]:
+def _read_json_lines(file: Path) -> Iterator[VideoOrRejected]:
     try:
         with file.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    yield _record(line, f"{file}: line {number}")
+                    yield _parse_record(line, f"{file}: line {number}")
     except OSError as error:
         yield _rejected_video(f"cannot be read ({error.strerror})", str(file))
 
 
-def _record(text: str | bytes, location: str) -> VideoOrRejected:
+def _parse_record(text: str | bytes, location: str) -> VideoOrRejected:
     try:
         return from_json(text, location)
     except StoreError as error:
         return _rejected_video(error, location)
 
 
-def _read_csv_cells(file: Path, table: Callable[[Path], VideoTable]) -> VideoOrRejected:
+def _read_captions_csv(file: Path, table: Callable[[Path], VideoTable]) -> VideoOrRejected:
     try:
         text, _ = read_caption_text(file)
         cues = parse_csv(text, str(file))
@@ -242,11 +253,11 @@ def _read_csv_cells(file: Path, table: Callable[[Path], VideoTable]) -> VideoOrR
     for cue in cues:
         if cue.start is not None and cue.end is not None:
             rows.append((cue.text, cue.start, cue.end))
-    return _video(file.stem, rows, str(file), table(file.parent))
+    return _record_of_sentences(file.stem, rows, str(file), table(file.parent))
 
 
-def _json(file: Path, table: Callable[[Path], VideoTable]) -> Iterator[VideoOrRejected]:
-    """Yield one record, or the videos of HowTo100M's captions, whichever the file holds."""
+def _read_json_file(file: Path, table: Callable[[Path], VideoTable]) -> Iterator[VideoOrRejected]:
+    """Yield the record in a JSON file, or the videos of HowTo100M's captions."""
     try:
         with file.open("rb") as stream:
             head = stream.read(HEAD_BYTES)
@@ -258,7 +269,7 @@ def _json(file: Path, table: Callable[[Path], VideoTable]) -> Iterator[VideoOrRe
     except (OSError, StoreError) as error:
         yield Rejected("video", str(error), location=str(file))
         return
-    for key, value in json_members(file):
+    for key, value in read_json_members(file):
         if isinstance(value, JsonFileError):
             location = f"{file}: {key}".removesuffix(": ")
             yield _rejected_video(value.reason, location)
@@ -267,8 +278,7 @@ def _json(file: Path, table: Callable[[Path], VideoTable]) -> Iterator[VideoOrRe
 
 
 def _caption_record(video: str, value: object, file: Path, table: VideoTable) -> VideoOrRejected:
-    """Return a video of HowTo100M's captions as a record. Cues that do not fit are left out as the
-    readers do."""
+    """Return a video of HowTo100M's captions as a record."""
     node = Node(value, f"{file}: {video}")
     try:
         starts = list(node["start"].rows())
@@ -282,14 +292,13 @@ def _caption_record(video: str, value: object, file: Path, table: VideoTable) ->
             rows.append((text.text(), start.number(), end.number()))
     except (DatasetError, ValueError) as error:
         return Rejected("video", str(error), location=node.location)
-    return _video(video, rows, node.location, table)
+    return _record_of_sentences(video, rows, node.location, table)
 
 
-def _video(
+def _record_of_sentences(
     video: str, rows: Sequence[tuple[str, float, float]], location: str, table: VideoTable
 ) -> VideoOrRejected:
-    """Return a record of what is said, (text, start, end) per row, with what the tables know of its
-    video."""
+    """Return a record of the sentences (text, start, end), with the fields of HowTo100M's tables."""
     try:
         builder = RecordBuilder(video)
         for text, start, end in rows:
@@ -303,7 +312,7 @@ def _video(
     return table.add_table_fields(entry.record)
 
 
-KEY_BYTES = 8  # of an id that was read
+ID_HASH_BYTES = 8  # of an id that was read
 
 # why a video stays out
 UNREADABLE_VIDEO = "it cannot be read"
@@ -315,7 +324,7 @@ OTHER_CATEGORY = "it is of another category"
 SILENT_VIDEO = "nothing is said in it"
 
 
-def length(record: Record) -> float:
+def video_seconds(record: Record) -> float:
     """Return a video's duration in seconds, or the end of its speech if the duration is unknown."""
     ends = [sentence.span.end for sentence in record.sentences]
     return record.video.duration or max(ends, default=0.0)
@@ -323,19 +332,26 @@ def length(record: Record) -> float:
 
 @dataclass
 class VideoFilter:
-    """Decides which videos are excluded and why. tasks: number of candidate videos per task.
-    has_categories: whether any video that was counted names its category."""
+    """Decides which videos are excluded and why.
+
+    Attributes:
+        settings: limits on duration and category.
+        excluded: evaluation videos.
+        task_counts: number of candidate videos per task.
+        has_categories: whether any counted video names its category.
+        seen_ids: hashes of the ids that were read.
+    """
 
     settings: PairingSettings
     excluded: ExcludedVideos
-    tasks: Counter[str] = field(default_factory=Counter)
+    task_counts: Counter[str] = field(default_factory=Counter)
     has_categories: bool = False
-    # KEY_BYTES of each id that was read: 60 bytes of memory per video
-    keys: set[bytes] = field(default_factory=set)
+    # ID_HASH_BYTES of each id that was read: 60 bytes of memory per video
+    seen_ids: set[bytes] = field(default_factory=set)
 
-    def count(self, videos: Iterable[VideoOrRejected]) -> int:
-        """Count the videos of each task, before `rejection_reason` is asked. Return how many videos
-        there are."""
+    def count_tasks(self, videos: Iterable[VideoOrRejected]) -> int:
+        """Count the videos of each task, which `rejection_reason` needs. Return the number of
+        videos."""
         number = 0
         for video in videos:
             number += 1
@@ -344,10 +360,10 @@ class VideoFilter:
             if video.settings.get("category"):
                 self.has_categories = True
             task = video.video.task
-            if self._refused(video) is None and task:
-                self.tasks[task] += 1
+            if self._exclusion_reason(video) is None and task:
+                self.task_counts[task] += 1
         # The ids are noted again when each video is asked about.
-        self.keys.clear()
+        self.seen_ids.clear()
         return number
 
     def rejection_reason(self, video: VideoOrRejected) -> str | None:
@@ -355,24 +371,24 @@ class VideoFilter:
         order."""
         if isinstance(video, Rejected):
             return UNREADABLE_VIDEO
-        reason = self._refused(video)
+        reason = self._exclusion_reason(video)
         task = video.video.task
-        if reason is None and task and self.tasks[task] < self.settings.smallest_category:
+        if reason is None and task and self.task_counts[task] < self.settings.smallest_category:
             return RARE_CATEGORY
         return reason
 
-    def _refused(self, record: Record) -> str | None:
+    def _exclusion_reason(self, record: Record) -> str | None:
         id_bytes = record.id.encode(errors="replace")
-        key = hashlib.blake2b(id_bytes, digest_size=KEY_BYTES).digest()
-        if key in self.keys:
+        key = hashlib.blake2b(id_bytes, digest_size=ID_HASH_BYTES).digest()
+        if key in self.seen_ids:
             return REPEATED_ID
-        self.keys.add(key)
+        self.seen_ids.add(key)
         if record.video.id in self.excluded:
             return EVALUATION_VIDEO
         category = self.settings.category
         if category and record.settings.get("category") != category:
             return OTHER_CATEGORY
-        if length(record) > self.settings.longest_video:
+        if video_seconds(record) > self.settings.longest_video:
             return TOO_LONG
         if not any(sentence.text.strip() for sentence in record.sentences):
             return SILENT_VIDEO

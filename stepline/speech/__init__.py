@@ -2,6 +2,6 @@
 
 from stepline.speech.captions import read_captions
 from stepline.speech.settings import AsrSettings
-from stepline.speech.transcribe import TranscriptionResult, transcribe, transcribe_many
+from stepline.speech.transcribe import TranscriptionResult, transcribe
 
-__all__ = ["AsrSettings", "TranscriptionResult", "read_captions", "transcribe", "transcribe_many"]
+__all__ = ["AsrSettings", "TranscriptionResult", "read_captions", "transcribe"]

@@ -1,37 +1,107 @@
-"""Cuts a stream of sound into windows that end in silences, so that memory never holds an hour of
-it.
+"""Cuts a stream of audio into windows that end in silences, by Silero's voice detector.
+
+Memory never holds more than one window. faster-whisper contains the detector.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from stepline.media.audio import SAMPLE_RATE, AudioBlock, Samples
 from stepline.records import Word
 from stepline.speech.settings import AsrSettings
-from stepline.speech.vad import (
-    FRAME_SAMPLES,
-    VOICE_PROBABILITY,
-    middle_of_longest_silence,
-    voice_probability,
-)
+
+Run: TypeAlias = tuple[int, int]  # first, last + 1
+
+FRAME_SAMPLES = 512  # samples per frame of the detector, 32 ms
+VOICE_PROBABILITY = 0.5  # from which a frame holds speech; Silero's own default
+# a run of speech continues until P(voice) falls this far under the threshold (Silero)
+HYSTERESIS_PROBABILITY = 0.15
 
 # a larger hole in the stream ends the window instead of being filled with silence
 MAX_FILLED_SECONDS = 1.0
-# of sound before a window that the voice detector hears first: it starts cold otherwise
+# of audio before a window that the voice detector hears first: it starts cold otherwise
 CONTEXT_SECONDS = 3.0
-CUT_SECONDS = 4.0  # at the end of a window in which it is cut at a silence
-MIN_ADVANCE = 0.25  # fraction of a window that is left behind when the next one starts early
+CUT_SECONDS = 4.0  # at the end of a window, in which it is cut at a silence
+MIN_ADVANCE = 0.25  # fraction of a window that the next window does not repeat
 NO_SOUND: Samples = np.zeros(0, np.float32)
+
+
+def voice_probability(samples: Samples) -> Samples:
+    """Return P(voice) for each frame of 512 samples, (ceil(N / 512),) float32, audio at 16 kHz."""
+    from faster_whisper.vad import get_vad_model
+
+    if not len(samples):
+        return np.zeros(0, np.float32)
+    padded = np.pad(samples, (0, -len(samples) % FRAME_SAMPLES))
+    return np.asarray(get_vad_model()(padded), np.float32).reshape(-1)
+
+
+def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> list[Run]:
+    """Return the runs of speech as (first, last + 1) sample pairs.
+
+    Args:
+        voice: (F,) P(voice) per frame.
+        threshold: probability at which a run starts.
+        gap: seconds. A shorter pause ends no run.
+        pad: seconds added before and after each run.
+    """
+    # Runs of frames: a pause that is too short joins two of them.
+    runs: list[list[int]] = []
+    is_speech = False
+    max_pause = gap * SAMPLE_RATE / FRAME_SAMPLES
+    for index, probability in enumerate(voice):
+        min_probability = threshold - HYSTERESIS_PROBABILITY if is_speech else threshold
+        is_speech = bool(probability >= min_probability)
+        if not is_speech:
+            continue
+        if runs and index - runs[-1][1] < max_pause:
+            runs[-1][1] = index + 1
+        else:
+            runs.append([index, index + 1])
+
+    # A run is widened, but never past the middle of the silence next to it.
+    margin = round(pad * SAMPLE_RATE)
+    spans = [(first * FRAME_SAMPLES, last * FRAME_SAMPLES) for first, last in runs]
+    middles = [(before[1] + after[0]) // 2 for before, after in pairwise(spans)]
+    limits = pairwise([0, *middles, len(voice) * FRAME_SAMPLES])
+    return [
+        (max(low, first - margin), min(high, last + margin))
+        for (first, last), (low, high) in zip(spans, limits, strict=False)
+    ]
+
+
+def middle_of_longest_silence(voice: Samples, threshold: float) -> int:
+    """Return the frame in the middle of the longest silence, the last one of equals.
+
+    Without any silent frame, the frame with the least voice.
+    """
+    silences = runs_of_true(voice < threshold)
+    if not silences:
+        return int(np.argmin(voice))
+    first, last = max(silences, key=lambda run: (run[1] - run[0], run[0]))
+    return (first + last) // 2
+
+
+def runs_of_true(mask: npt.NDArray[np.bool_]) -> list[Run]:
+    """Return the runs of True as (first, last + 1) index pairs, in order."""
+    edges = np.flatnonzero(np.diff(np.pad(mask.astype(np.int8), 1))).tolist()
+    return list(zip(edges[::2], edges[1::2], strict=True))
 
 
 @dataclass(frozen=True)
 class AudioWindow:
-    """A window of sound: start in seconds, samples (N,) at 16 kHz, voice (F,) P(speech) per 32 ms
-    frame.
+    """A window of audio.
 
-    last: whether the sound ends, or is interrupted, after this window.
+    Attributes:
+        start: seconds.
+        samples: (N,) at 16 kHz.
+        voice: (F,) P(voice) per frame of 32 ms.
+        last: whether the audio ends, or is interrupted, after this window.
     """
 
     start: float
@@ -44,22 +114,22 @@ class AudioWindow:
         """Second at which the window ends."""
         return self.start + len(self.samples) / SAMPLE_RATE
 
-    def voiced(self, start: float, end: float) -> Samples:
-        """Return P(speech) of the frames that overlap the seconds [start, end)."""
-        first = self._frame(start)
-        last = self._frame(end)
-        return self.voice[max(0, first) : last + 1]
+    def voice_between(self, start: float, end: float) -> Samples:
+        """Return P(voice) of the frames that overlap the seconds [start, end)."""
+        return self.voice[max(0, self._frame_index(start)) : self._frame_index(end) + 1]
 
-    def _frame(self, second: float) -> int:
+    def _frame_index(self, second: float) -> int:
         return int((second - self.start) * SAMPLE_RATE / FRAME_SAMPLES)
 
 
 @dataclass(frozen=True)
 class WindowTranscript:
-    """The words that a recogniser found in one window of sound, before hallucinations are removed.
+    """The words that a recogniser found in one window, before hallucinations are removed.
 
-    words: in spoken order, times from the start of the video, each with the space before it.
-    log_probability: mean over the tokens, natural logarithm. None without words or when unknown.
+    Attributes:
+        words: in spoken order, times from the start of the video, each with the space before it.
+        language: ISO 639-1 code, None when unknown.
+        log_probability: mean over the tokens, natural logarithm. None without words or when unknown.
     """
 
     words: tuple[Word, ...]
@@ -68,85 +138,77 @@ class WindowTranscript:
 
 
 class AudioWindower:
-    """Cuts a stream of sound into windows. Memory holds at most one window and its left context."""
+    """Cuts a stream of audio into windows. Memory holds one window and the audio before it."""
 
     def __init__(self, settings: AsrSettings) -> None:
-        self._size = int(settings.window * SAMPLE_RATE)
+        self._max_samples = int(settings.window * SAMPLE_RATE)
         self._start = 0.0
         self._length = 0  # samples of the last window
-        self._passed = 0  # of them, those that the next window does not hold again
+        self._advance = 0  # samples from its start to that of the next window
         self._samples = NO_SOUND
         self._context = NO_SOUND
 
     def windows(self, blocks: Iterable[AudioBlock]) -> Iterator[AudioWindow]:
-        """Yield the windows of the sound. A call of `resume` in between makes the next window start
-        early.
-        """
+        """Yield the windows. A call of `set_next_start` in between lets windows overlap."""
         for block in blocks:
             end = self._start + len(self._samples) / SAMPLE_RATE
             gap = float(block.start) - end
             if gap > MAX_FILLED_SECONDS or not len(self._samples):
-                yield from self._rest()
+                yield from self._last_windows()
                 self._start = float(block.start)
                 self._samples = NO_SOUND
                 self._context = NO_SOUND
                 gap = 0.0
-            # A small hole before the block becomes silence, what it repeats is left out.
+            # A small hole before the block becomes silence. What it repeats is left out.
             gap_samples = round(gap * SAMPLE_RATE)
             silence = np.zeros(max(0, gap_samples), np.float32)
-            repeated = max(0, -gap_samples)
-            samples = np.asarray(block.samples, np.float32)
-            pieces = [self._samples, silence, samples[repeated:]]
-            self._samples = np.concatenate(pieces)
-            while len(self._samples) > self._size:
+            samples = np.asarray(block.samples, np.float32)[max(0, -gap_samples) :]
+            self._samples = np.concatenate([self._samples, silence, samples])
+            while len(self._samples) > self._max_samples:
                 yield from self._next_window(last=False)
-        yield from self._rest()
+        yield from self._last_windows()
 
-    def resume(self, second: float) -> float:
-        """Make the next window start at `second`, inside the last window. Return where it really
-        starts.
+    def set_next_start(self, second: float) -> float:
+        """Make the next window start at `second`, inside the last window. Return its real start.
 
-        At least a quarter of the window is always passed, so that the stream ends. The last call
-        counts.
+        It starts after at least a quarter of the last window, so that the stream ends. The last
+        call counts.
         """
         sample = round((second - self._start) * SAMPLE_RATE)
         sample = max(sample, int(MIN_ADVANCE * self._length))
-        self._passed = min(self._length, sample)
-        return self._start + self._passed / SAMPLE_RATE
+        self._advance = min(self._length, sample)
+        return self._start + self._advance / SAMPLE_RATE
 
-    def _rest(self) -> Iterator[AudioWindow]:
+    def _last_windows(self) -> Iterator[AudioWindow]:
         while len(self._samples):
             yield from self._next_window(last=True)
 
     def _next_window(self, *, last: bool) -> Iterator[AudioWindow]:
         sample_count = len(self._samples)
-        samples = self._samples[: self._size]
         context_frames = len(self._context) // FRAME_SAMPLES
-        detector_input = np.concatenate([self._context, samples])
+        detector_input = np.concatenate([self._context, self._samples[: self._max_samples]])
         voice = voice_probability(detector_input)[context_frames:]
-        frames = len(voice)
+        frame_count = len(voice)
 
         # up to the middle of the longest silence near its end
-        if not last or sample_count > self._size:
-            first = max(1, frames - int(CUT_SECONDS * SAMPLE_RATE / FRAME_SAMPLES))
-            frames = first + middle_of_longest_silence(voice[first:], VOICE_PROBABILITY)
-        self._length = min(sample_count, frames * FRAME_SAMPLES)
-        self._passed = self._length
+        if not last or sample_count > self._max_samples:
+            first = max(1, frame_count - int(CUT_SECONDS * SAMPLE_RATE / FRAME_SAMPLES))
+            frame_count = first + middle_of_longest_silence(voice[first:], VOICE_PROBABILITY)
+        self._length = min(sample_count, frame_count * FRAME_SAMPLES)
+        self._advance = self._length
         is_end = last and self._length == sample_count
         samples = self._samples[: self._length]
-        voice = voice[:frames]
-        yield AudioWindow(self._start, samples, voice, is_end)
+        yield AudioWindow(self._start, samples, voice[:frame_count], is_end)
 
-        # `resume` may have been called in the meantime
-        count = sample_count if is_end else self._passed
-        passed_samples = np.concatenate([self._context, self._samples[:count]])
-        self._context = detector_context(passed_samples)
+        # `set_next_start` may have been called in the meantime
+        count = sample_count if is_end else self._advance
+        self._context = detector_context(np.concatenate([self._context, self._samples[:count]]))
         self._samples = self._samples[count:]
         self._start += count / SAMPLE_RATE
 
 
 def detector_context(samples: Samples) -> Samples:
-    """Return the end of the previous samples, in whole frames, as context for the voice detector."""
+    """Return the last whole frames of previous samples, as context for the voice detector."""
     max_frames = int(CONTEXT_SECONDS * SAMPLE_RATE / FRAME_SAMPLES)
-    frames = min(max_frames, len(samples) // FRAME_SAMPLES)
-    return samples[len(samples) - frames * FRAME_SAMPLES :]
+    frame_count = min(max_frames, len(samples) // FRAME_SAMPLES)
+    return samples[len(samples) - frame_count * FRAME_SAMPLES :]

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from stepline.records import Word
 
-# <i>, <v Anna>, <c.red>, <font color="red">: the names of SubRip, WebVTT and TTML. Others are
-# words.
+# <i>, <v Anna>, <c.red>, <font color="red">: the names of SubRip and WebVTT. Others are words.
 TAG_PATTERN = re.compile(
     r"</?(?:[biucvaps]|em|strong|font|span|div|br|lang|ruby|rt|rp|tt|sub|sup)"
     r"(?:[.\s/:][^<>]{0,200})?>",
@@ -33,7 +32,7 @@ SOUND_WORD = re.compile(
     r"|gelächter|смех)\b|音楽|音乐|音樂|음악|拍手|鼓掌|掌声|掌聲|박수|笑|웃음|موسيقى|संगीत",
     re.IGNORECASE,
 )
-# a bracket that ends with one says what sounds: "oil sizzling", "door creaks"
+# the last word of a bracket that describes a sound: "oil sizzling", "door creaks"
 SOUND_ENDING = re.compile(
     r"\b(?:play|hum|clap|whistl|bark|meow|chirp|buzz|hiss|ring|ding|chim|click|clatter"
     r"|clank|clink|crackl"
@@ -55,9 +54,7 @@ def strip_markup(text: str) -> str:
 
 
 def strip_speaker_marks(text: str) -> str:
-    """Return the text without the dashes and arrows that mark a change of speaker at the start of a
-    line.
-    """
+    """Return the text without the dashes and arrows of a speaker change at the start of a line."""
     return SPEAKER_MARK.sub("", text)
 
 
@@ -86,8 +83,8 @@ def words_without_sounds(words: Sequence[Word]) -> tuple[Word, ...]:
         while number < len(sounds) and sounds[number][1] <= word_start:
             number += 1
         # A word that goes on behind the sound stays.
-        inside = number < len(sounds) and sounds[number][0] <= word_start
-        if not inside or position > sounds[number][1]:
+        is_in_sound = number < len(sounds) and sounds[number][0] <= word_start
+        if not is_in_sound or position > sounds[number][1]:
             remaining.append(word)
     return tuple(remaining)
 
@@ -96,16 +93,16 @@ def _sound_ranges(text: str) -> list[tuple[int, int]]:
     """Return the (start, end) character ranges of the sound descriptions in a text, in order."""
     ranges = [match.span() for match in SONG_MARKS.finditer(text)]
     for match in BRACKET_PATTERN.finditer(text):
-        if _is_sound(match.group()[1:-1]):
+        if _is_sound_description(match.group()[1:-1]):
             ranges.append(match.span())
-    separator: list[tuple[int, int]] = []
+    separate: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
-        if not separator or start >= separator[-1][1]:
-            separator.append((start, end))
-    return separator
+        if not separate or start >= separate[-1][1]:
+            separate.append((start, end))
+    return separate
 
 
-def _is_sound(content: str) -> bool:
+def _is_sound_description(content: str) -> bool:
     """Return whether the content of brackets is a sound description or empty (a bleeped word)."""
     stripped = " ".join(content.split()).strip(" .,!~*…")
     if not any(letter.isalnum() for letter in stripped):

@@ -1,5 +1,4 @@
-"""Detects hallucinated sentences: text where nobody speaks, and loops of a recogniser that is
-stuck.
+"""Detects hallucinated sentences: text where nobody speaks, and loops of repeated words.
 
 A sentence is dropped, with a reason, for a loop of words, too little voice in its span, unlikely
 words, a stock phrase, or neighbours that are mostly dropped.
@@ -15,7 +14,7 @@ from stepline.speech.settings import AsrSettings
 
 MAX_PHRASE_WORDS = 20  # of a phrase that may repeat
 MIN_PHRASE_REPEATS = 4  # in a row from which a phrase is a loop; people say a thing three times
-MIN_WORD_REPEATS = 6  # the same of a single word: "no, no, no, no" is speech
+MIN_WORD_REPEATS = 6  # in a row from which one word is a loop: "no, no, no, no" is speech
 
 
 def find_repetitions(words: Sequence[str]) -> set[int]:
@@ -52,14 +51,14 @@ STOCK_PHRASES = re.compile(
     r"|(sub)?(titles|titled|captions|captioned|transcribed|translated|transcription)"
     r" (by|from)\b.*|.*\bamara org\b.*"
 )
-# fraction of a window's sentences not believed, from which the rest is doubted too
-MIN_DOUBTED_NEIGHBOURS = 0.5
-# A sentence is not believed below these: mean voice probability, mean word probability, and
+# fraction of a window's sentences that are dropped, from which unlikely ones are dropped too
+MIN_DROPPED_FRACTION = 0.5
+# A sentence is dropped below these: mean voice probability, mean word probability, and
 # log-probability plus voice probability. Chosen on real clips.
 MIN_VOICE_PROBABILITY = 0.2
 MIN_WORD_PROBABILITY = 0.45
 MIN_VOICE_AND_LOG_PROBABILITY = -0.35
-# A stock phrase ("Thank you.") is believed from these on.
+# A stock phrase ("Thank you.") is accepted from these on.
 CLEAR_VOICE_PROBABILITY = 0.5
 CLEAR_LOG_PROBABILITY = -0.4
 REPETITION_REASON = "the recogniser repeated itself"
@@ -72,18 +71,27 @@ def is_low_confidence_reason(reason: str) -> bool:
 
 @dataclass(frozen=True)
 class SpeechEvidence:
-    """Mean P(voice) in the span of a sentence and mean log-probability of its window. None =
-    unknown.
+    """What speaks for a sentence.
+
+    Attributes:
+        voice_probability: mean P(voice) in its span.
+        log_probability: mean log-probability of the tokens of its window, None if unknown.
     """
 
-    voiced: float
+    voice_probability: float
     log_probability: float | None
 
 
 def hallucination_reasons(
     sentences: Sequence[Sentence], evidence: Sequence[SpeechEvidence], settings: AsrSettings
 ) -> list[str | None]:
-    """Return for each sentence of one window why it is a hallucination, or None for a good one."""
+    """Return for each sentence of a window why it is a hallucination, None for a good one.
+
+    Args:
+        sentences: of one window, or of windows that were recognised together.
+        evidence: of each sentence.
+        settings: of speech recognition.
+    """
     repeated = repeated_sentences(sentences)
     reasons = [
         REPETITION_REASON
@@ -91,15 +99,15 @@ def hallucination_reasons(
         else hallucination_reason(sentence, sentence_evidence, settings)
         for index, (sentence, sentence_evidence) in enumerate(zip(sentences, evidence, strict=True))
     ]
-    # Where half of a window is doubted, its unsure sentences are doubted too.
-    doubted = sum(reason is not None for reason in reasons)
-    if sentences and doubted >= MIN_DOUBTED_NEIGHBOURS * len(sentences):
+    # Where half of a window is dropped, its unlikely sentences are dropped too.
+    dropped_count = sum(reason is not None for reason in reasons)
+    if sentences and dropped_count >= MIN_DROPPED_FRACTION * len(sentences):
         for index, sentence_evidence in enumerate(evidence):
-            likely = sentence_evidence.log_probability
-            if reasons[index] is not None or likely is None:
+            likelihood = sentence_evidence.log_probability
+            if reasons[index] is not None or likelihood is None:
                 continue
-            if likely < CLEAR_LOG_PROBABILITY:
-                neighbour_reason = f"the words are unsure ({_probability_text(likely)})"
+            if likelihood < CLEAR_LOG_PROBABILITY:
+                neighbour_reason = f"the words are unsure ({_probability_text(likelihood)})"
                 reasons[index] = f"what is next to it is not believed, and {neighbour_reason}"
     return reasons
 
@@ -107,31 +115,28 @@ def hallucination_reasons(
 def hallucination_reason(
     sentence: Sentence, evidence: SpeechEvidence, settings: AsrSettings
 ) -> str | None:
-    """Return why one sentence, without its neighbours, is a hallucination, or None for a good one."""
-    likely = evidence.log_probability
+    """Return why a sentence by itself is a hallucination, or None for a good one."""
+    voice, likelihood = evidence.voice_probability, evidence.log_probability
     if not any(letter.isalnum() for letter in sentence.text):
         return "no words, only symbols"
-    if evidence.voiced < MIN_VOICE_PROBABILITY:
-        return f"no voice is heard there ({evidence.voiced:.0%} sure of one)"
-    if likely is not None and likely < settings.log_probability:
-        return f"the recogniser was unsure of what is said ({_probability_text(likely)})"
+    if voice < MIN_VOICE_PROBABILITY:
+        return f"no voice is heard there ({voice:.0%} sure of one)"
+    if likelihood is not None and likelihood < settings.log_probability:
+        return f"the recogniser was unsure of what is said ({_probability_text(likelihood)})"
     if sentence.confidence is not None and sentence.confidence < MIN_WORD_PROBABILITY:
         return f"the recogniser was unsure of the words ({sentence.confidence:.0%} sure of each)"
-    # Sure words make up for little voice, and clear voice for unsure words.
-    if likely is not None and likely + evidence.voiced < MIN_VOICE_AND_LOG_PROBABILITY:
-        return f"little voice ({evidence.voiced:.0%} sure) and unsure words ({_probability_text(likely)})"
+    # Likely words make up for little voice, and clear voice for unlikely words.
+    if likelihood is not None and likelihood + voice < MIN_VOICE_AND_LOG_PROBABILITY:
+        words = _probability_text(likelihood)
+        return f"little voice ({voice:.0%} sure) and unsure words ({words})"
     plain = " ".join(re.sub(r"[^\w' ]", " ", sentence.text.lower().replace("’", "'")).split())
-    # A stock phrase is believed only where voice and words are clear.
-    is_clear = evidence.voiced >= CLEAR_VOICE_PROBABILITY
-    if likely is not None and likely < CLEAR_LOG_PROBABILITY:
-        is_clear = False
-    if STOCK_PHRASES.fullmatch(plain) and not is_clear:
+    # A stock phrase is accepted only where voice and words are clear.
+    is_unlikely = likelihood is not None and likelihood < CLEAR_LOG_PROBABILITY
+    if (voice < CLEAR_VOICE_PROBABILITY or is_unlikely) and STOCK_PHRASES.fullmatch(plain):
         return "a stock phrase that Whisper writes where no one speaks"
     return None
 
 
 def _probability_text(log_probability: float) -> str:
-    """Return the mean log-probability of a token as text: its geometric mean probability in per
-    cent.
-    """
+    """Return the geometric mean probability of a token in per cent, as text."""
     return f"{math.exp(log_probability):.0%} sure of each part of a word"

@@ -5,8 +5,8 @@ The speaker ends "pasta" at 12.4 s and begins "then" at 14.5 s:
     'first you drain the pasta then you rinse it with cold water'
     ->  'First you drain the pasta. Then you rinse it with cold water.'
 
-A small network gives the probability of each mark after each word. A silence between two words
-makes the end of a sentence more likely.
+A small network gives the probability of each punctuation mark after each word. A silence between
+two words makes the end of a sentence more likely.
 """
 
 from collections.abc import Sequence
@@ -28,21 +28,21 @@ from stepline.text.narration.words import (
     word_set,
 )
 
-MIN_STOPS_PER_WORD: Final = 0.02  # full stops from which the punctuation is taken seriously
-MIN_WORDS: Final = 40  # fewer are too few to tell how a text is punctuated
-# Log odds of a full stop a second of silence, fitted on six transcripts (docs/writing.md).
-STOP_LOG_ODDS: Final = 0.5  # speech is cut more often than a writer would
+MIN_STOPS_PER_WORD: Final = 0.02  # full stops of a text with punctuation
+MIN_WORDS: Final = 40  # of a text whose punctuation can be judged
+# Log odds of a full stop per second of silence, fitted on six transcripts (docs/writing.md).
+STOP_LOG_ODDS: Final = 0.5  # speech has more full stops than written text
 STOP_LOG_ODDS_PER_SECOND: Final = 1.0
 MAX_SILENCE_SECONDS: Final = 3.0
 PUNCTUATION_MARKS: Final = {"none": "", "comma": ",", "stop": ".", "question": "?"}
 MIN_MARK_PROBABILITY: Final = 1e-6
-# English conjunctions that begin a clause which needs another, and what may come before them.
+# English conjunctions that open a dependent clause, and words that may come before them.
 DEPENDENT_OPENERS: Final = word_set(
     "when whenever if unless once while as because since after before until till whereas which"
 )
 SENTENCE_OPENERS: Final = word_set("and so but now then or um uh well okay")
-MAX_DEPENDENT_WORDS: Final = 12  # longer ones hold their main clause too often
-CERTAIN_STOP_PROBABILITY: Final = 0.9  # P(full stop) from which it still stays
+MAX_DEPENDENT_WORDS: Final = 12  # longer clauses hold their main clause too often
+CERTAIN_STOP_PROBABILITY: Final = 0.9  # P(full stop) from which a full stop always stays
 
 
 def lacks_punctuation(words: Sequence[Word], language: str | None) -> bool:
@@ -51,12 +51,9 @@ def lacks_punctuation(words: Sequence[Word], language: str | None) -> bool:
         return False
     if len(words) < MIN_WORDS:
         return False
-    stops = 0
-    bare_words = []
-    for word in words:
-        stops += ends_sentence(word.text)
-        bare_words.append(word.text.strip(OUTER_PUNCTUATION + " ").lower())
-    return False if stops >= MIN_STOPS_PER_WORD * len(words) else looks_english(bare_words)
+    stop_count = sum(ends_sentence(word.text) for word in words)
+    bare_words = [word.text.strip(OUTER_PUNCTUATION + " ").lower() for word in words]
+    return stop_count < MIN_STOPS_PER_WORD * len(words) and looks_english(bare_words)
 
 
 def restore_punctuation(words: Sequence[Word]) -> list[Word]:
@@ -64,79 +61,71 @@ def restore_punctuation(words: Sequence[Word]) -> list[Word]:
 
     Raises ModelError when the sentence encoder is missing.
     """
-    # P(mark) after each word, by the network alone.
-    texts = [_plain_text(word.text) for word in words]
+    # Captions put brackets around unclear words.
+    texts = [word.text.strip().strip("[]") for word in words]
     probabilities = load_mark_reader().read_marks(texts)  # (W, 4)
     logits = np.log(np.maximum(probabilities, MIN_MARK_PROBABILITY))
     stop = WORD_MARKS.index("stop")
     # Silence after a word speaks for a full stop.
-    stop_log_odds = STOP_LOG_ODDS + STOP_LOG_ODDS_PER_SECOND * _silences(words)
-    logits[:, stop] += stop_log_odds
+    logits[:, stop] += STOP_LOG_ODDS + STOP_LOG_ODDS_PER_SECOND * _silences_after(words)
     probabilities = softmax(logits)
     best_marks = probabilities.argmax(axis=1)
     _join_dependent_clauses(texts, best_marks, probabilities[:, stop])
-    # A caption may begin with a capital. Words that are written small elsewhere lose it.
+    # A caption may begin with a capital. Words that are lower-case elsewhere lose it.
     lower_words = {text for text in texts if text.islower()} | FUNCTION_WORDS
-    marked = []
+    punctuated = []
     starts_sentence = True
     for plain, number, word in zip(texts, best_marks, words, strict=True):
-        mark = WORD_MARKS[int(number)]
-        sign = PUNCTUATION_MARKS[mark]
-        space = " " if word.text.startswith(" ") else ""
-        text = space + plain
+        mark = PUNCTUATION_MARKS[WORD_MARKS[int(number)]]
+        text = plain
         if starts_sentence or plain == "i" or plain.startswith("i'"):
-            text = _capitalised(text)
+            text = plain[:1].upper() + plain[1:]
         elif plain.istitle() and plain.lower() in lower_words:
-            text = text.lower()  # a caption began with it
-        if sign and text[-1:].isalnum():
-            text += sign
-        marked.append(word.model_copy(update={"text": text}))
-        starts_sentence = sign in (".", "?")
-    return marked
+            text = plain.lower()
+        if mark and text[-1:].isalnum():
+            text += mark
+        space = " " if word.text.startswith(" ") else ""
+        punctuated.append(word.model_copy(update={"text": space + text}))
+        starts_sentence = mark in (".", "?")
+    return punctuated
 
 
 def _join_dependent_clauses(
-    texts: Sequence[str], best_marks: np.ndarray, stops: np.ndarray
+    texts: Sequence[str], best_marks: np.ndarray, stop_probabilities: np.ndarray
 ) -> None:
     """Replace, in place, the full stop between a dependent clause and its main clause by a comma.
 
     "When it is dry. Sand it." is one sentence, and so is "It looks good. Because it is dry.". The
     less likely of the stops before and after the clause is replaced.
 
-    best: the mark after each word. stops: P(full stop) after each word, (W,).
+    Args:
+        texts: W words.
+        best_marks: (W,), the number of the mark after each word.
+        stop_probabilities: (W,), P(full stop) after each word.
     """
     stop = WORD_MARKS.index("stop")
     comma = WORD_MARKS.index("comma")
-    ends = np.flatnonzero(best_marks == stop).tolist()
     clause_start = 0
-    for end in ends:
-        clause = slice(clause_start, end + 1)
-        if _is_dependent(texts[clause], best_marks[clause_start:end]):
-            stop_after = float(stops[end]) if end + 1 < len(texts) else 1.0
-            stop_before = float(stops[clause_start - 1]) if clause_start else 1.0
-            weaker_stop = end if stop_after <= stop_before else clause_start - 1
-            if best_marks[weaker_stop] == stop and stops[weaker_stop] < CERTAIN_STOP_PROBABILITY:
-                best_marks[weaker_stop] = comma
+    for end in np.flatnonzero(best_marks == stop).tolist():
+        if _is_dependent_clause(texts[clause_start : end + 1], best_marks[clause_start:end]):
+            after = stop_probabilities[end] if end + 1 < len(texts) else 1.0
+            before = stop_probabilities[clause_start - 1] if clause_start else 1.0
+            weaker = end if after <= before else clause_start - 1
+            is_uncertain = stop_probabilities[weaker] < CERTAIN_STOP_PROBABILITY
+            if best_marks[weaker] == stop and is_uncertain:
+                best_marks[weaker] = comma
         clause_start = end + 1
 
 
-def _is_dependent(texts: Sequence[str], marks: np.ndarray) -> bool:
+def _is_dependent_clause(texts: Sequence[str], marks: np.ndarray) -> bool:
     """Return whether a short text without marks starts as a dependent clause."""
     if len(texts) > MAX_DEPENDENT_WORDS or marks.any():
         return False
-    for text in texts:
-        word = bare_word(text)
-        if word not in SENTENCE_OPENERS:
-            return word in DEPENDENT_OPENERS
-    return False
+    words = (word for word in map(bare_word, texts) if word not in SENTENCE_OPENERS)
+    return next(words, None) in DEPENDENT_OPENERS
 
 
-def _plain_text(text: str) -> str:
-    """Return a word without the brackets that captions put around unclear words."""
-    return text.strip().strip("[]")
-
-
-def _silences(words: Sequence[Word]) -> np.ndarray:
+def _silences_after(words: Sequence[Word]) -> np.ndarray:
     """Return the seconds of silence after each word, (W,), 0 where times are unknown."""
     silences = np.zeros(len(words))
     for number, (word, following) in enumerate(pairwise(words)):
@@ -145,8 +134,3 @@ def _silences(words: Sequence[Word]) -> np.ndarray:
         silence = following.span.start - word.span.end
         silences[number] = min(max(0.0, silence), MAX_SILENCE_SECONDS)
     return silences
-
-
-def _capitalised(text: str) -> str:
-    word = text.lstrip()
-    return text.removesuffix(word) + word[:1].upper() + word[1:]

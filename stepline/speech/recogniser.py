@@ -1,17 +1,20 @@
-"""Chooses the recogniser: the fast English model, or a multilingual one where its words are unsure."""
+"""Chooses the recogniser: the fast English model, or a multilingual one for unlikely words."""
 
 import logging
-from collections.abc import Hashable, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from stepline.media.audio import SAMPLE_RATE
 from stepline.networks.weights import weights_fetched
 from stepline.plugins import load_plugin
-from stepline.speech.audio_windows import AudioWindow, WindowTranscript
+from stepline.speech.audio_windows import (
+    FRAME_SAMPLES,
+    VOICE_PROBABILITY,
+    AudioWindow,
+    WindowTranscript,
+)
 from stepline.speech.hallucinations import find_repetitions
 from stepline.speech.settings import AsrSettings
-from stepline.speech.vad import FRAME_SAMPLES, VOICE_PROBABILITY
 
 if TYPE_CHECKING:
     from stepline.speech.whisper import Models
@@ -20,9 +23,9 @@ log = logging.getLogger(__name__)
 
 ENGLISH_MODEL = "whisper-tiny.en"
 MULTILINGUAL_MODEL = "whisper-base"
-RETRY_BEAM = 1  # hypotheses kept for a window whose first reading repeats itself
-# Mean log-probability below which Whisper base is asked for the language, and the seconds of speech
-# that a window needs for that question.
+RETRY_BEAM = 1  # hypotheses for a window whose first transcript repeats itself
+# Mean log-probability below which Whisper base detects the language, and the seconds of speech
+# that it needs.
 SWITCH_LOG_PROBABILITY = -0.6
 SWITCH_SPEECH_SECONDS = 2.0
 # P(language) that base needs to overrule tiny.en, and any model to name a language.
@@ -34,9 +37,12 @@ LANGUAGE_ADVICE = (
 
 
 class Recogniser(Protocol):
-    """Protocol of every recogniser: name, language (None = not known yet) and `read`.
+    """What every recogniser offers.
 
-    at_once: number of windows per call of `read_many`.
+    Attributes:
+        name: of the model, for the record.
+        language: ISO 639-1 code, None until it is known.
+        at_once: number of windows per call of `read_many`.
     """
 
     name: str
@@ -44,28 +50,24 @@ class Recogniser(Protocol):
     at_once: int
 
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
-        """Return the transcript of the window."""
+        """Return the transcript of a window. beam: number of hypotheses, None for the settings'."""
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
         """Return the transcript of each window. The language must be known."""
 
 
 class RecogniserSwitch:
-    """Recognises windows with the model of the settings, and switches to a multilingual one if
-    needed.
+    """Recognises windows, and switches to a multilingual model if needed.
 
-    The switch happens at the first speech, where the English model is unsure of its words.
+    The switch happens at the first speech, where the words of the English model are unlikely.
     """
 
     def __init__(self, settings: AsrSettings, models: "Models | None" = None) -> None:
-        """models: loaded Whisper models by name, shared with the caller. None: loaded for this one
-        only.
-        """
+        """models: loaded Whisper models by name, shared with the caller. None: not shared."""
         self._settings = settings
         self._models = models
         self._recogniser: Recogniser | None = None
-        # free to choose another model by what is heard first
-        self._undecided = (
+        self._may_switch = (
             settings.model is None
             and settings.language is None
             and settings.recogniser == "whisper"
@@ -75,25 +77,24 @@ class RecogniserSwitch:
 
     @property
     def name(self) -> str | None:
-        """Return the name of the model in use, or None before the first speech."""
+        """Name of the model in use, None before the first window."""
         return None if self._recogniser is None else self._recogniser.name
 
     @property
     def advice(self) -> str:
-        """Return advice on the model for unsure words, "" for a multilingual model."""
-        if not self.english_only or weights_fetched(MULTILINGUAL_MODEL):
-            return ""
-        return LANGUAGE_ADVICE
+        """Advice for unlikely words, "" with a multilingual model."""
+        can_switch = not self.english_only or weights_fetched(MULTILINGUAL_MODEL)
+        return "" if can_switch else LANGUAGE_ADVICE
 
     @property
     def english_only(self) -> bool:
-        """Return whether the model in use knows only English."""
+        """Whether the model in use knows only English."""
         return self.name == ENGLISH_MODEL
 
     @property
     def at_once(self) -> int:
-        """Return the number of windows per batch: 1 until the language is known."""
-        if self._recogniser is None or self._recogniser.language is None or self._undecided:
+        """Number of windows per batch: 1 until the language is known."""
+        if self._recogniser is None or self._recogniser.language is None or self._may_switch:
             return 1
         return self._recogniser.at_once
 
@@ -102,86 +103,46 @@ class RecogniserSwitch:
         return self.read_many([window])[0]
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
-        """Return the transcript of each window. One with a loop is recognised again with another
-        beam.
-        """
+        """Return the transcript of each window. A loop is recognised again with another beam."""
         self._recogniser = self._recogniser or _load_recogniser(self._settings, self._models)
         if len(windows) > 1:
             transcripts = self._recogniser.read_many(windows)
         else:
             transcripts = [self._recogniser.read(windows[0])]
-            if self._undecided and transcripts[0].log_probability is not None:
-                transcripts = [self._decide(windows[0], transcripts[0])]
-        return self._without_repetitions(windows, transcripts)
-
-    def _without_repetitions(
-        self, windows: Sequence[AudioWindow], transcripts: list[WindowTranscript]
-    ) -> list[WindowTranscript]:
-        assert self._recogniser is not None
+            if self._may_switch and transcripts[0].log_probability is not None:
+                transcripts = [self._switch_if_foreign(windows[0], transcripts[0])]
         # The same beam would give the same words again.
-        if self._settings.beam == RETRY_BEAM:
-            return transcripts
-        for index, transcript in enumerate(transcripts):
-            if not _has_loop(transcript):
-                continue
-            second = self._recogniser.read(windows[index], beam=RETRY_BEAM)
-            if not _has_loop(second):
-                transcripts[index] = second
+        if self._settings.beam != RETRY_BEAM:
+            for index, transcript in enumerate(transcripts):
+                if _has_loop(transcript):
+                    second = self._recogniser.read(windows[index], beam=RETRY_BEAM)
+                    transcripts[index] = transcript if _has_loop(second) else second
         return transcripts
 
-    def _decide(self, window: AudioWindow, transcript: WindowTranscript) -> WindowTranscript:
-        """Detect the language of a window with unsure words by the multilingual model.
+    def _switch_if_foreign(
+        self, window: AudioWindow, transcript: WindowTranscript
+    ) -> WindowTranscript:
+        """Return the transcript of a window by the model for its language.
 
-        Recognise the window again with that model if the language is not English.
+        The multilingual model detects the language if the words of the transcript are unlikely.
         """
         from stepline.speech.whisper import Whisper
 
-        settings = self._settings
-        voiced = float((window.voice >= VOICE_PROBABILITY).sum()) * FRAME_SAMPLES / SAMPLE_RATE
-        if voiced < SWITCH_SPEECH_SECONDS:
-            return transcript  # too little for a language to be known
-        self._undecided = False
+        speech_frames = float((window.voice >= VOICE_PROBABILITY).sum())
+        if speech_frames * FRAME_SAMPLES / SAMPLE_RATE < SWITCH_SPEECH_SECONDS:
+            return transcript
+        self._may_switch = False
         log_probability = transcript.log_probability or 0.0
         if log_probability >= SWITCH_LOG_PROBABILITY and not _has_loop(transcript):
             return transcript
-        other = Whisper(MULTILINGUAL_MODEL, settings, self._models)
-        language, probability = other.detect(window)
+        other = Whisper(MULTILINGUAL_MODEL, self._settings, self._models)
+        language, probability = other.detect_language(window)
         log.info("first speech: language %s with probability %.2f", language, probability)
         if language == "en" or probability < MIN_LANGUAGE_PROBABILITY:
             return transcript
         other.language = language
         self._recogniser = other
         return other.read(window)
-
-
-def read_together(
-    requests: Sequence[tuple[RecogniserSwitch, Sequence[AudioWindow]]],
-) -> list[list[WindowTranscript]]:
-    """Return the transcripts of each request's windows. Windows of several requests share batches."""
-    # Which sounds share batches. A sound without a key shares none.
-    batches: dict[Hashable, list[int]] = {}
-    for number, (switch, windows) in enumerate(requests):
-        key = getattr(switch._recogniser, "batch_key", None) if len(windows) > 1 else None
-        if key is None:
-            key = number
-        batches.setdefault(key, []).append(number)
-
-    # One recogniser reads a batch. Then each sound gets its own answers.
-    transcripts: dict[int, list[WindowTranscript]] = {}
-    for numbers in batches.values():
-        switch, windows = requests[numbers[0]]
-        if len(numbers) == 1 or switch._recogniser is None:
-            transcripts[numbers[0]] = switch.read_many(windows)
-            continue
-        batch: list[AudioWindow] = []
-        for number in numbers:
-            batch += requests[number][1]
-        batch_transcripts = iter(switch._recogniser.read_many(batch))
-        for number in numbers:
-            request_transcripts, windows = requests[number]
-            answers = list(islice(batch_transcripts, len(windows)))
-            transcripts[number] = request_transcripts._without_repetitions(windows, answers)
-    return [transcripts[number] for number in range(len(requests))]
 
 
 def _load_recogniser(settings: AsrSettings, models: "Models | None") -> Recogniser:

@@ -7,7 +7,6 @@ Words with their seconds become sentences. Here a pause is 1 s or longer:
     'Keep pressure' [3.1 s] 'on it.'  ->  'Keep pressure on it.': its words have a full stop
 """
 
-import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TypeAlias
@@ -35,45 +34,33 @@ MIN_PART_WORDS = 2  # of either part of a long sentence that is cut
 def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> list[Sentence]:
     """Return the sentences of the words, in order.
 
-    A sentence ends at a full stop that is not an abbreviation's or a decimal point, and at a pause.
-    In words with full stops a pause without a comma and before a small letter ends nothing: "keep
-    pressure ... on the wound". A sentence without any timed word is left out.
+    A sentence ends at a full stop that is no abbreviation or decimal point, and at a pause. In words
+    with full stops, a pause before a lower-case word ends nothing: "keep pressure ... on the wound".
+    A sentence without any timed word is left out.
 
     Args:
         words: in spoken order, each with the space before it.
         pause: seconds of silence that end a sentence.
         longest: seconds after which a sentence is also cut at its longest pause.
     """
-    joined_words = [word for word in words if word.text.strip()]
-    timed = order_word_times(join_pieces(joined_words))
-    if not timed:
+    ordered = order_word_times(join_word_parts([word for word in words if word.text.strip()]))
+    if not ordered:
         return []
-    stops = [ends_sentence(word.text, following.text) for word, following in pairwise(timed)]
-    has_stops = any(stops) or ends_sentence(timed[-1].text)
+    stops = [ends_sentence(word.text, following.text) for word, following in pairwise(ordered)]
+    has_stops = any(stops) or ends_sentence(ordered[-1].text)
 
     # groups of words, by full stops and pauses
-    groups = [[timed[0]]]
-    for number, word in enumerate(timed[1:]):
-        before = timed[number]
-        is_end = stops[number]
-        if not is_end and _silence(before, word) >= pause:
-            # no mark and no capital letter parts them
-            continues_sentence = (
-                before.text.strip()[-1].isalnum() and word.text.strip()[0].islower()
-            )
-            is_end = not (has_stops and continues_sentence)
+    groups = [[ordered[0]]]
+    for (before, word), is_end in zip(pairwise(ordered), stops, strict=True):
+        if not is_end and _silence_between(before, word) >= pause:
+            # neither a mark nor a capital letter separates them
+            continues = before.text.strip()[-1].isalnum() and word.text.strip()[0].islower()
+            is_end = not (has_stops and continues)
         if is_end:
             groups.append([])
         groups[-1].append(word)
-
-    # sentences, none of them too long
-    sentences = []
-    for group in groups:
-        for part in _split_long(group, longest):
-            sentence = _sentence(part)
-            if sentence is not None:
-                sentences.append(sentence)
-    return sentences
+    parts = [part for group in groups for part in _split_long(group, longest)]
+    return [sentence for sentence in map(_sentence, parts) if sentence is not None]
 
 
 def start_and_end(sentence: Sentence) -> tuple[float, float]:
@@ -81,7 +68,7 @@ def start_and_end(sentence: Sentence) -> tuple[float, float]:
     return sentence.span.start, sentence.span.end
 
 
-def join_pieces(words: Sequence[Word]) -> Words:
+def join_word_parts(words: Sequence[Word]) -> Words:
     """Return the words with the parts that Whisper splits joined: "pull" and "-up.", "10" and "%".
 
     A part has no space before it and starts with no letter or digit. Words of a language without
@@ -107,94 +94,83 @@ def _confidences(words: Sequence[Word]) -> list[float]:
 
 
 def order_word_times(words: Sequence[Word]) -> Words:
-    """Return the words with times in order: a start before the last word's start is moved to it."""
+    """Return the words with starts that never decrease. An earlier start is moved to the last one."""
     ordered: list[Word] = []
-    last = 0.0
+    start = 0.0
     for word in words:
         if word.span is not None:
-            last = max(word.span.start, last)
-            end = max(word.span.end, last + MIN_WORD_SECONDS)
-            word = word.model_copy(update={"span": Span(last, end)})
+            start = max(word.span.start, start)
+            end = max(word.span.end, start + MIN_WORD_SECONDS)
+            word = word.model_copy(update={"span": Span(start, end)})
         ordered.append(word)
     return ordered
 
 
 def ends_sentence(text: str, following: str | None = None) -> bool:
-    """Return whether a word ends a sentence: "jar." does; "Mr.", "3." before "5" and "e.g." do not."""
-    stripped_text = text.strip().rstrip(CLOSING_MARKS)
-    if not stripped_text or stripped_text[-1] not in FULL_STOPS:
+    """Return whether a word ends a sentence: "jar." does; "Mr.", "3." before "5" and "e.g." do not.
+
+    Args:
+        text: the word with its punctuation.
+        following: the next word, None at the end.
+    """
+    word = text.strip().rstrip(CLOSING_MARKS)
+    if not word.endswith(tuple(FULL_STOPS)):
         return False
-    if stripped_text[-1] != ".":
+    if word[-1] != ".":
         return True
-    stem = stripped_text.rstrip(".").lower().lstrip(OPENING_MARKS)
-    if stem in ABBREVIATION_WORDS:
-        return False
+    stem = word.rstrip(".").lower().lstrip(OPENING_MARKS)
     # An initial ends nothing, but "I." may.
-    if len(stem) == 1 and stem.isalpha() and stem != "i":
+    is_initial = len(stem) == 1 and stem.isalpha() and stem != "i"
+    if stem in ABBREVIATION_WORDS or is_initial:
         return False
-    if following is None:
-        return True
-    next_text = following.strip()
-    # "Wait... and then" is one sentence.
-    if next_text[:1].islower() and stripped_text.endswith("..."):
-        return False
-    # "3." before "5" is a decimal point.
-    is_decimal = stem.isdigit() and re.match(r"\d", next_text)
-    return not is_decimal
+    next_word = (following or "").strip()
+    # "Wait... and then" is one sentence, and "3." before "5" is a decimal point.
+    is_suspended = next_word[:1].islower() and word.endswith("...")
+    is_decimal = stem.isdigit() and next_word[:1].isdecimal()
+    return not (is_suspended or is_decimal)
 
 
-def _silence(word: Word, following: Word) -> float:
+def _silence_between(word: Word, following: Word) -> float:
+    """Return the seconds between two words, 0 where a time is unknown."""
     if not word.span or not following.span:
         return 0.0
     return following.span.start - word.span.end
 
 
 def _split_long(words: Words, longest: float) -> list[Words]:
-    """Cut words that last too long at their longest pause, recursively, not within 2 words of an
-    end.
+    """Cut words that last too long at their longest pause, again and again.
+
+    No part has fewer than MIN_PART_WORDS. longest: seconds.
     """
-    spans = _spans(words)
-    if len(words) < 2 * MIN_PART_WORDS or not spans:
-        return [words]
-    if spans[-1].end - spans[0].start <= longest:
-        return [words]
+    spans = [word.span for word in words if word.span]
     cuts = range(MIN_PART_WORDS, len(words) - MIN_PART_WORDS + 1)
-    qualities = [_cut_quality(words, index) for index in cuts]
-    best = qualities.index(max(qualities))
-    cut = cuts[best]
+    if not cuts or not spans or spans[-1].end - spans[0].start <= longest:
+        return [words]
+    cut = max(cuts, key=lambda index: _cut_quality(words, index))
     return _split_long(words[:cut], longest) + _split_long(words[cut:], longest)
 
 
 def _cut_quality(words: Words, index: int) -> tuple[float, float]:
-    """Return how good a cut before words[index] is: seconds of silence, then nearness to the
-    middle.
-    """
+    """Return the seconds of silence before words[index], then its nearness to the middle."""
     last_word = words[index - 1]
-    silence = _silence(last_word, words[index])
+    silence = _silence_between(last_word, words[index])
     if last_word.text.rstrip().endswith(PAUSE_MARKS):
         silence += COMMA_SECONDS
-    distance = abs(index - len(words) / 2)
-    # Rounded, so that among like pauses the one nearest the middle wins.
-    return round(silence, 1), -distance
+    # Rounded, so that among similar pauses the one nearest the middle wins.
+    return round(silence, 1), -abs(index - len(words) / 2)
 
 
-def _spans(words: Sequence[Word]) -> list[Span]:
-    return [word.span for word in words if word.span]
-
-
-def _sentence(words: list[Word]) -> Sentence | None:
-    spans = _spans(words)
-    if not spans:
+def _sentence(words: Words) -> Sentence | None:
+    """Return the sentence of words, None if none of them has a time."""
+    span = covering_span(word.span for word in words)
+    if span is None:
         return None
     confidences = _confidences(words)
-    confidence = sum(confidences) / len(confidences) if confidences else None
-    end = max(span.end for span in spans)
-    plain_words = [word.model_copy(update={"text": word.text.strip()}) for word in words]
     # A word carries the space before it, as Whisper writes it. Chinese has none.
     text = "".join(word.text for word in words)
     return Sentence(
         text=" ".join(text.split()),
-        span=Span(spans[0].start, end),
-        words=tuple(plain_words),
-        confidence=confidence,
+        span=span,
+        words=tuple(word.model_copy(update={"text": word.text.strip()}) for word in words),
+        confidence=sum(confidences) / len(confidences) if confidences else None,
     )

@@ -11,13 +11,13 @@ from stepline.settings import LogProbability, Positive, Settings, Threads
 class AsrSettings(Settings):
     """Settings of speech recognition.
 
-    model None is the fast choice: Whisper tiny.en. Where it is unsure of the first speech and
+    Without a model, Whisper tiny.en is used. Where the words of the first speech are unlikely and
     Whisper base is installed, base detects the language. If that is not English, base transcribes
-    the rest of the video.
+    the video.
     """
 
     recogniser: Annotated[str, choice("recognisers")] = Field(
-        "whisper", description="whisperx; or a plugin's"
+        "whisper", description="whisper, whisperx, or the name of a plugin"
     )
     model: str | None = Field(
         None, description="a known name (whisper-tiny.en, whisper-base) or a CTranslate2 folder"
@@ -33,29 +33,30 @@ class AsrSettings(Settings):
     )
     translate: bool = Field(
         False,
-        description="write what is said in other languages in English, by Whisper base or a model "
-        "named here",
+        description="translate speech in other languages into English, by Whisper base or the named "
+        "model",
     )
     beam: Annotated[int, Field(ge=1, le=20)] = Field(
-        5, description="hypotheses kept. 5 costs a tenth more than 1, and errs less."
+        5, description="hypotheses of beam search. 5 costs a tenth more than 1, with fewer errors"
     )
-    threads: Threads = Field(1, description="CPU threads, vision works alongside")
+    threads: Threads = Field(1, description="CPU threads of the recogniser")
     compute: Literal["int8", "int8_float32", "float32"] = Field(
-        "int8", description="arithmetic of CTranslate2 on a CPU"
+        "int8", description="number format of CTranslate2 on a CPU"
     )
     window: Annotated[float, Field(ge=5.0, le=30.0)] = Field(
-        29.5, description="s of sound heard together. Whisper reads 30 s."
+        29.5, description="seconds of audio that are recognised together, Whisper takes up to 30"
     )
-    pause: Positive = Field(1.0, description="s between two words that end a sentence")
+    pause: Positive = Field(1.0, description="seconds between two words that end a sentence")
     longest: Positive = Field(
-        12.0, description="s after which a sentence without punctuation is cut at its longest pause"
+        12.0,
+        description="seconds after which a sentence without punctuation is cut at its longest pause",
     )
     log_probability: LogProbability = Field(
-        -0.8, description="a window whose mean log-probability is lower is not believed"
+        -0.8, description="mean log-probability of tokens below which a window is dropped"
     )
 
     @model_validator(mode="after")
-    def _translated_by_whisper(self) -> "AsrSettings":
+    def _check_translation(self) -> "AsrSettings":
         if self.translate and self.recogniser == "whisperx":
             problem = "WhisperX aligns only words of the language that is spoken"
             raise ValueError(f"translate: {problem}; recogniser=whisper")

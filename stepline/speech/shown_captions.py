@@ -20,9 +20,12 @@ MAX_CUE_GAP_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Cue:
-    """Text shown from start to end seconds. Both are None where the file gives no valid time.
+    """A text with its times, as a caption file gives it.
 
-    text: may hold line breaks. words: where the format times them, each with the space before it.
+    Attributes:
+        text: may hold line breaks.
+        start, end: seconds, None where the file gives no valid time.
+        words: where the format times them, each with the space before it.
     """
 
     text: str
@@ -31,31 +34,34 @@ class Cue:
     words: tuple[Word, ...] = ()
 
 
-class TimedPiece(NamedTuple):
+class TimedText(NamedTuple):
     """A part of a line. start: second at which it is spoken, None where the file does not time it."""
 
     text: str
     start: float | None = None
 
 
-ShownLine: TypeAlias = Sequence[TimedPiece]  # without its markup
+ShownLine: TypeAlias = Sequence[TimedText]  # without its markup
 
 
 @dataclass(frozen=True)
 class ShownCaption:
-    """Lines on the screen together from start to end seconds. Both are None without valid times.
+    """Lines that are on the screen together.
 
-    title: whether the file positions it as a title of the picture, not as speech.
+    Attributes:
+        start, end: seconds, None where the file gives no valid time.
+        lines: from top to bottom.
+        is_title: whether the file positions it as a title of the picture, not as speech.
     """
 
     start: float | None
     end: float | None
     lines: Sequence[ShownLine]
-    title: bool = False
+    is_title: bool = False
 
     @functools.cached_property
     def texts(self) -> list[str]:
-        """Return the text of each line that is not empty."""
+        """The text of each line that is not empty."""
         return list(filter(None, map(_line_text, self.lines)))
 
 
@@ -63,7 +69,10 @@ class ShownCaption:
 class SubtitleFile:
     """The content of a subtitle file.
 
-    text_outside_captions: texts that belong to no caption. notes: comments of the file.
+    Attributes:
+        captions: in the order of the file.
+        text_outside_captions: texts that belong to no caption.
+        notes: comments of the file.
     """
 
     captions: list[ShownCaption] = field(default_factory=list)
@@ -72,12 +81,11 @@ class SubtitleFile:
 
 
 def _line_text(line: ShownLine) -> str:
-    text = "".join(piece.text for piece in line)
-    return " ".join(text.split())
+    return " ".join("".join(part.text for part in line).split())
 
 
-def _has_times(pieces: Iterable[TimedPiece]) -> bool:
-    return any(piece.start is not None for piece in pieces)
+def _has_times(line: ShownLine) -> bool:
+    return any(part.start is not None for part in line)
 
 
 def span_of(start: float | None, end: float | None) -> Span | None:
@@ -89,46 +97,53 @@ def span_of(start: float | None, end: float | None) -> Span | None:
 
 @dataclass
 class _Appearance:
-    """Words that appear together, and later words of the same line, with their seconds."""
+    """Words that appear together, and later words of the same line.
+
+    Attributes:
+        start, end: seconds on the screen.
+        words: with their times.
+        text: of all words.
+        has_word_times: whether the file times the words.
+    """
 
     start: float
     end: float
     words: list[Word]
     text: str
-    timed: bool
+    has_word_times: bool
 
 
 def first_appearances(captions: Iterable[ShownCaption]) -> list[Cue]:
     """Return one cue per caption for the lines that it is the first to show, in their order.
 
     Captions need valid times. Words added to a line while it is shown have the times of the
-    captions that add them. A caption that is there twice with the same times counts once.
+    captions that add them. A caption that occurs twice with the same times counts once.
     """
     appearances: list[_Appearance] = []
     previous: ShownCaption | None = None
-    keys: set[tuple[object, ...]] = set()
+    known_captions: set[tuple[object, ...]] = set()
     in_order = sorted(captions, key=lambda caption: caption.start or 0.0)
     # YouTube, which times words, shows a line again after any gap.
     is_rolling = any(_has_times(line) for caption in in_order for line in caption.lines)
     for caption in in_order:
         key = (caption.start, caption.end, *caption.texts)
-        if caption.texts and key not in keys:
-            keys.add(key)
+        if caption.texts and key not in known_captions:
+            known_captions.add(key)
             _add_caption(appearances, caption, previous, is_rolling=is_rolling)
             previous = caption
     for shown, following in pairwise(appearances):
         # Rolling cues stay on the screen longer than they are spoken.
-        if shown.timed and shown.words and shown.start < following.start < shown.end:
+        if shown.has_word_times and shown.words and shown.start < following.start < shown.end:
             shown.end = following.start
             shown.words = [_end_word(word, shown.end) for word in shown.words]
-    cues = []
-    for shown in appearances:
-        words = tuple(shown.words) if shown.timed else ()
-        cues.append(Cue(shown.text, shown.start, shown.end, words))
-    return cues
+    return [
+        Cue(shown.text, shown.start, shown.end, tuple(shown.words if shown.has_word_times else ()))
+        for shown in appearances
+    ]
 
 
 def _end_word(word: Word, second: float) -> Word:
+    """Return a word that ends at a second, unless it ends earlier."""
     if word.span is None or word.span.end <= second:
         return word
     return word.model_copy(update={"span": span_of(word.span.start, second)})
@@ -154,69 +169,63 @@ def _add_caption(
         if repeated and ((is_again and end - start > MIN_CUE_SECONDS) or added_text or is_flash):
             last.end = max(last.end, end)
         if added_text:
-            last.words += words_of_pieces([TimedPiece(added_text)], start, end)
+            last.words += interpolate_words([TimedText(added_text)], start, end)
             last.text = f"{last.text} {added_text}"
-            last.timed = True
+            last.has_word_times = True
     if lines:
-        pieces = [piece for line in lines for piece in (*line, TimedPiece("\n"))]
-        words = words_of_pieces(pieces, start, end)
-        is_timed = _has_times(pieces)
+        parts = [part for line in lines for part in (*line, TimedText("\n"))]
+        words = interpolate_words(parts, start, end)
+        has_word_times = _has_times(parts)
         text = "\n".join(map(_line_text, lines))
-        if is_timed:
+        if has_word_times:
             text = "".join(word.text for word in words).strip()
-        appearances.append(_Appearance(start, end, words, text, is_timed))
+        appearances.append(_Appearance(start, end, words, text, has_word_times))
 
 
 def _repeated_lines(
     previous: ShownCaption | None, caption: ShownCaption, *, is_rolling: bool
 ) -> tuple[int, str]:
-    """Return the number of first lines of a caption that are the last lines of the previous
-    caption.
+    """Return the number of first lines that the previous caption ends with.
 
-    Also return the text that the last of these lines has gained.
-
-    rolls: whether a line above another one can be repeated after a gap.
+    Also return the text that the last of these lines has gained. The longest repetition counts.
+    is_rolling: whether a line above another one can be repeated after a gap.
     """
     if previous is None:
         return 0, ""
-    earlier_texts = previous.texts
     texts = caption.texts
-    max_lines = min(len(earlier_texts), len(texts))
-    start = caption.start or 0.0
-    if start - (previous.end or 0.0) > MAX_CUE_GAP_SECONDS:
-        if not is_rolling:
-            return 0, ""
-        max_lines = min(max_lines, len(texts) - 1)
-    # The longest repetition: lines alike, the last of them perhaps longer now.
-    for count in range(max_lines, 0, -1):
-        *earlier, last = earlier_texts[-count:]
+    max_count = min(len(previous.texts), len(texts))
+    if (caption.start or 0.0) - (previous.end or 0.0) > MAX_CUE_GAP_SECONDS:
+        max_count = min(max_count, len(texts) - 1) if is_rolling else 0
+    for count in range(max_count, 0, -1):
+        *earlier, last = previous.texts[-count:]
         *repeated, line = texts[:count]
         if earlier == repeated and f"{line} ".startswith(f"{last} "):
             return count, line.removeprefix(last).strip()
     return 0, ""
 
 
-def words_of_pieces(pieces: Sequence[TimedPiece], start: float, end: float) -> list[Word]:
-    """Return the words of timed pieces. Words with the same start share its seconds equally.
+def interpolate_words(parts: Sequence[TimedText], start: float, end: float) -> list[Word]:
+    """Return the words of timed texts. Words with the same start share its seconds equally.
 
     Each word has the space before it, and lasts until the next start.
+
+    Args:
+        parts: of the lines of a caption.
+        start: of the caption, in seconds.
+        end: of the caption, in seconds.
     """
     times = [start]
     texts = [""]
-    for piece in pieces:
-        if piece.start is None:
-            texts[-1] += piece.text
+    for part in parts:
+        if part.start is None:
+            texts[-1] += part.text
         else:
-            times.append(piece.start)
-            texts.append(piece.text)
-    times.append(end)
+            times.append(part.start)
+            texts.append(part.text)
     words: list[Word] = []
-    for text, (piece_start, next_time) in zip(texts, pairwise(times), strict=True):
+    for text, (first, last) in zip(texts, pairwise([*times, end]), strict=True):
         tokens = text.split()
-        boundaries = [
-            piece_start + number * (next_time - piece_start) / len(tokens)
-            for number in range(len(tokens))
-        ]
-        for token, (first, last) in zip(tokens, pairwise([*boundaries, next_time]), strict=True):
-            words.append(Word(text=f" {token}", span=span_of(first, last)))
+        starts = [first + n * (last - first) / len(tokens) for n in range(len(tokens))]
+        for token, (word_start, word_end) in zip(tokens, pairwise([*starts, last]), strict=True):
+            words.append(Word(text=f" {token}", span=span_of(word_start, word_end)))
     return words

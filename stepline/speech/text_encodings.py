@@ -23,7 +23,7 @@ ENCODING_MARKS = (
 
 
 class CandidateEncoding(NamedTuple):
-    """An encoding and the usual letters of a language in it (Latin scripts: those beyond ASCII)."""
+    """An encoding with the frequent letters of a language (Latin scripts: those beyond ASCII)."""
 
     encoding: str
     letters: str
@@ -46,7 +46,7 @@ _KOREAN_SYLLABLES = (
 )
 _JAPANESE_KANA = "のにはをたがてとしでいるれさなもんこまらかすりくうよきあっつけせおだみそちめ"
 
-# Where two are as good, the first wins.
+# Among equally good ones, the first wins.
 LATIN_ENCODINGS = (
     CandidateEncoding("cp1252", "éèêëàâçîïôùûœ«»"),
     CandidateEncoding("cp1252", "äöüß"),
@@ -73,7 +73,8 @@ OTHER_ENCODINGS = (
     CandidateEncoding("cp1256", "اليمنوتربةعدسفهكق"),
     CandidateEncoding("cp874", "านรอกเงทยลวมสตหแไดค่้ี"),
 )
-# Two bytes a character. A usual first byte: of the part of the character set that modern texts use.
+# Two bytes per character. The first byte tells the part of the character set, of which modern texts
+# use one: the character set with this part.
 EAST_ASIAN_ENCODINGS = (
     CandidateEncoding("gb18030", _CHINESE_CHARACTERS),
     CandidateEncoding("big5", _TRADITIONAL_CHARACTERS),
@@ -81,7 +82,7 @@ EAST_ASIAN_ENCODINGS = (
     CandidateEncoding("cp932", _JAPANESE_KANA),
     CandidateEncoding("euc_jp", _JAPANESE_KANA),
 )
-USUAL_FIRST_BYTES = {
+FREQUENT_FIRST_BYTES = {
     "gb18030": ("gb2312", range(0xA1, 0xD8)),
     "big5": ("big5", range(0xA1, 0xC7)),
     "cp949": ("euc_kr", range(0xA1, 0xC9)),
@@ -89,25 +90,25 @@ USUAL_FIRST_BYTES = {
     "euc_jp": ("euc_jp", range(0xA1, 0xD0)),
 }
 MIN_FIRST_BYTE_SHARE = 0.9
-# of Japanese kana: other texts have Japanese bytes by chance, in a pair like the one of "It’s"
+# of Japanese kana. Other texts have the bytes of some kana by chance, as in "It’s"
 MIN_KANA_SHARE = 0.3
-# from which a reading of one byte a character is better than East Asian without usual characters
+# from which one byte per character is more likely than East Asian text without frequent characters
 MIN_CLEAR_SHARE = 0.6
 DEFAULT_ENCODING = LATIN_ENCODINGS[0]
-GUESS_BYTES = 65_536  # of a text that a guess looks at: with bytes beyond ASCII around them
-MIN_USUAL_SHARE = 0.15  # of the letters, from which a reading is taken
+MAX_SAMPLE_BYTES = 65_536  # of the lines beyond ASCII by which an encoding is guessed
+MIN_FREQUENT_SHARE = 0.15  # of the letters, from which an encoding is believed
 # A word of another script: no letter of ASCII next to two bytes or more beyond it.
 FOREIGN_WORD = re.compile(rb"(?<![A-Za-z\x80-\xff])[\x80-\xff]{2,}(?![A-Za-z\x80-\xff])")
 WORD_WITH_FOREIGN_BYTES = re.compile(rb"[A-Za-z]*[\x80-\xff][A-Za-z\x80-\xff]*")
 INNER_CAPITAL_WEIGHT = 0.9  # a text in capitals is rare
-INVALID_SHARE = 0.1  # of the characters beyond ASCII: up to this a text is damaged UTF-8
+MAX_INVALID_SHARE = 0.1  # of the characters beyond ASCII in UTF-8 that counts as damaged
 
 
 def read_caption_text(path: Path, encoding: str | None = None) -> tuple[str, str]:
     r"""Return the text of a caption file with "\n" line ends, and a note on its guessed encoding.
 
-    encoding: a codec of Python given by the user. The note is "" where nothing was guessed. Raises
-    CaptionError for a file that cannot be read, is too large or is not a text.
+    The note is "" where nothing was guessed. encoding: a codec of Python given by the user.
+    Raises CaptionError for a file that cannot be read, is too large or is not a text.
     """
     try:
         data = read_limited(path, MAX_CAPTIONS_BYTES)
@@ -144,92 +145,87 @@ def _decode_text(data: bytes, encoding: str | None) -> tuple[str, str]:
     except UnicodeDecodeError as error:
         repaired = data.decode("utf-8", errors="replace")
         # Few broken characters among many good ones: damaged UTF-8.
-        has_non_ascii = len(re.sub(r"[\x00-\x7f]", "", repaired))
-        if repaired.count("\ufffd") <= INVALID_SHARE * has_non_ascii:
+        non_ascii_count = len(re.sub(r"[\x00-\x7f]", "", repaired))
+        if repaired.count("\ufffd") <= MAX_INVALID_SHARE * non_ascii_count:
             return repaired, f"damaged at byte {error.start}; read as UTF-8"
     guess = guess_encoding(data)
     return data.decode(guess, errors="replace"), f"no UTF-8; read as {guess} by its letters"
 
 
 def guess_encoding(data: bytes) -> str:
-    """Return the encoding with most of a language's usual letters, cp1252 where none has any."""
-    # Lines of ASCII say nothing of the encoding.
-    lines = [line for line in data.split(b"\n") if not line.isascii()]
-    sample = b"\n".join(lines)
-    if len(sample) > GUESS_BYTES:
-        sample = sample[:GUESS_BYTES].rpartition(b"\n")[0] or sample[:GUESS_BYTES]
-    # Two bytes per character, nearly all of them usual ones.
+    """Return the encoding with most of a language's frequent letters, cp1252 where none has any."""
+    # Lines of ASCII do not depend on the encoding.
+    sample = b"\n".join(line for line in data.split(b"\n") if not line.isascii())
+    if len(sample) > MAX_SAMPLE_BYTES:
+        sample = sample[:MAX_SAMPLE_BYTES].rpartition(b"\n")[0] or sample[:MAX_SAMPLE_BYTES]
+    # Two bytes per character, nearly all of them frequent ones.
     east_asian = _best_east_asian(sample)
-    if east_asian is not None and _usual_share(east_asian, sample) >= MIN_USUAL_SHARE:
+    if east_asian is not None and _frequent_share(east_asian, sample) >= MIN_FREQUENT_SHARE:
         return east_asian.encoding
     # Another script, where most foreign words hold no letter of ASCII.
     words = len(WORD_WITH_FOREIGN_BYTES.findall(sample))
     if 2 * len(FOREIGN_WORD.findall(sample)) > words:
-        reading = _best_encoding(OTHER_ENCODINGS, sample)
-        if reading is not None and _usual_share(reading, sample) >= MIN_CLEAR_SHARE:
-            return reading.encoding
-        if east_asian or reading:
-            return (east_asian or reading or DEFAULT_ENCODING).encoding
+        other = _best_encoding(OTHER_ENCODINGS, sample)
+        if other is not None and _frequent_share(other, sample) >= MIN_CLEAR_SHARE:
+            return other.encoding
+        if east_asian or other:
+            return (east_asian or other or DEFAULT_ENCODING).encoding
     return (_best_encoding(LATIN_ENCODINGS, sample) or DEFAULT_ENCODING).encoding
 
 
 def _best_east_asian(sample: bytes) -> CandidateEncoding | None:
-    """Return the encoding in which almost all characters are usual, the best of several."""
-    usual_candidates = []
+    """Return the encoding in which almost all characters are frequent, the best of several."""
+    candidates = []
     for candidate in EAST_ASIAN_ENCODINGS:
-        if _first_byte_share(candidate, sample) < MIN_FIRST_BYTE_SHARE:
-            continue
-        if candidate.letters is _JAPANESE_KANA and _usual_share(candidate, sample) < MIN_KANA_SHARE:
-            continue
-        usual_candidates.append(candidate)
-    return max(
-        usual_candidates, key=lambda candidate: _usual_share(candidate, sample), default=None
-    )
+        is_japanese = candidate.letters is _JAPANESE_KANA
+        if _frequent_byte_share(candidate, sample) >= MIN_FIRST_BYTE_SHARE and not (
+            is_japanese and _frequent_share(candidate, sample) < MIN_KANA_SHARE
+        ):
+            candidates.append(candidate)
+    return max(candidates, key=lambda item: _frequent_share(item, sample), default=None)
 
 
-def _first_byte_share(candidate: CandidateEncoding, sample: bytes) -> float:
-    """Return the share of characters beyond ASCII with a usual first byte, 0 for invalid bytes."""
+def _frequent_byte_share(candidate: CandidateEncoding, sample: bytes) -> float:
+    """Return the share of characters beyond ASCII with a frequent first byte, 0 for invalid ones."""
     try:
         text = sample.decode(candidate.encoding)
     except UnicodeDecodeError:
         return 0.0
-    character_set, first_bytes = USUAL_FIRST_BYTES[candidate.encoding]
+    character_set, first_bytes = FREQUENT_FIRST_BYTES[candidate.encoding]
     non_ascii = [character for character in text if not character.isascii()]
-    usual = 0
-    for character in non_ascii:
-        encoded = character.encode(character_set, errors="ignore")
-        usual += len(encoded) == 2 and encoded[0] in first_bytes
-    return usual / max(1, len(non_ascii))
+    encoded = [character.encode(character_set, errors="ignore") for character in non_ascii]
+    frequent = [pair for pair in encoded if len(pair) == 2 and pair[0] in first_bytes]
+    return len(frequent) / max(1, len(non_ascii))
 
 
 def _best_encoding(
     candidates: tuple[CandidateEncoding, ...], sample: bytes
 ) -> CandidateEncoding | None:
-    best = max(candidates, key=lambda candidate: _usual_share(candidate, sample))
-    return best if _usual_share(best, sample) > MIN_USUAL_SHARE else None
+    best = max(candidates, key=lambda candidate: _frequent_share(candidate, sample))
+    return best if _frequent_share(best, sample) > MIN_FREQUENT_SHARE else None
 
 
-def _usual_share(candidate: CandidateEncoding, sample: bytes) -> float:
-    """Return the share of usual letters among the characters beyond ASCII, -1 for invalid bytes.
+def _frequent_share(candidate: CandidateEncoding, sample: bytes) -> float:
+    """Return the share of frequent letters among the characters beyond ASCII, -1 for invalid bytes.
 
-    Signs or capitals inside words lower the share.
+    Symbols or capitals inside words lower the share.
     """
     try:
         text = sample.decode(candidate.encoding)
     except UnicodeDecodeError:
         return -1.0
     non_ascii = word_breaks = 0
-    usual = 0.0
+    frequent = 0.0
     previous = "  "
     for character in text:
         if not character.isascii():
             non_ascii += 1
             if character.lower() in candidate.letters:
                 is_inner_capital = previous[-1].isalpha() and character.isupper()
-                usual += INNER_CAPITAL_WEIGHT if is_inner_capital else 1.0
+                frequent += INNER_CAPITAL_WEIGHT if is_inner_capital else 1.0
             word_breaks += previous[-1].isalpha() and _breaks_word(previous, character)
         previous = previous[-1] + character
-    return (usual - word_breaks) / max(1, non_ascii)
+    return (frequent - word_breaks) / max(1, non_ascii)
 
 
 def _breaks_word(previous_characters: str, character: str) -> bool:

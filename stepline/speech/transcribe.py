@@ -1,6 +1,6 @@
-"""Speech recognition of a stream of sound: windows, words, sentences, removal of hallucinations.
+"""Speech recognition of a stream of audio: windows, words, sentences, removal of hallucinations.
 
-The sound of stepline/cli/demo/demo.mp4 gives 16 sentences, and none is left out. The first ones of
+The audio of stepline/cli/demo/demo.mp4 gives 16 sentences, and none is left out. The first ones of
 whisper-tiny.en:
 
     (0.6, 3.3)   "Hi everyone, welcome back to my kitchen."
@@ -9,16 +9,22 @@ whisper-tiny.en:
 """
 
 import logging
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
-from stepline.records import Rejected, Sentence, Transcript, Word
-from stepline.speech.audio_windows import AudioWindow, AudioWindower, WindowTranscript
+from stepline.records import Rejected, Sentence, Transcript
+from stepline.speech.audio_windows import (
+    FRAME_SAMPLES,
+    VOICE_PROBABILITY,
+    AudioWindow,
+    AudioWindower,
+    WindowTranscript,
+)
 from stepline.speech.hallucinations import (
     REPETITION_REASON,
     SpeechEvidence,
@@ -26,18 +32,15 @@ from stepline.speech.hallucinations import (
     is_low_confidence_reason,
     repeated_sentences,
 )
-from stepline.speech.recogniser import SWITCH_SPEECH_SECONDS, RecogniserSwitch, read_together
-from stepline.speech.second_reading import fit_to_voice, read_again
+from stepline.speech.recogniser import SWITCH_SPEECH_SECONDS, RecogniserSwitch
+from stepline.speech.second_pass import fit_to_voice, rerecognise_doubtful
 from stepline.speech.sentences import ends_sentence, split_sentences, start_and_end
 from stepline.speech.settings import AsrSettings
-from stepline.speech.vad import FRAME_SAMPLES, VOICE_PROBABILITY
 
 if TYPE_CHECKING:
     from stepline.speech.whisper import Models
 
 log = logging.getLogger(__name__)
-
-Transcripts: TypeAlias = list[WindowTranscript]
 
 DEFAULT_ASR_SETTINGS = AsrSettings()
 # of speech after a window's last word, from which the next window starts at that word's end
@@ -48,7 +51,13 @@ MAX_DROPPED_CHARS = 300  # of a dropped text that are kept
 
 @dataclass(frozen=True)
 class TranscriptionResult:
-    """The transcript, each dropped sentence with its reason, and warnings with a cure."""
+    """A transcript with what was left out of it.
+
+    Attributes:
+        transcript: the sentences.
+        dropped: each dropped sentence with its reason.
+        warnings: for the user, each with a cure.
+    """
 
     transcript: Transcript
     dropped: tuple[Rejected, ...] = ()
@@ -61,96 +70,49 @@ def transcribe(
     *,
     models: "Models | None" = None,
 ) -> TranscriptionResult:
-    """Return the sentences of the sound, and those dropped as hallucinations.
+    """Return the sentences of the audio, and those dropped as hallucinations.
 
     Memory holds one window, or one batch of windows on a GPU. A sentence may start in one window
-    and end in the next. No sound gives an empty transcript.
+    and end in the next. No audio gives an empty transcript.
 
     Args:
-        blocks: of sound, of any length, in order.
+        blocks: audio of any length, in order.
         settings: of speech recognition.
         models: loaded Whisper models by name, shared with the caller and extended. None: not shared.
 
     Raises ModelError when the model is missing or damaged, SettingsError for a language that it
     does not know.
     """
-    return transcribe_many([blocks], settings, models=models)[0]
-
-
-def transcribe_many(
-    sounds: Sequence[Iterable[AudioBlock]],
-    settings: AsrSettings = DEFAULT_ASR_SETTINGS,
-    *,
-    models: "Models | None" = None,
-) -> list[TranscriptionResult]:
-    """Return the transcription of each sound, as `transcribe` does. A GPU batches their windows.
-
-    Raises what `transcribe` raises.
-    """
-    if models is None and len(sounds) > 1:
-        models = {}
-    recognisers = []
-    transcriptions = []
-    for sound in sounds:
-        recogniser = RecogniserSwitch(settings, models)
-        recognisers.append(recogniser)
-        transcriptions.append(_transcription(sound, recogniser, settings))
-
-    # each is asked for its next windows, until none goes on
-    results: dict[int, TranscriptionResult] = {}
-    transcripts: dict[int, Transcripts | None] = dict.fromkeys(range(len(sounds)))
-    while transcripts:
-        window_requests: dict[int, list[AudioWindow]] = {}
-        for number, answer in transcripts.items():
-            transcription = transcriptions[number]
-            try:
-                # None at first
-                window_requests[number] = transcription.send(answer)  # type: ignore[arg-type]
-            except StopIteration as end:
-                results[number] = end.value
-        requests = []
-        for number, windows in window_requests.items():
-            requests.append((recognisers[number], windows))
-        answers = read_together(requests)
-        transcripts = dict(zip(window_requests, answers, strict=True))
-    return [results[number] for number in range(len(sounds))]
-
-
-def _transcription(
-    blocks: Iterable[AudioBlock], recogniser: RecogniserSwitch, settings: AsrSettings
-) -> Generator[list[AudioWindow], Transcripts, TranscriptionResult]:
-    """Return the transcription of one sound. Yields requests to recognise windows."""
+    recogniser = RecogniserSwitch(settings, models)
     windower = AudioWindower(settings)
     collector = SentenceCollector(settings)
     stream = windower.windows(blocks)
     while windows := list(islice(stream, recogniser.at_once)):
-        transcripts = yield windows
         last = windows[-1]
 
-        # what the first reading passed over
-        words: list[Word] = []
-        for number, window in enumerate(windows):
-            # else the next window begins where this one was left unread
+        # what the first pass over the windows left out
+        transcripts = []
+        for window, first_pass in zip(windows, recogniser.read_many(windows), strict=True):
+            # else the next window begins where this one has no words yet
             tail = window.last or window is not last
-            first = transcripts[number]
-            second = read_again(window, first, recogniser.read, tail=tail)
-            fitted = fit_to_voice(window, second.words)
-            transcripts[number] = replace(second, words=tuple(fitted))
-            words += fitted
+            second_pass = rerecognise_doubtful(window, first_pass, recogniser.read, tail=tail)
+            fitted = fit_to_voice(window, second_pass.words)
+            transcripts.append(replace(second_pass, words=tuple(fitted)))
 
         # sentences, and where the next window begins
+        words = [word for transcript in transcripts for word in transcript.words]
         sentences = split_sentences(words, pause=settings.pause, longest=settings.longest)
         in_last = [sentence for sentence in sentences if sentence.span.end > last.start]
-        resume = _resume(in_last, last)
-        if resume is not None:
-            end = windower.resume(resume)
+        next_start = _next_window_start(in_last, last)
+        if next_start is not None:
+            end = windower.set_next_start(next_start)
             sentences = [sentence for sentence in sentences if sentence.span.start < end]
         collector.add(sentences, windows, transcripts)
     return collector.result(recogniser)
 
 
 class SentenceCollector:
-    """Collects the sentences of one sound: the accepted ones, and the dropped ones with reasons."""
+    """Collects the sentences of a video: the accepted ones, and the dropped ones with reasons."""
 
     def __init__(self, settings: AsrSettings) -> None:
         self._settings = settings
@@ -164,7 +126,13 @@ class SentenceCollector:
         windows: Sequence[AudioWindow],
         transcripts: Sequence[WindowTranscript],
     ) -> None:
-        """Add the sentences of windows that were read together."""
+        """Add the sentences of windows that were recognised together.
+
+        Args:
+            sentences: split from the words of these windows.
+            windows: of audio.
+            transcripts: one per window.
+        """
         evidence = [_evidence(sentence, windows, transcripts) for sentence in sentences]
         reasons = hallucination_reasons(sentences, evidence, self._settings)
         for sentence, reason in zip(sentences, reasons, strict=True):
@@ -177,8 +145,8 @@ class SentenceCollector:
                 self._language = transcript.language or self._language
 
     def result(self, recogniser: RecogniserSwitch) -> TranscriptionResult:
-        """Return the transcript after the last sound."""
-        # A loop may go on from window to window.
+        """Return the transcript after the last window. recogniser: that was in use."""
+        # A loop may extend over windows.
         ordered = sorted(self.accepted, key=start_and_end)
         looped = repeated_sentences(ordered)
         sentences = []
@@ -189,15 +157,10 @@ class SentenceCollector:
                 sentences.append(sentence)
         log.info("heard %d sentences, left out %d", len(sentences), len(self._dropped))
 
-        language = self._language
-        if not sentences and recogniser.english_only and self._settings.language is None:
-            # nothing was understood by a model that takes whatever it hears for English
-            language = None
-        # what was left out, and what would help
+        # The English model takes all speech for English, so without sentences it knows no language.
+        is_guess = not sentences and recogniser.english_only and self._settings.language is None
         advice = self._advice(sentences, recogniser)
-        warnings = []
-        if advice:
-            warnings.append(f"most of the speech is not understood; {advice}")
+        warnings = (f"most of the speech is not understood; {advice}",) if advice else ()
         dropped = []
         for sentence, reason in self._dropped:
             if advice and reason != REPETITION_REASON and is_low_confidence_reason(reason):
@@ -205,14 +168,16 @@ class SentenceCollector:
             text = sentence.text[:MAX_DROPPED_CHARS]
             dropped.append(Rejected(what="sentence", text=text, reason=reason))
         transcript = Transcript(
-            language=language, sentences=tuple(sentences), recogniser=recogniser.name
+            language=None if is_guess else self._language,
+            sentences=tuple(sentences),
+            recogniser=recogniser.name,
         )
-        return TranscriptionResult(transcript, tuple(dropped), tuple(warnings))
+        return TranscriptionResult(transcript, tuple(dropped), warnings)
 
     def _advice(self, sentences: Sequence[Sentence], recogniser: RecogniserSwitch) -> str:
-        """Return advice where most of the speech has unsure words, else "".
+        """Return advice where most of the speech has unlikely words, else "".
 
-        One or two unsure words, or fewer than the sure ones, do not indicate another language.
+        A few unlikely words, or fewer than the likely ones, do not indicate another language.
         """
         accepted_seconds = sum(sentence.span.duration for sentence in sentences)
         unsure = sum(
@@ -228,28 +193,23 @@ class SentenceCollector:
 def _evidence(
     sentence: Sentence, windows: Sequence[AudioWindow], transcripts: Sequence[WindowTranscript]
 ) -> SpeechEvidence:
-    """Return the mean P(voice) of a sentence, and the log-probability of the window where it
-    starts.
-    """
+    """Return the mean P(voice) of a sentence, and the log-probability of its first window."""
     start, end = start_and_end(sentence)
     overlapping = [
         number for number, window in enumerate(windows) if window.start < end and start < window.end
     ]
     numbers = overlapping or [len(windows) - 1]
-    voice = np.concatenate([windows[number].voiced(start, end) for number in numbers])
-    voiced = float(voice.mean()) if len(voice) else 0.0
-    first = transcripts[numbers[0]]
-    return SpeechEvidence(voiced, first.log_probability)
+    voice = np.concatenate([windows[number].voice_between(start, end) for number in numbers])
+    mean_voice = float(voice.mean()) if len(voice) else 0.0
+    return SpeechEvidence(mean_voice, transcripts[numbers[0]].log_probability)
 
 
-def _resume(sentences: Sequence[Sentence], window: AudioWindow) -> float | None:
-    """Return the second to continue at: after the last word, or before a sentence cut by the
-    window.
-    """
+def _next_window_start(sentences: Sequence[Sentence], window: AudioWindow) -> float | None:
+    """Return the second to continue at: after the last word, or before a sentence that is cut."""
     if window.last or not sentences:
         return None
     last = sentences[-1]
-    after = window.voiced(last.span.end, window.end)
+    after = window.voice_between(last.span.end, window.end)
     voiced_frames = float((after >= VOICE_PROBABILITY).sum())
     if voiced_frames * FRAME_SAMPLES / SAMPLE_RATE > UNREAD_SECONDS:
         return last.span.end

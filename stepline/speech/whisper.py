@@ -1,10 +1,10 @@
-"""Whisper through faster-whisper: windows of sound to timed words, in batches on a GPU."""
+"""Whisper through faster-whisper: windows of audio to timed words, in batches on a GPU."""
 
 import logging
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, islice
 from pathlib import Path
@@ -18,25 +18,29 @@ from stepline.networks.device import current_device
 from stepline.networks.weights import find_weights
 from stepline.processes import reuse_large_blocks, trim_memory
 from stepline.records import Span, Word
-from stepline.speech.audio_windows import AudioWindow, WindowTranscript
+from stepline.speech.audio_windows import (
+    VOICE_PROBABILITY,
+    AudioWindow,
+    Run,
+    WindowTranscript,
+    find_speech,
+)
 from stepline.speech.recogniser import MIN_LANGUAGE_PROBABILITY
 from stepline.speech.settings import AsrSettings
-from stepline.speech.vad import VOICE_PROBABILITY, find_speech
 from stepline.text.narration.words import looks_english
 
 log = logging.getLogger(__name__)
 
-Runs: TypeAlias = Sequence[tuple[int, int]]  # of speech, (first, last + 1) samples of a window
-Models: TypeAlias = dict[str, Any]  # faster-whisper's, by the name of their weights
+Models: TypeAlias = dict[str, Any]  # faster-whisper's models, by the name of their weights
 MIN_WORD_SECONDS = 0.02  # one step of Whisper's clock
-BATCH_WINDOWS = 16  # that a GPU reads together; for speed alone
-# of sound that Whisper reads. In a batch each window has a slot of its own, and silence before it.
-TIME_TOKEN_SLOT_SECONDS = 30
-FRAMES_PER_SECOND = 100  # Whisper's, in which a segment says where its slot begins
+BATCH_WINDOWS = 16  # that a GPU hears together; for speed only
+# of audio that Whisper hears. In a batch each window has a slot of its own, and silence before it.
+SLOT_SECONDS = 30
+SEEK_FRAMES_PER_SECOND = 100  # unit of the position where a segment's slot begins
 SILENCE_SECONDS = 2.0  # longer silence is left out of what the recogniser hears
 SPEECH_PAD_SECONDS = 0.4  # kept on either side of speech; faster-whisper's own default
 MAX_WORD_SECONDS = 1.5  # Whisper stretches a word over the silence behind it
-MIN_LANGUAGE_WORDS = 8  # of a reading by which its language is known
+MIN_LANGUAGE_WORDS = 8  # of a transcript by which its language is known
 MAX_REASON_CHARS = 200  # of the hub's error
 
 
@@ -44,7 +48,13 @@ class Whisper:
     """A loaded Whisper model. `read` transcribes a window."""
 
     def __init__(self, name: str, settings: AsrSettings, models: Models | None = None) -> None:
-        """models: loaded models of the same settings, shared with the caller. None: not shared."""
+        """Load a model.
+
+        Args:
+            name: of the weights, or a folder.
+            settings: of speech recognition.
+            models: loaded models of the same settings, shared with the caller. None: not shared.
+        """
         self.name = name
         self._weights = name
         self._settings = settings
@@ -54,140 +64,127 @@ class Whisper:
         models = {} if models is None else models
         if name not in models:
             models[name] = _load_model(find_model(name), device, settings.threads)
-            trim_memory()  # the weights as they were read, twice what is kept of them
+            trim_memory()  # The file's bytes take twice the memory of the weights.
         self._model = models[name]
-        self.language = _check_language(name, settings.language, self._model)
+        self.language = _language_to_recognise(name, settings.language, self._model)
         if settings.translate and not self._model.model.is_multilingual:
             cure = "asr.model=whisper-base knows 99 languages"
             raise SettingsError(f"asr.translate: {name} knows only English; {cure}")
 
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
-        """Return the transcript of the window. A window without speech skips the model."""
-        settings = self._settings
-        runs = _speech(window)
+        """Return the transcript of a window. A window without speech skips the model.
+
+        beam: number of hypotheses, None for that of the settings.
+        """
+        runs = _speech_runs(window)
         if not runs:
             return WindowTranscript(())
         with self._gpu_errors():
-            sound = _join_runs(window, runs)
-            stream, info = self._model.transcribe(sound, **self._options(beam))
+            speech = _join_runs(window, runs)
+            stream, info = self._model.transcribe(speech, **self._transcription_options(beam))
             segments = list(islice(stream, 1))
-        words: list[Any] = []
-        for segment in segments:
-            words += segment.words or ()
-
-        # the language, where it is sure
         language: str | None = str(info.language)
-        if not settings.translate:
+        if not self._settings.translate:
+            words = [word for segment in segments for word in segment.words or ()]
             if self.language is None and _is_english(words):
                 language = "en"
             elif info.language_probability < MIN_LANGUAGE_PROBABILITY:
-                language = None  # a guess does not name the language, nor bind the windows to come
+                language = None  # A guess names no language, and does not bind later windows.
         self.language = self.language or language
         return self._transcript(window, runs, segments, language)
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
-        """Return the transcript of each window, `at_once` windows per batch. The language must
-        be known.
+        """Return the transcript of each window, `at_once` windows per batch.
 
-        Batching changes only the last bits of a window's numbers, which may move a word by one time
-        token.
+        The language must be known. Batches change only the last bits of a window's numbers, which
+        may move a word by one time token.
         """
-        voiced_windows: list[tuple[int, Runs]] = []
-        for index, window in enumerate(windows):
-            runs = _speech(window)
-            if runs:
-                voiced_windows.append((index, runs))
+        runs_by_window = [(number, _speech_runs(window)) for number, window in enumerate(windows)]
+        voiced = [(number, runs) for number, runs in runs_by_window if runs]
         transcripts = [WindowTranscript(()) for _ in windows]
-        for first in range(0, len(voiced_windows), self.at_once):
-            batch = voiced_windows[first : first + self.at_once]
-            batch_windows = [(windows[index], runs) for index, runs in batch]
-            batch_transcripts = self._read_batch(batch_windows)
-            for (index, _), transcript in zip(batch, batch_transcripts, strict=True):
-                transcripts[index] = transcript
+        for first in range(0, len(voiced), self.at_once):
+            batch = voiced[first : first + self.at_once]
+            read = self._read_batch([(windows[number], runs) for number, runs in batch])
+            for (number, _), transcript in zip(batch, read, strict=True):
+                transcripts[number] = transcript
         return transcripts
 
-    @property
-    def batch_key(self) -> Hashable | None:
-        """Return the key by which recognisers share batches, None = no sharing."""
-        return None if self._settings.translate else (id(self._model), self.language)
-
-    def _read_batch(self, voiced: Sequence[tuple[AudioWindow, Runs]]) -> list[WindowTranscript]:
+    def _read_batch(
+        self, batch: Sequence[tuple[AudioWindow, Sequence[Run]]]
+    ) -> list[WindowTranscript]:
+        """Return the transcripts of windows with their runs of speech."""
         from faster_whisper import BatchedInferencePipeline
 
-        # faster-whisper shortens a long first word by how far behind the last one it is, be that
-        # another window's. With a slot of silence before each it is as far for all, whichever are
-        # next to each other.
-        clip_starts = [(2 * number + 1) * TIME_TOKEN_SLOT_SECONDS for number in range(len(voiced))]
-        sound = np.zeros(2 * len(voiced) * TIME_TOKEN_SLOT_SECONDS * SAMPLE_RATE, np.float32)
+        # faster-whisper shortens a long first word by its distance from the last one, even of
+        # another window. A slot of silence before each window makes that distance the same for all.
+        slot_starts = [(2 * number + 1) * SLOT_SECONDS for number in range(len(batch))]
+        speech = np.zeros(2 * len(batch) * SLOT_SECONDS * SAMPLE_RATE, np.float32)
         clips = []
-        for clip_start, (window, runs) in zip(clip_starts, voiced, strict=True):
+        for slot_start, (window, runs) in zip(slot_starts, batch, strict=True):
             joined = _join_runs(window, runs)
-            first = clip_start * SAMPLE_RATE
-            sound[first : first + len(joined)] = joined
-            end = clip_start + (len(joined) + 0.5) / SAMPLE_RATE
-            clips.append({"start": clip_start, "end": end})
+            first = slot_start * SAMPLE_RATE
+            speech[first : first + len(joined)] = joined
+            end = slot_start + (len(joined) + 0.5) / SAMPLE_RATE
+            clips.append({"start": slot_start, "end": end})
 
-        # all clips together
-        pipeline = BatchedInferencePipeline(self._model)
-        options = self._options(None)
-        options["clip_timestamps"] = clips
-        options["batch_size"] = self.at_once
+        options = self._transcription_options(None) | {
+            "clip_timestamps": clips,
+            "batch_size": self.at_once,
+        }
         with self._gpu_errors():
-            segments, info = pipeline.transcribe(sound, **options)
-            window_segment = [segment for segment in segments if segment.text.strip()]
-
-        # the segments of each window
+            stream, info = BatchedInferencePipeline(self._model).transcribe(speech, **options)
+            segments = [segment for segment in stream if segment.text.strip()]
         language = str(info.language)
         transcripts = []
-        for clip_start, (window, runs) in zip(clip_starts, voiced, strict=True):
-            window_segments = [
-                segment
-                for segment in window_segment
-                if segment.seek == clip_start * FRAMES_PER_SECOND
-            ]
-            transcripts.append(
-                self._transcript(window, runs, window_segments, language, clip_start)
-            )
+        for slot_start, (window, runs) in zip(slot_starts, batch, strict=True):
+            position = slot_start * SEEK_FRAMES_PER_SECOND
+            in_slot = [segment for segment in segments if segment.seek == position]
+            transcripts.append(self._transcript(window, runs, in_slot, language, slot_start))
         return transcripts
 
-    def _options(self, beam: int | None) -> dict[str, Any]:
-        task = "translate" if self._settings.translate else "transcribe"
+    def _transcription_options(self, beam: int | None) -> dict[str, Any]:
         return {
             "language": self.language,
-            "task": task,
+            "task": "translate" if self._settings.translate else "transcribe",
             "beam_size": beam or self._settings.beam,
             "temperature": 0.0,  # sampling would give other words on the next run
             "condition_on_previous_text": False,  # a loop in one window must not reach the next
-            # One reading per window. The word times come from cross-attention.
+            # One pass per window. The word times come from cross-attention.
             "without_timestamps": True,
             "word_timestamps": True,
-            "no_speech_threshold": None,  # hallucinations.py doubts, and says why
+            "no_speech_threshold": None,  # hallucinations.py decides, with a reason
             "vad_filter": False,  # done above, once
         }
 
     def _transcript(
         self,
         window: AudioWindow,
-        runs: Runs,
+        runs: Sequence[Run],
         segments: Sequence[Any],
         language: str | None,
-        clip_start: int = 0,
+        slot_start: int = 0,
     ) -> WindowTranscript:
-        """Return the transcript of a window. begin: second of the batch's sound where its speech
-        starts.
+        """Return the transcript of a window.
+
+        Args:
+            window: of audio.
+            runs: of speech in the window.
+            segments: of faster-whisper.
+            language: of the speech, None if unknown.
+            slot_start: second of the batch's audio where the speech of the window starts.
         """
         if not segments:
             return WindowTranscript((), language)
-        timestamps = _SpeechTimestamps(window.start, runs, MAX_WORD_SECONDS)
-        words = []
-        for segment in segments:
-            for word in segment.words or ():
-                words.append(_word(word, timestamps, clip_start))
+        timestamps = _SpeechTimestamps(window.start, runs)
+        words = [
+            _word(word, timestamps, slot_start)
+            for segment in segments
+            for word in segment.words or ()
+        ]
         if self._settings.translate and language != "en":
             self.name = f"{self._weights}, translated from {language}"
             language = "en"
-        log_probability = float(segments[0].avg_logprob)
-        return WindowTranscript(tuple(words), language, log_probability)
+        return WindowTranscript(tuple(words), language, float(segments[0].avg_logprob))
 
     @contextmanager
     def _gpu_errors(self) -> Iterator[None]:
@@ -200,49 +197,45 @@ class Whisper:
             problem = f"recognition failed on the GPU ({_one_line(error)})"
             raise ModelError(f"{self.name}: {problem}; use --device cpu") from error
 
-    def detect(self, window: AudioWindow) -> tuple[str, float]:
+    def detect_language(self, window: AudioWindow) -> tuple[str, float]:
         """Return the most likely language of the window's speech and its probability.
 
         The window must hold speech.
         """
-        sound = _join_runs(window, _speech(window))
-        language, probability, _ = self._model.detect_language(sound)
+        speech = _join_runs(window, _speech_runs(window))
+        language, probability, _ = self._model.detect_language(speech)
         return str(language), float(probability)
 
 
 class _SpeechTimestamps:
     """Maps seconds of the concatenated speech to seconds of the video."""
 
-    def __init__(self, start: float, runs: Runs, longest: float) -> None:
-        self._start = start
-        self._longest = longest
+    def __init__(self, window_start: float, runs: Sequence[Run]) -> None:
+        self._window_start = window_start
         self._runs = [(first / SAMPLE_RATE, last / SAMPLE_RATE) for first, last in runs]
         lengths = [last - first for first, last in self._runs]
-        self._starts = list(accumulate(lengths[:-1], initial=0))  # in the joined speech
+        self._run_starts = list(accumulate(lengths[:-1], initial=0))  # in the joined speech
 
     def span(self, start: float, end: float) -> Span:
-        """Return the span in the video. A word over a cut belongs to the side that holds its
-        middle.
-        """
-        end = min(end, start + self._longest)
-        middle = (start + end) / 2
-        run = max(0, bisect_right(self._starts, middle) - 1)
+        """Return the span in the video. A word over a cut belongs to the side of its middle."""
+        end = min(end, start + MAX_WORD_SECONDS)
+        run = max(0, bisect_right(self._run_starts, (start + end) / 2) - 1)
         first, last = self._runs[run]
-        shift = first - self._starts[run]
+        shift = first - self._run_starts[run]
         start = min(max(start + shift, first), last - MIN_WORD_SECONDS)
         end = min(max(end + shift, start + MIN_WORD_SECONDS), last)
-        return Span(round(self._start + start, 3), round(self._start + end, 3))
+        return Span(round(self._window_start + start, 3), round(self._window_start + end, 3))
 
 
-def _speech(window: AudioWindow) -> list[tuple[int, int]]:
+def _speech_runs(window: AudioWindow) -> list[Run]:
+    """Return the runs of speech in a window, in samples."""
     runs = find_speech(
         window.voice, threshold=VOICE_PROBABILITY, gap=SILENCE_SECONDS, pad=SPEECH_PAD_SECONDS
     )
-    sample_count = len(window.samples)
-    return [(first, min(last, sample_count)) for first, last in runs]
+    return [(first, min(last, len(window.samples))) for first, last in runs]
 
 
-def _join_runs(window: AudioWindow, runs: Runs) -> Samples:
+def _join_runs(window: AudioWindow, runs: Sequence[Run]) -> Samples:
     return np.concatenate([window.samples[first:last] for first, last in runs])
 
 
@@ -257,7 +250,13 @@ def _is_english(words: Iterable[Any]) -> bool:
 
 
 def _load_model(path: Path, device: dict[str, Any], threads: int) -> Any:
-    """Return faster-whisper's model of a folder. device: a name of CTranslate2."""
+    """Return faster-whisper's model in a folder.
+
+    Args:
+        path: the folder.
+        device: CTranslate2's arguments of the device.
+        threads: of the CPU.
+    """
     from faster_whisper import WhisperModel
 
     reuse_large_blocks()  # the encoder's scores take 54 MB in each of its layers
@@ -275,10 +274,10 @@ def _one_line(error: Exception) -> str:
 
 
 def find_model(name: str) -> Path:
-    """Return the folder of a Whisper model: a known name, the user's own folder, or from the model
-    hub.
+    """Return the folder of a Whisper model.
 
-    Raises ModelError where it cannot be fetched.
+    name: a known name, the user's own folder, or a model of the hub, which is downloaded.
+    Raises ModelError where it cannot be downloaded.
     """
     from faster_whisper import available_models, download_model
 
@@ -286,7 +285,7 @@ def find_model(name: str) -> Path:
         return find_weights(name)
     try:
         return Path(download_model(name, local_files_only=True))
-    except FileNotFoundError:  # the hub's error for what it has not fetched yet is one
+    except FileNotFoundError:  # It is not downloaded yet.
         log.warning(
             "Whisper %s is fetched from the model hub, huggingface.co, as --model %s asks for",
             name,
@@ -301,8 +300,8 @@ def find_model(name: str) -> Path:
         raise ModelError(f"{name}: {problem}; {cure}") from error
 
 
-def _check_language(name: str, language: str | None, model: Any) -> str | None:
-    """Return the language to recognise, None = detect it.
+def _language_to_recognise(name: str, language: str | None, model: Any) -> str | None:
+    """Return the language to recognise, None to detect it.
 
     Raises SettingsError for a language that the model does not know.
     """
@@ -310,17 +309,18 @@ def _check_language(name: str, language: str | None, model: Any) -> str | None:
         return None if model.model.is_multilingual else "en"
     languages = list(model.supported_languages)
     if language not in languages:
-        known_languages = "languages by their two-letter code (en, zh, es)"
-        if languages == ["en"]:
-            known_languages = "only English (en)"
+        is_english = languages == ["en"]
+        known = (
+            "only English (en)" if is_english else "languages by their two-letter code (en, zh, es)"
+        )
         cure = "asr.model=whisper-base knows 99 of them"
-        raise SettingsError(f"asr.language {language!r}: {name} knows {known_languages}; {cure}")
+        raise SettingsError(f"asr.language {language!r}: {name} knows {known}; {cure}")
     return language
 
 
-def _word(word: Any, timestamps: _SpeechTimestamps, clip_start: int) -> Word:
-    start = float(word.start) - clip_start
-    end = float(word.end) - clip_start
+def _word(word: Any, timestamps: _SpeechTimestamps, slot_start: int) -> Word:
+    """Return a word of faster-whisper with its times in the video."""
     probability = float(word.probability)
+    span = timestamps.span(float(word.start) - slot_start, float(word.end) - slot_start)
     confidence = min(1.0, max(0.0, probability)) if math.isfinite(probability) else 0.0
-    return Word(text=str(word.word), span=timestamps.span(start, end), confidence=confidence)
+    return Word(text=str(word.word), span=span, confidence=confidence)

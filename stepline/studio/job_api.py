@@ -10,7 +10,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from stepline.pages.web.local_server import is_whole_number
-from stepline.records import FrozenModel
 from stepline.studio.jobs import JobRunner, resolve_job_options
 from stepline.studio.operations import (
     PAGE_PARAMETERS,
@@ -21,13 +20,6 @@ from stepline.studio.operations import (
 )
 from stepline.studio.store import Studio, Upload
 from stepline.studio.uploads import MAX_CHUNK_BYTES, UploadBody, Uploads
-from stepline.studio.video_api import Priority
-
-
-class PriorityBody(FrozenModel):
-    """Request body: the priority of a job. The job with the highest runs first."""
-
-    priority: Priority
 
 
 class JobApi:
@@ -64,13 +56,6 @@ class JobApi:
                 f"{job}/retry",
                 partial(self.change_job, self._jobs.retry),
                 "Begin it again.",
-            ),
-            Operation(
-                "POST",
-                f"{job}/priority",
-                self.prioritise_job,
-                "Change the turn of a job that waits.",
-                body=PriorityBody,
             ),
             Operation(
                 "POST", "/api/uploads", self.begin_upload, "Begin an upload.", body=UploadBody
@@ -122,12 +107,6 @@ class JobApi:
         if not change(id):
             raise HTTPException(HTTPStatus.CONFLICT, f"the job is {state}")
         return JSONResponse(self._jobs.as_json(self._stored_jobs.get(id)))
-
-    async def prioritise_job(self, request: Request) -> Response:
-        """Change the priority of a job."""
-        body = await parse_body(request, PriorityBody)
-        prioritise = partial(self._jobs.prioritise, priority=body.priority)
-        return await run_in_threadpool(self.change_job, prioritise, request)
 
     async def begin_upload(self, request: Request) -> Response:
         """Begin an upload. Its options are checked before any byte is sent."""

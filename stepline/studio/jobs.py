@@ -1,8 +1,7 @@
 """The job queue of a library. Each job is the main job on a video, in a process of its own.
 
 Jobs are stored in the database, so a restart continues them. A job that ran when the server ended
-begins again, and the main job finds what was finished. The job with the highest priority runs
-first, then the oldest.
+begins again, and the main job finds what was finished. The oldest job runs first.
 """
 
 import contextlib
@@ -121,9 +120,9 @@ class JobRunner:
         for thread in self._threads:
             thread.join()
 
-    def add(self, source: str, options: JobOptions, priority: int = 0) -> Job:
+    def add(self, source: str, options: JobOptions) -> Job:
         """Add a job to the queue. source: a path or an address."""
-        job = self._jobs.add(source, options.model_dump(mode="json"), priority)
+        job = self._jobs.add(source, options.model_dump(mode="json"))
         self.notify(job.id)
         return job
 
@@ -161,12 +160,6 @@ class JobRunner:
         )
         self.notify(id)
         return is_waiting
-
-    def prioritise(self, id: int, priority: int) -> bool:
-        """Change the priority of a waiting job. Return whether it waits."""
-        is_changed = self._jobs.change(id, expected=("waiting",), priority=priority)
-        self._publish(id)
-        return is_changed
 
     def as_json(self, job: Job) -> dict[str, JsonValue]:
         """Return a job with its progress, as the API does."""

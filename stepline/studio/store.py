@@ -52,7 +52,7 @@ class Job(FrozenModel):
         source: a path or an address.
         options: as `worker.JobOptions`.
         state: waiting, running, done, failed or cancelled.
-        priority: the highest runs first.
+        priority: the highest runs first. New jobs have 0.
         created: UTC, in seconds since 1970, as are begun and ended.
         begun: when it started.
         ended: when it ended.
@@ -248,21 +248,17 @@ class JobStore:
     def _select(self, query: str, *values: object) -> list[Job]:
         return _read_rows(self._database, Job, "job", query, *values)
 
-    def add(self, source: str, options: dict[str, JsonValue], priority: int = 0) -> Job:
+    def add(self, source: str, options: dict[str, JsonValue]) -> Job:
         """Store a waiting job and return it."""
         with self._database.change() as connection:
-            id = self.insert(connection, source, options, priority)
+            id = self.insert(connection, source, options)
         return self.get(id)
 
     def insert(
-        self,
-        connection: sqlite3.Connection,
-        source: str,
-        options: dict[str, JsonValue],
-        priority: int = 0,
+        self, connection: sqlite3.Connection, source: str, options: dict[str, JsonValue]
     ) -> int:
         """Store a waiting job in the caller's transaction. Return its id."""
-        row = (source, json.dumps(options), "waiting", priority, time.time())
+        row = (source, json.dumps(options), "waiting", 0, time.time())
         cursor = connection.execute(
             "INSERT INTO job(source, options, state, priority, made) VALUES (?, ?, ?, ?, ?)", row
         )

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 from pydantic import Field, ValidationError, model_validator
 from starlette.background import BackgroundTask
@@ -40,8 +40,6 @@ from stepline.studio.operations import (
 from stepline.studio.sharing import write_output
 from stepline.studio.store import Studio
 from stepline.studio.worker import JobOptions
-
-Priority: TypeAlias = Annotated[int, Field(ge=-1000, le=1000)]
 
 # tables with rows of one video
 VIDEO_TABLES = ("correction", "machine", "waveform")
@@ -86,13 +84,11 @@ class VideoBody(FrozenModel):
         path: a video file.
         link: an address of http(s).
         options: of the job.
-        priority: the highest runs first.
     """
 
     path: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     link: Annotated[str, Field(max_length=4096)] | None = None
     options: JobOptions = JobOptions()
-    priority: Priority = 0
 
     @model_validator(mode="after")
     def _check_one_source(self) -> "VideoBody":
@@ -246,7 +242,7 @@ class VideoApi:
         body = await parse_body(request, VideoBody)
         options = resolve_job_options(self._library, body.options)
         source = body.link or str(self._library.resolve_allowed(Path(body.path or "")))
-        job = await run_in_threadpool(self._jobs.add, source, options, body.priority)
+        job = await run_in_threadpool(self._jobs.add, source, options)
         return JSONResponse({"job": job.id})
 
     def get_video(self, request: Request) -> Response:

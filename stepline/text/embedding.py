@@ -56,7 +56,7 @@ def embed(texts: Sequence[str], *, model: str = "minilm", batch: int | None = No
     Raises ModelError when the model is missing, damaged or of another kind.
     """
     encoder = load_encoder(model)
-    batch = batch or encoder.device.batch(CPU_BATCH_TEXTS)
+    batch = batch or encoder.device.scale_batch_size(CPU_BATCH_TEXTS)
     cached = _cached_vectors.get()
     if cached is None:
         return _embed_batches(texts, encoder, batch)

@@ -1,4 +1,4 @@
-"""Frames to features, what is shown, one row per second, in a space shared with texts.
+"""Frames to features, one row per second, in a space shared with texts.
 
 backbone = load_backbone(VisionSettings())
 features = encode_video(frames, backbone, rate=1.0)
@@ -43,25 +43,21 @@ __all__ = [
 ]
 
 
-def _load_s3d(settings: VisionSettings) -> Backbone:
+def _load_with_torch(settings: VisionSettings) -> Backbone:
+    if settings.backbone == "internvideo":
+        from stepline.vision.internvideo import load_internvideo
+
+        return load_internvideo(settings)
     from stepline.vision.s3d import load_s3d
 
     return load_s3d(settings)
 
 
-def _load_internvideo(settings: VisionSettings) -> Backbone:
-    from stepline.vision.internvideo import load_internvideo
-
-    return load_internvideo(settings)
-
-
-# The names are those of `plugins.BUILT_IN_NAMES`, which settings and commands read without networks.
+# Loaders by the names in `plugins.BUILT_IN_NAMES`, which settings and commands read without networks.
 BACKBONES: dict[str, Callable[[VisionSettings], Backbone]] = {
     "conse": load_conse,
     "clip": load_clip,
-    "internvideo": _load_internvideo,
-    "s3d": _load_s3d,
-    "s3d-mixed5c": _load_s3d,
+    **dict.fromkeys(("internvideo", "s3d", "s3d-mixed5c"), _load_with_torch),
     "precomputed": load_precomputed,
 }
 

@@ -1,5 +1,6 @@
-"""CLIP and SigLIP checkpoints, read by `transformers`. This is the only backbone that may use the
-network, and only on request.
+"""CLIP and SigLIP checkpoints, read by `transformers`.
+
+No other backbone may use the internet, and this one only on request (`vision.hub`).
 
 Sources: Radford et al. 2021 (CLIP), Zhai et al. 2023 (SigLIP).
 """
@@ -12,18 +13,23 @@ import numpy as np
 from stepline.errors import ModelError, SettingsError, first_line
 from stepline.networks.device import current_device
 from stepline.records import Matrix
-from stepline.vision.encode import Pictures, check_pictures
+from stepline.vision.encode import Images, check_images
 from stepline.vision.settings import VisionSettings
 
 
 class CLIPBackbone:
-    """A dual encoder of `transformers`. Pictures are prepared as the checkpoint's own processor
-    says."""
+    """A dual encoder of `transformers`. The checkpoint's own processor prepares the images."""
 
     name = "clip"
 
     def __init__(self, model: Any, processor: Any, *, batch: int) -> None:
-        """model, processor: of `transformers`. batch: how many texts are encoded together."""
+        """Wrap a loaded checkpoint.
+
+        Args:
+            model: dual encoder of `transformers`.
+            processor: prepares images and texts, also of `transformers`.
+            batch: number of texts that are encoded together.
+        """
         self._device = current_device()
         self._model = model.to(self._device.name)
         self._processor = processor
@@ -34,17 +40,16 @@ class CLIPBackbone:
         self._padding = "max_length" if is_siglip else True
         self.dim = self.encode_texts(["a"]).shape[1]
 
-    def encode_images(self, pictures: Pictures) -> Matrix:
+    def encode_images(self, images: Images) -> Matrix:
         """Return (B, D) float32 unit rows."""
-        check_pictures(pictures)
-        if not len(pictures):
+        check_images(images)
+        if not len(images):
             return np.empty((0, self.dim), dtype=np.float32)
-        inputs = self._processor.image_processor(images=list(pictures), return_tensors="pt")
+        inputs = self._processor.image_processor(images=list(images), return_tensors="pt")
         return self._unit_rows(self._model.get_image_features, inputs)
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
-        """Return (K, D) float32 unit rows. A text longer than the checkpoint's limit is cut
-        there."""
+        """Return (K, D) float32 unit rows. A text longer than the checkpoint's limit is cut."""
         if not texts:
             return np.empty((0, self.dim), dtype=np.float32)
         rows = []
@@ -63,17 +68,14 @@ class CLIPBackbone:
             vectors = encode(**inputs.to(self._device.name))
             if not isinstance(vectors, torch.Tensor):
                 vectors = vectors.pooler_output  # (B, D)
-            normalised = torch.nn.functional.normalize(vectors.float(), dim=1)
-            unit: Matrix = normalised.cpu().numpy()
-        return unit
+            return np.asarray(torch.nn.functional.normalize(vectors.float(), dim=1).cpu())
 
 
 def load_clip(settings: VisionSettings) -> CLIPBackbone:
-    """Return the checkpoint in `settings.path`, or the one that `settings.hub` names on the model
-    hub.
+    """Return the checkpoint in the folder `settings.path`, or `settings.hub` of the model hub.
 
-    Raises SettingsError unless exactly one of them is set, ModelError when it is missing,
-    incomplete or no dual encoder.
+    Raises SettingsError unless exactly one of the two is set, ModelError for a checkpoint that is
+    missing, incomplete or no dual encoder.
     """
     path = settings.path
     hub = settings.hub
@@ -103,20 +105,15 @@ def load_clip(settings: VisionSettings) -> CLIPBackbone:
         raise ModelError(
             f"{source}: cannot be loaded ({reason}); give a whole CLIP or SigLIP checkpoint"
         ) from error
-    # A dual encoder has both encoders and what prepares their inputs.
-    parts = (
-        (model, "get_image_features"),
-        (model, "get_text_features"),
-        (processor, "image_processor"),
-        (processor, "tokenizer"),
-    )
-    if not all(hasattr(*part) for part in parts):
+    # A dual encoder has both encoders, and processors of both inputs.
+    has_encoders = hasattr(model, "get_image_features") and hasattr(model, "get_text_features")
+    has_processors = hasattr(processor, "image_processor") and hasattr(processor, "tokenizer")
+    if not (has_encoders and has_processors):
         raise ModelError(
             f"{source}: a {model.config.model_type} model, not a dual encoder; give CLIP or SigLIP"
         )
     # transformers would fill the weights that are missing with random numbers.
-    keys = [*report["missing_keys"], *report["mismatched_keys"]]
-    missing_keys = sorted(map(str, keys))
+    missing_keys = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
     if missing_keys:
         raise ModelError(f"{source}: lacks the weight {missing_keys[0]}; give a whole checkpoint")
     return CLIPBackbone(model.eval(), processor, batch=settings.batch)

@@ -1,11 +1,11 @@
-"""What small detectors see in each second of a video: a face that looks at the camera, and text.
+"""Visual cues in each second of a video: a face that looks at the camera, and text.
 
     meter, warnings = start_cues(VisionSettings())
     for frame in frames: meter.add(frame)
     meter.finish()                          PictureCues
 
-Each looks at the frame nearest the middle of its row, on pictures that were decoded anyway. A
-detector without its weights is left out with a warning, and its cue stays unknown.
+Small detectors look at the frame nearest the middle of each row, among frames that were decoded
+anyway. A detector without its weights is left out with a warning, and its cue stays unknown.
 
 CPU seconds per minute of video (one core, 31 clips of 16 to 60 s): docs/real_clips.md.
 """
@@ -13,7 +13,6 @@ CPU seconds per minute of video (one core, 31 clips of 16 to 60 s): docs/real_cl
 import functools
 import math
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,10 +33,10 @@ from stepline.vision.settings import VisionSettings
 if TYPE_CHECKING:
     from stepline.media import Frame
 
-# fraction of a row after which its first frame is looked at. Of three frames it is the second.
+# fraction of a row after which its first frame is analysed. Of three frames it is the second.
 ROW_MIDDLE = 0.4
-# rows per look: captions and presenters stay for 2 s or longer
-ROWS_PER_LOOK = 2
+# rows per analysed frame: captions and presenters stay for 2 s or longer
+ROWS_PER_FRAME = 2
 FACE_WEIGHTS = "mediapipe"
 TEXT_WEIGHTS = "pp-ocr"
 MISSING_WEIGHTS = (
@@ -52,10 +51,13 @@ def _no_rows() -> Matrix:
 
 @dataclass(frozen=True)
 class PictureCues:
-    """What detectors see, one row every 1 / `rate` seconds. An array without rows was not measured.
+    """Visual cues, one row every 1 / `rate` seconds. An array without rows was not measured.
 
-    presenter: (T,) how surely someone looks at the camera, 0 to 1. letters: (T,) fraction of the
-    picture that text covers. NaN where no frame fell. lines: what the text says, and when.
+    Attributes:
+        rate: rows per second.
+        presenter: (T,) P(someone looks at the camera), 0 to 1. NaN where no frame fell.
+        letters: (T,) fraction of the frame that text covers. NaN where no frame fell.
+        lines: the text on the screen, with its seconds.
     """
 
     rate: float
@@ -64,7 +66,7 @@ class PictureCues:
     lines: tuple[ScreenText, ...] = ()
 
     def between(self, start: float, end: float) -> "PictureCues":
-        """Return the cues of a part of the video, its times counted from `start`."""
+        """Return the cues of the seconds from `start` to `end`, with times counted from `start`."""
         part = Span(start, end)
         lines = []
         for line in self.lines:
@@ -76,7 +78,10 @@ class PictureCues:
 
 
 class CueMeter:
-    """Collects frames one at a time. Keeps two numbers per row, and the lines of text."""
+    """Measures visual cues of frames that are added one at a time.
+
+    Memory holds two numbers per row, and the lines of text.
+    """
 
     def __init__(
         self,
@@ -85,12 +90,16 @@ class CueMeter:
         faces: FaceDetector | None = None,
         text: tuple[TextDetector, TextReader] | None = None,
     ) -> None:
-        """rate: rows per second. faces, text: None where they are not looked for."""
+        """Measure the cues of the given detectors.
+
+        Args:
+            rate: rows per second.
+            faces: detector of presenters. None for no such cue.
+            text: detector and reader of text. None for no such cue.
+        """
         self._rate = rate
         self._faces = faces
-        self._text: TextMeter | None = None
-        if text is not None:
-            self._text = TextMeter(*text)
+        self._text = None if text is None else TextMeter(*text)
         self._next_row = 0
         self._presenter: dict[int, float] = {}
         self._letters: dict[int, float] = {}
@@ -101,49 +110,41 @@ class CueMeter:
         if row < self._next_row or frame.time * self._rate - row < ROW_MIDDLE:
             return
         self._next_row = row + 1
-        # One look serves several rows.
-        if row % ROWS_PER_LOOK:
+        # One frame stands for several rows.
+        if row % ROWS_PER_FRAME:
             return
-        rows = range(row, row + ROWS_PER_LOOK)
+        rows = range(row, row + ROWS_PER_FRAME)
         if self._faces is not None:
-            presenter = self._faces.presenter(frame.image)
-            self._presenter |= dict.fromkeys(rows, presenter)
+            self._presenter |= dict.fromkeys(rows, self._faces.presenter(frame.image))
         if self._text is not None:
             seconds = Span(rows.start / self._rate, rows.stop / self._rate)
-            letters = self._text.add(frame.image, seconds)
-            self._letters |= dict.fromkeys(rows, letters)
+            self._letters |= dict.fromkeys(rows, self._text.add(frame.image, seconds))
 
     def finish(self) -> PictureCues:
         """Return the cues measured so far."""
-        lines: tuple[ScreenText, ...] = ()
-        if self._text is not None:
-            lines = self._text.finish()
-        presenter = self._rows(self._presenter)
-        return PictureCues(self._rate, presenter, self._rows(self._letters), lines)
+        lines = () if self._text is None else self._text.finish()
+        presenter, letters = map(self._array, (self._presenter, self._letters))
+        return PictureCues(self._rate, presenter, letters, lines)
 
-    def _rows(self, values: dict[int, float]) -> Matrix:
-        if not values:
-            return _no_rows()
-        rows = [values.get(n, np.nan) for n in range(self._next_row)]
-        return np.array(rows, dtype=np.float32)
+    def _array(self, values: dict[int, float]) -> Matrix:
+        """Return the values by row as an array, NaN for a row without one."""
+        rows = range(self._next_row if values else 0)
+        return np.array([values.get(row, np.nan) for row in rows], dtype=np.float32)
 
 
-@functools.cache
-def _load_faces(folder: Path) -> FaceDetector:
-    return FaceDetector(folder)
+_load_face_detector = functools.cache(FaceDetector)
 
 
 def start_cues(settings: VisionSettings) -> tuple[CueMeter, tuple[str, ...]]:
-    """Return a meter of the cues that the settings name, and a warning for each without its
-    weights.
+    """Return a meter of the cues that the settings name, and a warning per cue without weights.
 
-    Raises ModelError where the weights are there but damaged.
+    Raises ModelError where weights are damaged.
     """
     faces = None
     text = None
     warnings = []
     if settings.faces and weights_fetched(FACE_WEIGHTS):
-        faces = _load_faces(find_weights(FACE_WEIGHTS))
+        faces = _load_face_detector(find_weights(FACE_WEIGHTS))
     elif settings.faces:
         warnings.append(MISSING_WEIGHTS.format(cue="faces", weights=FACE_WEIGHTS))
     if settings.screen_text and weights_fetched(TEXT_WEIGHTS):

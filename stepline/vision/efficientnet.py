@@ -1,9 +1,8 @@
-"""EfficientNet-Lite0: 1,000 ImageNet class scores of a picture.
+"""EfficientNet-Lite0: 1,000 ImageNet class scores of an image.
 
-Letters: B pictures, C channels, H and W in pixels.
+Letters: B images, C channels, H and W in pixels.
 Source: Tan and Le 2019 (EfficientNet). Differs as "Lite" does: ReLU6 instead of swish, no
-squeeze-and-excitation, stem and head not scaled. ONNX Runtime runs it on a CPU. Torch runs it on
-any other device, or in other numbers than float32. Both see the same pixels, and both have every
+squeeze-and-excitation, stem and head not scaled. ONNX Runtime runs it on the CPU, with every
 BatchNorm folded into the convolution before it (equal to 1e-5, tested). The weights were trained
 with TensorFlow's "same" padding, whose odd row at stride 2 and even sides is at the end.
 """
@@ -12,21 +11,18 @@ import functools
 import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from stepline.networks.device import cpu_threads, current_device
+from stepline.networks.device import cpu_threads
 from stepline.networks.onnx_graph import TENSOR_TYPES, OnnxGraph, run_batches
 from stepline.networks.state_dict import Array, check_weights, read_tensors
 from stepline.processes import trim_memory
 from stepline.records import Matrix
-from stepline.vision.encode import Pictures
+from stepline.vision.encode import Images
 from stepline.vision.tflite import same_padding
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 INPUT_SIDE = 224  # px, the input is SIDE x SIDE
 # of uint8 RGB. These are Lite's own, not ImageNet's channel statistics.
@@ -38,9 +34,17 @@ CLASS_COUNT = 1000
 
 
 class BlockStage(NamedTuple):
-    """Blocks of one shape. The first one has the stride and changes the width."""
+    """Consecutive MBConv blocks of one shape. The first block has the stride and changes the width.
 
-    blocks: int
+    Attributes:
+        block_count: number of blocks.
+        kernel: side of the depthwise kernel, in pixels.
+        stride: of the first block. The others have 1.
+        expansion: factor by which a block widens its input.
+        width: output channels.
+    """
+
+    block_count: int
     kernel: int
     stride: int
     expansion: int
@@ -61,261 +65,180 @@ BLOCK_STAGES = (
 
 
 class Convolution(NamedTuple):
-    """A convolution and the BatchNorm after it, by their names in the checkpoint."""
+    """A convolution followed by a BatchNorm, with their names in the checkpoint.
+
+    Attributes:
+        name: prefix of the convolution's weights.
+        norm: prefix of the BatchNorm's weights.
+        shape: of the kernel, (output channels, input channels per group, kernel, kernel).
+        stride: in pixels, the same in both directions.
+        groups: number of channel groups. As many as channels in a depthwise convolution.
+        has_relu6: whether a ReLU6 follows.
+        has_residual: whether the block's input is added to the output.
+    """
 
     name: str
     norm: str
-    shape: tuple[int, int, int, int]  # (out, in / groups, kernel, kernel)
+    shape: tuple[int, int, int, int]
     stride: int = 1
     groups: int = 1
-    relu6: bool = True  # follows
-    residual: bool = False  # its output is added to the block's input
+    has_relu6: bool = True
+    has_residual: bool = False
 
 
 def architecture() -> list[list[Convolution]]:
     """Return the convolutions of the stem, of each of the 16 blocks and of the head, in order."""
-    stem = Convolution("_conv_stem", "_bn0", (STEM_WIDTH, 3, 3, 3), stride=2)
-    parts = [[stem]]
+    blocks = [[Convolution("_conv_stem", "_bn0", (STEM_WIDTH, 3, 3, 3), stride=2)]]
     width = STEM_WIDTH
     for stage in BLOCK_STAGES:
-        stride = stage.stride
-        for _ in range(stage.blocks):
-            name = f"_blocks.{len(parts) - 1}"
-            parts.append(_mbconv(name, width, stage, stride))
+        for number in range(stage.block_count):
+            stride = 1 if number else stage.stride
+            blocks.append(_mbconv(f"_blocks.{len(blocks) - 1}", width, stage, stride))
             width = stage.width
-            stride = 1
-    head = Convolution("_conv_head", "_bn1", (HEAD_WIDTH, width, 1, 1))
-    return [*parts, [head]]
+    blocks.append([Convolution("_conv_head", "_bn1", (HEAD_WIDTH, width, 1, 1))])
+    return blocks
 
 
 def _mbconv(name: str, width: int, stage: BlockStage, stride: int) -> list[Convolution]:
-    """Return an inverted bottleneck (MBConv): widen, filter each channel alone, narrow."""
-    inner = width * stage.expansion
-    kernel = (inner, 1, stage.kernel, stage.kernel)
-    each_channel = Convolution(
-        f"{name}._depthwise_conv", f"{name}._bn1", kernel, stride=stride, groups=inner
+    """Return an inverted bottleneck (MBConv): expansion, depthwise convolution, projection."""
+    inner_width = width * stage.expansion
+    depthwise = Convolution(
+        f"{name}._depthwise_conv",
+        f"{name}._bn1",
+        (inner_width, 1, stage.kernel, stage.kernel),
+        stride=stride,
+        groups=inner_width,
     )
     project = Convolution(
         f"{name}._project_conv",
         f"{name}._bn2",
-        (stage.width, inner, 1, 1),
-        relu6=False,
-        residual=stride == 1 and width == stage.width,
+        (stage.width, inner_width, 1, 1),
+        has_relu6=False,
+        has_residual=stride == 1 and width == stage.width,
     )
-    # Without expansion there is nothing to widen.
     if stage.expansion == 1:
-        return [each_channel, project]
-    expand = Convolution(f"{name}._expand_conv", f"{name}._bn0", (inner, width, 1, 1))
-    return [expand, each_channel, project]
+        return [depthwise, project]
+    expand = Convolution(f"{name}._expand_conv", f"{name}._bn0", (inner_width, width, 1, 1))
+    return [expand, depthwise, project]
 
 
 class EfficientNetLite0:
-    """Pictures to class scores. Immutable once loaded, so that threads may share it."""
+    """Image classifier with 1,000 ImageNet classes. Threads may share a loaded one."""
 
     def __init__(self, path: Path) -> None:
-        self.device = current_device()
+        """path: state dict of the released weights."""
         weights = _load_state_dict(path)
-        parts = []
-        for part in architecture():
-            layers = [_fold(convolution, weights) for convolution in part]
-            parts.append(layers)
-        classifier = (weights["_fc.weight"], weights["_fc.bias"])
-        make_run = _TorchNetwork if self.device.needs_torch else _compile
-        self._run = make_run(parts, classifier)
-        # What was read is given back to the system before any picture comes.
-        del weights, parts, layers, classifier
+        self._classify = _compile(weights)
+        # What was read is given back to the system before any image comes.
+        del weights
         trim_memory()
 
-    def __call__(self, pictures: Pictures) -> Matrix:
-        """Return class scores (B, 1000), before the softmax, for uint8 RGB pictures (B, H, W, 3) of
-        any size."""
-        scores: Matrix = self._run(pictures)
-        return scores
+    def __call__(self, images: Images) -> Matrix:
+        """Return class scores (B, 1000), before the softmax, of uint8 RGB images (B, H, W, 3)."""
+        # One image per run: as fast as four, in half the memory.
+        rows = run_batches(self._classify_image, list(images), threads=cpu_threads(reserved=1))
+        return np.concatenate(rows)
+
+    def _classify_image(self, image: Images) -> Matrix:
+        return self._classify(images=resize(image)[None])
 
 
-def resize(pictures: Pictures) -> Pictures:
-    """Return (B, 224, 224, 3): each whole picture squeezed into a square, by bilinear weights that
-    widen to average.
+def resize(image: Images) -> Images:
+    """Return the whole image (H, W, 3) squeezed into (224, 224, 3), by antialiased bilinear weights.
 
-    Nothing at the edges is lost. The usual centre crop would cut 44 % of a 16:9 picture away. In
-    whole numbers, as torch's `interpolate` and Pillow resize bytes: the same pixels on every
-    machine.
+    Nothing at the edges is lost. The usual centre crop would cut 44 % of a 16:9 image away. In
+    integers, as torch's `interpolate` resizes bytes: the same pixels on every machine.
     """
-    for axis in (2, 1):
-        size = pictures.shape[axis]
+    for axis in (1, 0):
+        size = image.shape[axis]
         if size == INPUT_SIDE:
             continue
         taps, weights, bits = _resampling(size)
-        shape = [*pictures.shape]
+        shape = [*image.shape]
         shape[axis] = INPUT_SIDE
-        # Half a unit more, so that the shift below rounds.
-        half = 1 << bits - 1
-        total = np.full(shape, half, np.int32)
-        inner_axes = [1] * (3 - axis)
+        total = np.full(shape, 1 << bits - 1, np.int32)  # half a unit, so that the shift rounds
         for tap, weight in zip(taps, weights, strict=True):
-            factors = weight.reshape(-1, *inner_axes)
-            total += pictures.take(tap, axis) * factors
-        pictures = (total >> bits).astype(np.uint8)
-    return pictures
+            total += image.take(tap, axis) * weight.reshape(-1, *[1] * (2 - axis))
+        image = (total >> bits).astype(np.uint8)
+    return image
 
 
 @functools.lru_cache(maxsize=16)
 def _resampling(size: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int32], int]:
-    """Return which inputs (taps, 224) each of 224 outputs is made of, with which weights, in units
-    of 2 ** -bits.
+    """Return how to resize `size` pixels to 224: input pixels, weights and the unit of the weights.
 
-    The weights are as fine as 16 bits allow.
+    Input pixels and weights are (taps, 224). The unit is 2 ** -bits, as fine as 16 bits allow.
     """
-    # the inputs
     scale = size / INPUT_SIDE
-    tap_radius = max(scale, 1.0)
-    middles = scale * (np.arange(INPUT_SIDE) + 0.5)
-    first_tap = np.maximum((middles - tap_radius + 0.5).astype(int), 0)
-    last = np.minimum((middles + tap_radius + 0.5).astype(int), size)
-    most = (last - first_tap).max()
-    taps = first_tap + np.arange(most)[:, None]  # (taps, 224)
-
-    # their weights fall to 0 at `reach`
-    distance = np.abs((taps - middles + 0.5) / tap_radius)
-    weights = np.where(taps < last, np.maximum(1 - distance, 0), 0)
+    radius = max(scale, 1.0)
+    centres = scale * (np.arange(INPUT_SIDE) + 0.5)
+    first = np.maximum((centres - radius + 0.5).astype(int), 0)
+    end = np.minimum((centres + radius + 0.5).astype(int), size)
+    taps = first + np.arange((end - first).max())[:, None]
+    distance = np.abs((taps - centres + 0.5) / radius)
+    weights = np.where(taps < end, np.maximum(1 - distance, 0), 0)
     weights /= weights.sum(0)
-    # As fine as 16 bits allow for the greatest weight.
     greatest = weights.max()
     bits = next(n for n in range(23) if n == 22 or int(0.5 + greatest * (2 << n)) >= 1 << 15)
     return np.minimum(taps, size - 1), (0.5 + weights * (1 << bits)).astype(np.int32), bits
 
 
-class FoldedLayer(NamedTuple):
-    """A convolution with its BatchNorm folded in."""
-
-    layer: Convolution
-    weight: Array
-    bias: Array
-
-
-Parts: TypeAlias = list[list[FoldedLayer]]  # as `architecture` has them
-
-
-def _fold(convolution: Convolution, weights: Mapping[str, Array]) -> FoldedLayer:
-    """Return a convolution with its BatchNorm folded in."""
-    norm = [weights[f"{convolution.norm}.{name}"] for name in NORM_WEIGHTS]
-    gain, shift, mean, variance = norm
-    spread = np.sqrt(variance + np.float32(NORM_EPSILON))
-    gain = gain / spread  # (out,)
-    weight = weights[f"{convolution.name}.weight"] * gain[:, None, None, None]
-    return FoldedLayer(convolution, weight, shift - mean * gain)
-
-
-def _compile(parts: Parts, classifier: tuple[Array, Array]) -> Callable[[Pictures], Array]:
-    """Return the network as ONNX Runtime runs it."""
+def _compile(weights: Mapping[str, Array]) -> Callable[..., Array]:
+    """Return the network as a function of ONNX Runtime from resized `images` to class scores."""
     graph = OnnxGraph()
     numbers = (0.0, 6.0, PIXEL_MEAN, PIXEL_SCALE)
     lowest, highest, mean, scale = (graph.constant(np.array(n, np.float32)) for n in numbers)
-
-    # the pictures, as the network was trained on them
-    pictures = graph.input("pictures", ("B", INPUT_SIDE, INPUT_SIDE, 3), "uint8")
-    planes = graph.add("Cast", pictures, to=TENSOR_TYPES["float32"])
+    images = graph.input("images", ("B", INPUT_SIDE, INPUT_SIDE, 3), "uint8")
+    planes = graph.add("Cast", images, to=TENSOR_TYPES["float32"])
     planes = graph.add("Transpose", planes, perm=[0, 3, 1, 2])  # (B, 3, 224, 224)
     hidden = graph.add("Div", graph.add("Sub", planes, mean), scale)
 
-    # the convolutions
     side = INPUT_SIDE
-    for part in parts:
+    for block in architecture():
         block_input = hidden
-        for layer, *weights in part:
+        for layer in block:
+            # At rest a BatchNorm is a gain and a shift of each channel.
+            gain, shift, norm_mean, variance = (
+                weights[f"{layer.norm}.{name}"] for name in NORM_WEIGHTS
+            )
+            gain = gain / np.sqrt(variance + np.float32(NORM_EPSILON))  # (out,)
+            kernel = weights[f"{layer.name}.weight"] * gain[:, None, None, None]
             before, after = same_padding(side, layer.shape[2], layer.stride)
             side = -(-side // layer.stride)
             hidden = graph.add(
                 "Conv",
                 hidden,
-                *map(graph.constant, weights),
+                graph.constant(kernel),
+                graph.constant(shift - norm_mean * gain),
                 pads=[before, before, after, after],
                 strides=[layer.stride] * 2,
                 group=layer.groups,
             )
-            if layer.relu6:
+            if layer.has_relu6:
                 hidden = graph.add("Clip", hidden, lowest, highest)
-            if layer.residual:
+            if layer.has_residual:
                 hidden = graph.add("Add", hidden, block_input)
 
-    # the scores
-    pooled = graph.add("GlobalAveragePool", hidden)
-    flat = graph.add("Flatten", pooled)  # (B, 1280)
-    scores = graph.add("Gemm", flat, *map(graph.constant, classifier), transB=1)  # (B, 1000)
-    run = graph.compile(scores)
-
-    def classify(image: Pictures) -> Matrix:
-        return run(pictures=resize(image[None]))
-
-    def classify_all(images: Pictures) -> Matrix:
-        # One picture per run: as fast as four, in half the memory.
-        rows = run_batches(classify, list(images), threads=cpu_threads(beside=1))
-        return np.concatenate(rows)
-
-    return classify_all
-
-
-class _TorchNetwork:
-    """The network as torch runs it, where the process's networks belong."""
-
-    def __init__(self, parts: Parts, classifier: tuple[Array, Array]) -> None:
-        import torch
-
-        self._device = current_device()
-        self._parts = []
-        for part in parts:
-            tensors = []
-            for layer, weight, bias in part:
-                kernel = self._tensor(weight).to(memory_format=torch.channels_last)
-                tensors.append((layer, kernel, self._tensor(bias)))
-            self._parts.append(tensors)
-        self._classifier = [self._tensor(values) for values in classifier]
-
-    def _tensor(self, values: Array) -> "Tensor":
-        import torch
-
-        return torch.from_numpy(values).to(self._device.name)
-
-    def __call__(self, pictures: Pictures) -> Matrix:
-        import torch
-        import torch.nn.functional as F
-
-        with torch.inference_mode(), self._device.autocast():
-            # (B, 3, H, W), channels-last in memory
-            planes = torch.from_numpy(pictures).permute(0, 3, 1, 2)
-            size = (INPUT_SIDE, INPUT_SIDE)
-            if planes.shape[2:] != size:  # on the CPU, whose `resize` this is
-                planes = F.interpolate(planes, size, mode="bilinear", antialias=True)
-            hidden = (planes.to(self._device.name).float() - PIXEL_MEAN) / PIXEL_SCALE
-            for part in self._parts:
-                block_input = hidden
-                for layer, weight, bias in part:
-                    pads = same_padding(hidden.shape[2], layer.shape[2], layer.stride)
-                    hidden = F.pad(hidden, pads * 2)
-                    hidden = F.conv2d(hidden, weight, bias, layer.stride, groups=layer.groups)
-                    if layer.relu6:
-                        hidden = F.relu6(hidden, inplace=True)
-                    if layer.residual:
-                        hidden += block_input
-            pooled = hidden.mean((2, 3))
-            scores: Matrix = F.linear(pooled, *self._classifier).float().cpu().numpy()
-        return scores
+    pooled = graph.add("Flatten", graph.add("GlobalAveragePool", hidden))  # (B, 1280)
+    classifier = (graph.constant(weights[f"_fc.{name}"]) for name in ("weight", "bias"))
+    return graph.compile(graph.add("Gemm", pooled, *classifier, transB=1))  # (B, 1000)
 
 
 def _load_state_dict(path: Path) -> dict[str, Array]:
     """Return the state dict, after every name and shape was checked."""
-    weights = read_tensors(path, "EfficientNet-Lite0", "give its state dict")
-    # Counters of the training say nothing at rest.
-    for name in list(weights):
-        if name.endswith(".num_batches_tracked"):
-            del weights[name]
+    cure = "give its state dict"
+    weights = {
+        name: values
+        for name, values in read_tensors(path, "EfficientNet-Lite0", cure).items()
+        if not name.endswith(".num_batches_tracked")  # counters of the training
+    }
     shapes: dict[str, tuple[int, ...]] = {
         "_fc.weight": (CLASS_COUNT, HEAD_WIDTH),
         "_fc.bias": (CLASS_COUNT,),
     }
-    for convolution in itertools.chain(*architecture()):
-        shapes[f"{convolution.name}.weight"] = convolution.shape
+    for layer in itertools.chain(*architecture()):
+        shapes[f"{layer.name}.weight"] = layer.shape
         for name in NORM_WEIGHTS:
-            shapes[f"{convolution.norm}.{name}"] = convolution.shape[:1]
-    check_weights(path, "EfficientNet-Lite0", weights, shapes, "give its state dict")
+            shapes[f"{layer.norm}.{name}"] = layer.shape[:1]
+    check_weights(path, "EfficientNet-Lite0", weights, shapes, cure)
     return weights

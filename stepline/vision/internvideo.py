@@ -1,9 +1,8 @@
-"""InternVideo-MM as a backbone: a row of features is a clip of 8 pictures, in one space with
-texts.
+"""InternVideo-MM as a backbone: a row of features is a clip of 8 frames, in one space with texts.
 
-It reads the user's own checkpoint, InternVideo-MM-L-14.ckpt or -B-16.ckpt, and with it the words of
-CLIP's tokenizer, bpe_simple_vocab_16e6.txt.gz. With it a network that was released for
-InternVideo's features answers a video of the user's own. Source: Wang et al. 2022 (InternVideo).
+It reads the user's own checkpoint, InternVideo-MM-L-14.ckpt or -B-16.ckpt, and the merges of CLIP's
+tokenizer, bpe_simple_vocab_16e6.txt.gz. Networks that were released for InternVideo's features then
+work on the user's own videos. Source: Wang et al. 2022 (InternVideo).
 """
 
 import gzip
@@ -11,7 +10,7 @@ import html
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from stepline.errors import ModelError, SettingsError, first_line
 from stepline.networks.device import current_device
 from stepline.networks.state_dict import check_weights, read_tensors
 from stepline.records import Matrix
-from stepline.vision.encode import Clips, Pictures, check_clips, square_clips, still_clips
+from stepline.vision.encode import Clips, Images, check_clips, square_clips, still_clips
 from stepline.vision.internvideo_network import InternVideoNetwork, network_sizes
 from stepline.vision.settings import VisionSettings
 
@@ -30,33 +29,29 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 CLIP_FRAMES = 8  # at one row per second that is 8 frames/s, the rate of the released features
-KEPT_SIDE = 224 / 256  # of a picture's shorter side: pictures are cut to 224 after a resize to 256
-PIXEL_MEAN = (0.48145466, 0.4578275, 0.40821073)  # of CLIP's training pictures, by colour
+CROP_FRACTION = 224 / 256  # of a frame's shorter side: frames are cropped to 224 of 256 px
+PIXEL_MEAN = (0.48145466, 0.4578275, 0.40821073)  # of CLIP's training images, by colour
 PIXEL_SPREAD = (0.26862954, 0.26130258, 0.27577711)
-TOWER_PREFIX = "clip."  # begins the names of the two towers' weights
-TOWER_NAMES = ("visual.", "transformer.")  # of whose weights none may be left over
+TOWER_PREFIX = "clip."  # of the names of both towers' weights
+TOWER_NAMES = ("visual.", "transformer.")  # parts that must have no unknown weights
 
 MERGES_FILE = "bpe_simple_vocab_16e6.txt.gz"
 TEXT_START = "<|startoftext|>"
 TEXT_END = "<|endoftext|>"
 WORD_END = "</w>"
 PIECE_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+"
-# bytes that stand for themselves in the file of merges. The rest are moved up to 256 and above.
+# bytes with the character of the same number in the file of merges. The rest have 256 and above.
 PLAIN_BYTES = (*range(33, 127), *range(161, 173), *range(174, 256))
 
 
-def byte_characters() -> list[str]:
-    """Return the character of each of the 256 bytes, in the order of CLIP's tokens."""
-    count = 256 - len(PLAIN_BYTES)
-    moved = range(256, 256 + count)
-    return [chr(code) for code in (*PLAIN_BYTES, *moved)]
+def read_tokenizer(path: Path, token_count: int) -> "Tokenizer":
+    """Return CLIP's tokenizer.
 
+    Args:
+        path: bpe_simple_vocab_16e6.txt or .gz: a line with its version, then one merge per line.
+        token_count: number of tokens that the network knows.
 
-def read_tokenizer(path: Path, words: int) -> "Tokenizer":
-    """Return CLIP's tokenizer with as many tokens as a network knows.
-
-    path: bpe_simple_vocab_16e6.txt, packed or not: a line that names its version, then one merge of
-    two pieces per line. Raises ModelError for another file, or one with too few merges.
+    Raises ModelError for another file, or one with too few merges.
     """
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
@@ -70,21 +65,16 @@ def read_tokenizer(path: Path, words: int) -> "Tokenizer":
         raise ModelError(f"{path}: no file of merges ({first_line(error)}); {cure}") from error
 
     # the merges that the network knows
-    characters = byte_characters()
+    other_codes = range(256, 512 - len(PLAIN_BYTES))
+    characters = [chr(code) for code in (*PLAIN_BYTES, *other_codes)]
     pieces = [*characters, *(character + WORD_END for character in characters)]
-    count = words - len(pieces) - 2
-    pairs = [line.split() for line in lines[: max(0, count)]]
-    are_pairs = all(len(pair) == 2 for pair in pairs)
-    if count < 0 or len(pairs) < count or not are_pairs:
+    count = token_count - len(pieces) - 2
+    merges: list[Any] = [tuple(line.split()) for line in lines[: max(0, count)]]
+    are_pairs = all(len(merge) == 2 for merge in merges)
+    if count < 0 or len(merges) < count or not are_pairs:
         raise ModelError(f"{path}: not {count} merges, which the weights ask for; {cure}")
-    merges = []
-    for first, second in pairs:
-        merges.append((first, second))
-        pieces.append(first + second)
-
-    # the tokenizer
-    tokens = [*pieces, TEXT_START, TEXT_END]
-    vocabulary = {piece: number for number, piece in enumerate(tokens)}
+    tokens = [*pieces, *map("".join, merges), TEXT_START, TEXT_END]
+    vocabulary = {token: number for number, token in enumerate(tokens)}
     tokenizer = Tokenizer(models.BPE(vocabulary, merges, end_of_word_suffix=WORD_END))
     split = pre_tokenizers.Split(Regex(PIECE_PATTERN), "removed", invert=True)
     to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -93,8 +83,13 @@ def read_tokenizer(path: Path, words: int) -> "Tokenizer":
 
 
 def text_tokens(texts: Sequence[str], tokenizer: "Tokenizer", length: int) -> Tensor:
-    """Return (K, length) tokens: start, the text's, end, then 0. A longer text is cut before its
-    end token."""
+    """Return (K, length) token numbers: start, the text, end, then 0. A longer text is cut.
+
+    Args:
+        texts: K texts.
+        tokenizer: CLIP's.
+        length: number of tokens that the network reads.
+    """
     start = tokenizer.token_to_id(TEXT_START)
     end = tokenizer.token_to_id(TEXT_END)
     rows = torch.zeros((len(texts), length), dtype=torch.int64)
@@ -108,43 +103,40 @@ def text_tokens(texts: Sequence[str], tokenizer: "Tokenizer", length: int) -> Te
 
 
 def read_internvideo(path: Path) -> InternVideoNetwork:
-    """Return both towers of a checkpoint at rest.
+    """Return both towers of a checkpoint, in evaluation mode.
 
-    Raises ModelError, naming what does not fit, for any other file. Weights of the checkpoint that
-    neither tower has, such as those of its decoder, are left aside.
+    Weights of other parts, such as its decoder, are ignored. Raises ModelError, which names the
+    wrong weight, for any other file.
     """
     name = "InternVideo-MM"
     cure = "give InternVideo-MM-L-14.ckpt, saved again with its state_dict alone if it holds more"
-    # The weights of the two towers, whose shapes say the sizes of the network.
-    checkpoint_keys = {}
-    for key, values in read_tensors(path, name, cure).items():
-        if key.startswith(TOWER_PREFIX):
-            checkpoint_keys[key.removeprefix(TOWER_PREFIX)] = values
+    arrays = {
+        key.removeprefix(TOWER_PREFIX): values
+        for key, values in read_tensors(path, name, cure).items()
+        if key.startswith(TOWER_PREFIX)
+    }
     try:
-        sizes = network_sizes({key: values.shape for key, values in checkpoint_keys.items()})
+        sizes = network_sizes({key: values.shape for key, values in arrays.items()})
     except ModelError as error:
         raise ModelError(f"{path}: {error}; {cure}") from error
     # Without memory, since names and shapes are compared first.
     with torch.device("meta"):
         network = InternVideoNetwork(sizes)
     shapes = {key: tuple(value.shape) for key, value in network.state_dict().items()}
-    # None of a tower's weights may be left over, those of other parts may.
-    for key in list(checkpoint_keys):
-        if key not in shapes and not key.startswith(TOWER_NAMES):
-            del checkpoint_keys[key]
-    check_weights(path, name, checkpoint_keys, shapes, cure)
-    weights = {key: torch.from_numpy(values) for key, values in checkpoint_keys.items()}
+    arrays = {
+        key: values
+        for key, values in arrays.items()
+        if key in shapes or key.startswith(TOWER_NAMES)
+    }
+    check_weights(path, name, arrays, shapes, cure)
+    weights = {key: torch.from_numpy(values) for key, values in arrays.items()}
     network.load_state_dict(weights, assign=True)
     network.eval()
     return network
 
 
 class InternVideoBackbone:
-    """Clips and texts as vectors of one space.
-
-    unit: rows have length 1. Otherwise they have the lengths that the network gives, as in the
-    released features.
-    """
+    """Clips and texts as vectors of one space."""
 
     name = "internvideo"
     clip_frames = CLIP_FRAMES
@@ -152,7 +144,15 @@ class InternVideoBackbone:
     def __init__(
         self, network: InternVideoNetwork, tokenizer: "Tokenizer", *, batch: int, unit: bool
     ) -> None:
-        """batch: how many texts are encoded together."""
+        """Wrap a loaded network.
+
+        Args:
+            network: both towers.
+            tokenizer: CLIP's.
+            batch: number of texts that are encoded together.
+            unit: whether rows have length 1. Otherwise they keep the lengths of the network's
+                output, as in the released features.
+        """
         self._device = current_device()
         self._network = network.to(self._device.name)
         self._tokenizer = tokenizer
@@ -166,51 +166,45 @@ class InternVideoBackbone:
         if not len(clips):
             return np.empty((0, self.dim), dtype=np.float32)
         pixels = torch.from_numpy(np.ascontiguousarray(clips))
-        inputs = prepare(pixels, self._network.sizes.side)
-        inputs = inputs.to(self._device.name)
+        inputs = prepare(pixels, self._network.sizes.side).to(self._device.name)
         with torch.inference_mode(), self._device.autocast():
             return self._rows(self._network.encode_clips(inputs))
 
-    def encode_images(self, pictures: Pictures) -> Matrix:
-        """Return (B, D) rows of clips in which each picture is still."""
-        return self.encode_clips(still_clips(pictures, CLIP_FRAMES))
+    def encode_images(self, images: Images) -> Matrix:
+        """Return (B, D) rows of clips that each repeat one image."""
+        return self.encode_clips(still_clips(images, CLIP_FRAMES))
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
         """Return (K, D) rows. A text longer than the network's limit is cut there."""
         rows = [np.empty((0, self.dim), dtype=np.float32)]
-        length = self._network.sizes.max_tokens
         for start in range(0, len(texts), self._batch):
             batch = texts[start : start + self._batch]
-            tokens = text_tokens(batch, self._tokenizer, length)
-            tokens = tokens.to(self._device.name)
+            tokens = text_tokens(batch, self._tokenizer, self._network.sizes.max_tokens)
             with torch.inference_mode(), self._device.autocast():
-                vectors = self._network.encode_texts(tokens)
+                vectors = self._network.encode_texts(tokens.to(self._device.name))
                 rows.append(self._rows(vectors))
         return np.concatenate(rows)
 
     def _rows(self, vectors: Tensor) -> Matrix:
         vectors = vectors.float()
-        if self._unit:
-            vectors = F.normalize(vectors, dim=1)
-        rows: Matrix = vectors.cpu().numpy()
-        return rows
+        return np.asarray((F.normalize(vectors, dim=1) if self._unit else vectors).cpu())
 
 
 def prepare(clips: Tensor, side: int) -> Tensor:
     """Return the network's input (B, 3, T, side, side) for uint8 clips (B, T, H, W, 3).
 
-    The middle square of 7/8 of the shorter side, less CLIP's mean and over its spread.
+    The central square of 7/8 of the shorter side, normalised by CLIP's mean and standard deviation.
     """
-    square = max(1, round(min(clips.shape[2:4]) * KEPT_SIDE))
+    crop_side = max(1, round(min(clips.shape[2:4]) * CROP_FRACTION))
     mean = torch.tensor(PIXEL_MEAN).view(3, 1, 1, 1)
     spread = torch.tensor(PIXEL_SPREAD).view(3, 1, 1, 1)
-    return (square_clips(clips, square, side) / 255 - mean) / spread
+    return (square_clips(clips, crop_side, side) / 255 - mean) / spread
 
 
 def load_internvideo(settings: VisionSettings) -> InternVideoBackbone:
-    """Return InternVideo-MM with the weights in `settings.path` and the merges next to them, or in
-    `settings.dictionary`.
+    """Return InternVideo-MM with the weights in `settings.path`.
 
+    The merges of its tokenizer are in `settings.dictionary`, by default next to the weights.
     Raises SettingsError without a path, ModelError when a file is missing, damaged or of another
     network.
     """
@@ -219,5 +213,5 @@ def load_internvideo(settings: VisionSettings) -> InternVideoBackbone:
         raise SettingsError(f"vision.backbone=internvideo needs {needed_files}")
     network = read_internvideo(settings.path)
     merges = settings.dictionary or settings.path.parent / MERGES_FILE
-    tokenizer = read_tokenizer(merges, network.sizes.words)
+    tokenizer = read_tokenizer(merges, network.sizes.vocabulary)
     return InternVideoBackbone(network, tokenizer, batch=settings.batch, unit=settings.unit)

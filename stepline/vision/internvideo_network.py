@@ -1,9 +1,9 @@
-"""InternVideo-MM's two towers: clips of 8 pictures and texts in one space, as their checkpoint
-names its weights.
+"""InternVideo-MM's two towers, with the weight names of its checkpoint.
 
-Letters: B clips, T pictures, L patches of a picture and its class token, D width, K texts, N
-tokens. Sources: Wang et al. 2022 (InternVideo), Li et al. 2022 (UniFormerV2, whose global blocks
-the video tower has), Radford et al. 2021 (CLIP).
+They map clips of 8 frames and texts to one space. Letters: B clips, T frames, G patches per side, L
+patches of a frame and its class token, D width, K texts, N tokens.
+Sources: Wang et al. 2022 (InternVideo), Li et al. 2022 (UniFormerV2, whose global blocks the video
+tower has), Radford et al. 2021 (CLIP).
 """
 
 from collections import OrderedDict
@@ -15,19 +15,25 @@ from torch import Tensor, nn
 
 from stepline.errors import ModelError
 
-HEAD_WIDTH = 64  # numbers a head of attention, in both towers
-MLP_FACTOR = 4  # hidden numbers per number of width
+HEAD_WIDTH = 64  # width of an attention head, in both towers
+MLP_FACTOR = 4  # hidden width of an MLP, in widths of its input
 
 
 @dataclass(frozen=True)
 class NetworkSizes:
     """Layer sizes of a checkpoint.
 
-    grid: patches per side
-    patch: pixels per side of one
-    layers: blocks of the video tower
-    readouts: global blocks, one after each of the last layers
-    words: tokens that are known
+    Attributes:
+        width: of the video tower.
+        patch: pixels per side of a patch.
+        grid: patches per side of a frame.
+        layers: blocks of the video tower.
+        readouts: global blocks, one after each of the last layers.
+        text_width: of the text tower.
+        text_layers: blocks of the text tower.
+        max_tokens: of a text.
+        vocabulary: number of known tokens.
+        joint: width of the space of clips and texts.
     """
 
     width: int
@@ -38,63 +44,61 @@ class NetworkSizes:
     text_width: int
     text_layers: int
     max_tokens: int
-    words: int
+    vocabulary: int
     joint: int
 
     @property
     def side(self) -> int:
-        """Pixels a side of a picture."""
+        """Pixels per side of a frame."""
         return self.grid * self.patch
 
 
 def network_sizes(shapes: Mapping[str, tuple[int, ...]]) -> NetworkSizes:
-    """Return the sizes that the weights' shapes say. Raises ModelError for those of another
-    network."""
+    """Return the layer sizes, by the shapes of the weights.
+
+    Raises ModelError for weights of another network.
+    """
     try:
         width, _, _, patch, _ = shapes["visual.conv1.weight"]
-        places, _ = shapes["visual.positional_embedding"]
+        position_count, _ = shapes["visual.positional_embedding"]
         max_tokens, text_width = shapes["positional_embedding"]
-        words, _ = shapes["token_embedding.weight"]
+        vocabulary, _ = shapes["token_embedding.weight"]
         _, joint = shapes["text_projection"]
     except (KeyError, ValueError) as error:
         raise ModelError(f"no weights of InternVideo-MM ({error})") from error
     # A position per patch, and one of the class token.
-    grid = round((places - 1) ** 0.5)
+    grid = round((position_count - 1) ** 0.5)
     sizes = NetworkSizes(
         width=width,
         patch=patch,
         grid=grid,
-        layers=_count(shapes, "visual.transformer.resblocks"),
-        readouts=_count(shapes, "visual.transformer.dec"),
+        layers=_count_modules(shapes, "visual.transformer.resblocks"),
+        readouts=_count_modules(shapes, "visual.transformer.dec"),
         text_width=text_width,
-        text_layers=_count(shapes, "transformer.resblocks"),
+        text_layers=_count_modules(shapes, "transformer.resblocks"),
         max_tokens=max_tokens,
-        words=words,
+        vocabulary=vocabulary,
         joint=joint,
     )
     # The patches are a square, and heads divide both widths.
-    fits = grid * grid == places - 1 and 0 < sizes.readouts <= sizes.layers
+    fits = grid * grid == position_count - 1 and 0 < sizes.readouts <= sizes.layers
     if not fits or width % HEAD_WIDTH or text_width % HEAD_WIDTH:
         raise ModelError(f"weights of another network than InternVideo-MM ({sizes})")
     return sizes
 
 
-def _count(shapes: Mapping[str, tuple[int, ...]], prefix: str) -> int:
-    """Return how many numbered parts a list of modules has."""
+def _count_modules(shapes: Mapping[str, tuple[int, ...]], prefix: str) -> int:
+    """Return the number of modules in a list, whose weights are named `prefix`.NUMBER.NAME."""
     start = f"{prefix}."
-    numbers = set()
-    for name in shapes:
-        if name.startswith(start):
-            number, _, _ = name.removeprefix(start).partition(".")
-            numbers.add(number)
-    return len(numbers)
+    names = [name.removeprefix(start) for name in shapes if name.startswith(start)]
+    return len({name.partition(".")[0] for name in names})
 
 
 class QuickGELU(nn.Module):  # type: ignore[misc]
     """x sigmoid(1.702 x), CLIP's activation."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the same shape."""
+        """Return the activations of x, of the same shape."""
         return x * torch.sigmoid(1.702 * x)
 
 
@@ -108,7 +112,7 @@ def _mlp(width: int) -> nn.Sequential:
 
 
 class ResidualBlock(nn.Module):  # type: ignore[misc]
-    """Self-attention and MLP, each behind a LayerNorm."""
+    """Transformer block: self-attention and MLP, each behind a LayerNorm."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -118,7 +122,7 @@ class ResidualBlock(nn.Module):  # type: ignore[misc]
         self.ln_2 = nn.LayerNorm(width)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return (B, L, D). mask: (L, L), added to the scores of attention."""
+        """Return (B, L, D) for x (B, L, D). mask: (L, L), added to the attention scores."""
         normalised = self.ln_1(x)
         attended, _ = self.attn(
             normalised, normalised, normalised, need_weights=False, attn_mask=mask
@@ -129,7 +133,7 @@ class ResidualBlock(nn.Module):  # type: ignore[misc]
 
 
 class GlobalBlock(nn.Module):  # type: ignore[misc]
-    """One query that attends to every patch of every picture of a clip."""
+    """Cross-attention of one query to every patch of every frame of a clip, then an MLP."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -150,8 +154,7 @@ class GlobalBlock(nn.Module):  # type: ignore[misc]
 
 
 class VideoBlocks(nn.Module):  # type: ignore[misc]
-    """Pictures through CLIP's blocks one by one. After each of the last, the clip is read out
-    whole."""
+    """CLIP's blocks on each frame. Global blocks after the last ones pool the whole clip."""
 
     def __init__(self, sizes: NetworkSizes) -> None:
         super().__init__()
@@ -170,33 +173,31 @@ class VideoBlocks(nn.Module):  # type: ignore[misc]
         self.balance = nn.Parameter(torch.zeros(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (B, D) for x (B, T, L, D)."""
+        """Return (B, D) for patches and class tokens x (B, T, L, D)."""
         b, _, _, d = x.shape
         query = self.temporal_cls_token.expand(b, 1, d)  # (B, 1, D)
-        # The last blocks are read out, each by a global block of its own.
+        # Each of the last blocks has a global block of its own.
         first = len(self.resblocks) - len(self.dec)
         for number, block in enumerate(self.resblocks):
-            pictures = block(x.flatten(0, 1))  # (B T, L, D)
-            x = pictures.view(x.shape)
+            x = block(x.flatten(0, 1)).view(x.shape)  # (B, T, L, D)
             readout = number - first
             if readout >= 0:
                 patches = self._with_positions(x, self.dpe[readout])  # (B, T, L, D)
                 query = self.dec[readout](query, patches.flatten(1, 2))
-        # A learned balance of what was read out and of the mean class token.
+        # a learned balance of the pooled clip and the mean class token
         weight = torch.sigmoid(self.balance)
         classes = x[:, :, 0].mean(1)  # (B, D)
         return (1 - weight) * query[:, 0] + weight * classes
 
     def _with_positions(self, x: Tensor, convolution: nn.Module) -> Tensor:
-        """Return x with a convolution over time and place added to its patches."""
-        # The class token has no place in the picture.
+        """Return x with a convolution over time and space added to its patches."""
+        # The class token has no position in the frame.
         classes = x[:, :, :1]
         patches = x[:, :, 1:]  # (B, T, G G, D)
         channels_first = patches.permute(0, 3, 1, 2)  # (B, D, T, G G)
         volume = channels_first.unflatten(3, (self.grid, self.grid))
-        places = convolution(volume).flatten(3)  # (B, D, T, G G)
-        places = places.permute(0, 2, 3, 1)  # (B, T, G G, D)
-        return torch.cat([classes, patches + places], dim=2)
+        positions = convolution(volume).flatten(3)  # (B, D, T, G G)
+        return torch.cat([classes, patches + positions.permute(0, 2, 3, 1)], dim=2)
 
 
 class VideoTower(nn.Module):  # type: ignore[misc]
@@ -234,16 +235,15 @@ class TextBlocks(nn.Module):  # type: ignore[misc]
     def forward(self, x: Tensor) -> Tensor:
         """Return (K, N, D) for x (K, N, D)."""
         length = x.shape[1]
-        # A token sees itself and those before it.
-        all_tokens = torch.full((length, length), float("-inf"), device=x.device)
-        mask = all_tokens.triu(1)
+        # A token attends to itself and those before it.
+        mask = torch.full((length, length), float("-inf"), device=x.device).triu(1)
         for block in self.resblocks:
             x = block(x, mask)
         return x
 
 
 class InternVideoNetwork(nn.Module):  # type: ignore[misc]
-    """Video and text encoders of InternVideo. Names of the weights are those of the checkpoint, without its `clip.`."""
+    """Video and text towers of InternVideo-MM. Weights have the checkpoint's names without `clip.`."""
 
     def __init__(self, sizes: NetworkSizes) -> None:
         super().__init__()
@@ -253,23 +253,22 @@ class InternVideoNetwork(nn.Module):  # type: ignore[misc]
         self.visual_proj = nn.Parameter(torch.zeros(sizes.width, sizes.joint))
         text_width = sizes.text_width
         self.transformer = TextBlocks(sizes)
-        self.token_embedding = nn.Embedding(sizes.words, text_width)
+        self.token_embedding = nn.Embedding(sizes.vocabulary, text_width)
         self.positional_embedding = nn.Parameter(torch.zeros(sizes.max_tokens, text_width))
         self.ln_final = nn.LayerNorm(text_width)
         self.text_projection = nn.Parameter(torch.zeros(text_width, sizes.joint))
 
     def encode_clips(self, clips: Tensor) -> Tensor:
-        """Return (B, joint), lengths as they come, for clips (B, 3, T, side, side) of CLIP's mean
-        and spread."""
+        """Return (B, joint), not normalised, for clips (B, 3, T, side, side) normalised as CLIP's."""
         return self.visual_ln_post(self.visual(clips)) @ self.visual_proj
 
     def encode_texts(self, tokens: Tensor) -> Tensor:
-        """Return (K, joint) for tokens (K, N), read at the last token, whose number is the
-        highest."""
+        """Return (K, joint) for tokens (K, N), not normalised.
+
+        The output is that of the end token, which has the highest number.
+        """
         x = self.token_embedding(tokens) + self.positional_embedding  # (K, N, D)
         x = self.transformer(x)
         x = self.ln_final(x)
         rows = torch.arange(len(x), device=x.device)
-        ends = tokens.argmax(1)
-        last = x[rows, ends]  # (K, D)
-        return last @ self.text_projection
+        return x[rows, tokens.argmax(1)] @ self.text_projection

@@ -1,15 +1,15 @@
-"""Text in the picture: what captions, overlays and title cards say, and from when to when.
+"""Text in video frames: what captions, overlays and title cards say, and from when to when.
 
     TextDetector   which pixels belong to letters (PP-OCR's differentiable binarization): 11 ms
     TextReader     what a line says (PP-OCR's recogniser, decoded greedily from CTC): 10 to 60 ms a line
-    ScreenText     a line and the seconds in which it is shown
+    TextMeter      lines of text with the seconds in which they are shown
 
-A line that stays is read once. The same pixels at the same place are the same words. So are letters
-of the same outlines, whatever moves behind them.
+A line that stays is read only once. The same pixels at the same position are the same words. So are
+letters of the same outlines, whatever moves behind them.
 
 Source: Liao et al. 2020 (DB), the PP-OCR models. Differs: a line's box is upright, its margin half
-its height. Pictures are looked at as small as they were decoded for the backbone. Letters below
-8 px are not read.
+its height. Frames are searched at the size at which they were decoded for the backbone. Letters
+below 8 px are not read.
 """
 
 import functools
@@ -28,19 +28,19 @@ Flags = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float32]
 Box = tuple[int, int, int, int]  # left, top, right, bottom, in pixels
 
-# px of the picture's shorter side. 192 px finds a third more lines for .6 CPU s per minute.
-PICTURE_SIDE = 128
+# px of the frame's shorter side. 192 px finds a third more lines for .6 CPU s per minute.
+DETECTOR_SIDE = 128
 SIDE_MULTIPLE = 32  # px that the sides are multiples of
 CHANNEL_MEANS = (0.485, 0.456, 0.406)  # of ImageNet, for the detector
 CHANNEL_SPREADS = (0.229, 0.224, 0.225)
 MIN_LETTER_PROBABILITY = 0.3  # from which a pixel belongs to letters
-MIN_LINE_AREA = 12  # pixels of the map that a line has at least
+MIN_LINE_AREA = 12  # pixels of the letter map that a line has at least
 LINE_HEIGHT = 48  # px of a line as the recogniser sees it
-MIN_LINE_HEIGHT = 8  # px of a line in the picture, below which it is not read
-MAX_LINE_RATIO = 40  # times as wide as high
-MIN_READ_PROBABILITY = 0.8  # mean of the letters, from which a line counts
+MIN_LINE_HEIGHT = 8  # px of a line in the frame, below which it is not read
+MAX_LINE_RATIO = 40  # width over height
+MIN_TEXT_PROBABILITY = 0.8  # mean of the letters, from which a text is believed
 MIN_LINE_LETTERS = 2  # letters or digits of a line
-MAX_LINES = 3  # of a picture, the largest first
+MAX_LINES = 3  # of a frame, the largest first
 MAX_LINE_CHANGE = 0.1  # mean change of a line's pixels, 0 to 1, below which it is the same line
 MIN_BOX_IOU = 0.5  # of the boxes of the same line
 # correlation of the outlines of the same line's letters. Other lines reach .74.
@@ -49,25 +49,29 @@ MIN_OUTLINE_CORRELATION = 0.8
 
 @dataclass(frozen=True)
 class ScreenText:
-    """A line of text in the picture, the seconds in which it is shown, and its height as a fraction
-    of the picture's."""
+    """A line of text on the screen.
+
+    Attributes:
+        text: the words.
+        span: seconds in which the line is shown.
+        height: of the line, as a fraction of the frame's height.
+    """
 
     text: str
     span: Span
     height: float
 
 
-class _PictureNetwork:
-    """A network of one picture, in ONNX's format."""
+class _ImageNetwork:
+    """An ONNX network whose input is one image."""
 
     def __init__(self, path: Path) -> None:
         self.session = start_session(path)
 
     def __call__(self, pixels: npt.NDArray[Any]) -> Floats:
-        """Return the output for pixels (H, W, 3) of blue, green and red."""
-        planes = pixels.transpose(2, 0, 1).astype(np.float32)
-        feed = {"x": planes[None]}  # (1, 3, H, W)
-        output: Floats = self.session.run(None, feed)[0][0]
+        """Return the output for pixels (H, W, 3) of red, green and blue. The network takes BGR."""
+        planes = pixels[..., ::-1].transpose(2, 0, 1).astype(np.float32)
+        output: Floats = self.session.run(None, {"x": planes[None]})[0][0]
         return output
 
 
@@ -75,48 +79,48 @@ class TextDetector:
     """Detects the pixels that belong to letters."""
 
     def __init__(self, folder: Path) -> None:
-        self._network = _PictureNetwork(folder / "PP-OCRv6_det_small.onnx")
+        """folder: holds the ONNX files of PP-OCR."""
+        self._network = _ImageNetwork(folder / "PP-OCRv6_det_small.onnx")
 
-    def __call__(self, picture: Image, side: int = PICTURE_SIDE) -> Flags:
-        """Return the letter probability map of a picture (H, W, 3) scaled to `side` px."""
-        sides = np.array(picture.shape[:2])
-        scale = side / sides.min()
-        # Sides that the network takes, about in the picture's proportions.
-        multiples = np.round(sides * scale / SIDE_MULTIPLE).astype(int)
+    def __call__(self, image: Image, side: int = DETECTOR_SIDE) -> Flags:
+        """Return which pixels of an image (H, W, 3), made small, belong to letters.
+
+        side: pixels of the shorter side of the small image.
+        """
+        sides = np.array(image.shape[:2])
+        # Sides that the network takes, in about the image's proportions.
+        multiples = np.round(sides * (side / sides.min()) / SIDE_MULTIPLE).astype(int)
         height, width = (np.maximum(multiples, 1) * SIDE_MULTIPLE).tolist()
-        # The network takes blue before red.
-        colours = resize(picture, width, height)[..., ::-1]
-        probabilities = self._network((colours - CHANNEL_MEANS) / CHANNEL_SPREADS)[0]
-        letters: Flags = probabilities > MIN_LETTER_PROBABILITY
-        return letters
+        pixels = resize(image, width, height)
+        # The released network has these channel statistics in the order of its own channels.
+        normalised = (pixels - CHANNEL_MEANS[::-1]) / CHANNEL_SPREADS[::-1]
+        return np.asarray(self._network(normalised)[0] > MIN_LETTER_PROBABILITY)
 
 
 class TextReader:
     """Recognises the text of a line."""
 
     def __init__(self, folder: Path) -> None:
-        self._network = _PictureNetwork(folder / "PP-OCRv6_rec_small.onnx")
-        about = self._network.session.get_modelmeta().custom_metadata_map
-        letters = about["character"].split("\n")
-        self._characters = ["", *letters, " "]  # 0 is CTC's blank
+        """folder: holds the ONNX files of PP-OCR."""
+        self._network = _ImageNetwork(folder / "PP-OCRv6_rec_small.onnx")
+        metadata = self._network.session.get_modelmeta().custom_metadata_map
+        self._characters = ["", *metadata["character"].split("\n"), " "]  # 0 is CTC's blank
 
     def __call__(self, line: Image) -> tuple[str, float]:
         """Return the text of a line (H, W, 3) and its mean probability, 0 to 1."""
         height, width = line.shape[:2]
         # As wide as the line is, in steps of 8 px.
         eighths = round(width * LINE_HEIGHT / height / 8)
-        colours = resize(line, max(LINE_HEIGHT, eighths * 8), LINE_HEIGHT)[..., ::-1]
-        scores = self._network(colours * 2 - 1)  # (L, C)
+        pixels = resize(line, max(LINE_HEIGHT, eighths * 8), LINE_HEIGHT)
+        scores = self._network(pixels * 2 - 1)  # (L, C)
 
         # a letter begins where the most likely character changes to another than the blank
         best = scores.argmax(axis=1)  # (L,)
-        changes = np.diff(best, prepend=0) != 0
-        starts = np.flatnonzero((best > 0) & changes)
+        starts = np.flatnonzero((best > 0) & (np.diff(best, prepend=0) != 0))
         if not len(starts):
             return "", 0.0
         text = "".join(self._characters[number] for number in best[starts])
-        probabilities = scores.max(axis=1)[starts]
-        return text.strip(), float(probabilities.mean())
+        return text.strip(), float(scores.max(axis=1)[starts].mean())
 
 
 @functools.cache
@@ -127,186 +131,164 @@ def load_text_networks(folder: Path) -> tuple[TextDetector, TextReader]:
 
 @dataclass(frozen=True)
 class _Line:
-    """A line where it was seen last: its box, its pixels, and what it says. None: not readable."""
+    """A line in the last frame. text: None where it cannot be read."""
 
     box: Box
-    pixels: Floats
+    pixels: Floats  # (48, 96, 3)
     text: ScreenText | None
-
-    def until(self, end: float) -> ScreenText | None:
-        """Return the text, shown up to `end`."""
-        if self.text is None:
-            return None
-        span = Span(self.text.span.start, end)
-        return replace(self.text, span=span)
 
 
 class TextMeter:
-    """Collects pictures one at a time: how much of each is text, and every line with its
-    seconds."""
+    """Measures frames one at a time: the area of text, and each line with its seconds."""
 
     def __init__(self, detector: TextDetector, reader: TextReader) -> None:
         self._detect = detector
         self._read = reader
-        self._lines: list[_Line] = []  # of the last picture
-        self._picture: Image | None = None  # the last one
-        self._past: set[ScreenText] = set()
+        self._lines: list[_Line] = []  # of the last frame
+        self._last_image: Image | None = None
+        self._ended_texts: set[ScreenText] = set()
 
-    def add(self, picture: Image, seconds: Span) -> float:
-        """Return the fraction of a picture (H, W, 3) that letters cover. The picture is on the
-        screen for `seconds`."""
-        letters = self._detect(picture)
-        map_height, map_width = letters.shape
-        height, width = picture.shape[:2]
-        boxes = line_boxes(letters, width / map_width, height / map_height)
+    def add(self, image: Image, seconds: Span) -> float:
+        """Return the fraction of a frame (H, W, 3) that letters cover.
+
+        seconds: in which the frame is on the screen.
+        """
+        letters = self._detect(image)
+        scale_x = image.shape[1] / letters.shape[1]
+        boxes = line_boxes(letters, scale_x, image.shape[0] / letters.shape[0])
         largest = sorted(boxes, key=lambda box: box[1] - box[3])
-        lines = [self._line(picture, box, seconds) for box in largest[:MAX_LINES]]
-
-        # texts of the last picture that this one does not show are over
-        continued = set()
-        for line in lines:
-            if line.text:
-                continued.add(_text_key(line.text))
+        lines = [self._line(image, box, seconds) for box in largest[:MAX_LINES]]
+        continued = {_text_key(line.text) for line in lines if line.text}
         for line in self._lines:
             if line.text and _text_key(line.text) not in continued:
-                self._past.add(line.text)
+                self._ended_texts.add(line.text)
         self._lines = lines
-        self._picture = picture
+        self._last_image = image
         return float(letters.mean())
 
     def finish(self) -> tuple[ScreenText, ...]:
-        """Return all lines by the second at which they come."""
-        texts = set(self._past)
-        for line in self._lines:
-            if line.text:
-                texts.add(line.text)
-        in_order = sorted(texts, key=lambda text: (text.span.start, text.text))
-        return tuple(in_order)
+        """Return all lines, sorted by the second at which they appear."""
+        texts = self._ended_texts | {line.text for line in self._lines if line.text}
+        return tuple(sorted(texts, key=lambda text: (text.span.start, text.text)))
 
-    def _line(self, picture: Image, box: Box, seconds: Span) -> _Line:
-        """Return a line of this picture: one of the last picture, up to the end of `seconds`, or a
-        new one."""
+    def _line(self, image: Image, box: Box, seconds: Span) -> _Line:
+        """Return the line in a box: one of the last frame that is shown on, or a new one."""
         x, y, end_x, end_y = box
         width = end_x - x
         height = end_y - y
-        crop = picture[y:end_y, x:end_x]
+        crop = image[y:end_y, x:end_x]
         pixels = resize(crop, 2 * LINE_HEIGHT, LINE_HEIGHT)
 
-        # the same pixels at the same place are the same words
+        # the same pixels at the same position are the same words
         for line in self._lines:
-            is_here = box_iou(line.box, box) > MIN_BOX_IOU
-            if is_here and self._is_same(line, picture, box, pixels):
-                return _Line(box, pixels, line.until(seconds.end))
+            has_position = box_iou(line.box, box) > MIN_BOX_IOU
+            if has_position and self._is_same_line(line, image, box, pixels):
+                return _Line(box, pixels, _extend(line.text, seconds.end))
 
         # a line that has to be read
-        if height < MIN_LINE_HEIGHT or width > MAX_LINE_RATIO * height:
-            return _Line(box, pixels, None)
-        text, probability = self._read(crop)
-        letters = sum(letter.isalnum() for letter in text)
-        if probability < MIN_READ_PROBABILITY or letters < MIN_LINE_LETTERS:
-            return _Line(box, pixels, None)
-        for line in self._lines:
-            if line.text is not None and line.text.text == text:
-                return _Line(box, pixels, line.until(seconds.end))
-        screen_text = ScreenText(text, seconds, height / len(picture))
-        return _Line(box, pixels, screen_text)
+        text = None
+        if height >= MIN_LINE_HEIGHT and width <= MAX_LINE_RATIO * height:
+            words, probability = self._read(crop)
+            letter_count = sum(letter.isalnum() for letter in words)
+            if probability >= MIN_TEXT_PROBABILITY and letter_count >= MIN_LINE_LETTERS:
+                text = ScreenText(words, seconds, height / len(image))
+                for line in self._lines:
+                    if line.text is not None and line.text.text == words:
+                        text = _extend(line.text, seconds.end)
+                        break
+        return _Line(box, pixels, text)
 
-    def _is_same(self, line: _Line, picture: Image, box: Box, pixels: Floats) -> bool:
-        """Return whether a line is that of a box, by its pixels, or if it was read by its
-        outlines."""
+    def _is_same_line(self, line: _Line, image: Image, box: Box, pixels: Floats) -> bool:
+        """Return whether a box of a new frame shows a line of the last frame.
+
+        Its pixels are the same, or it was read and the outlines of its letters are the same.
+        """
         if np.abs(line.pixels - pixels).mean() < MAX_LINE_CHANGE:
             return True
-        return line.text is not None and self._has_outlines_of(line, picture, box)
+        return line.text is not None and self._has_same_outlines(line, image, box)
 
-    def _has_outlines_of(self, line: _Line, picture: Image, box: Box) -> bool:
-        """Return whether both pictures show letters of the same outlines where either has the line.
+    def _has_same_outlines(self, line: _Line, image: Image, box: Box) -> bool:
+        """Return whether both frames show letters of the same outlines around both boxes.
 
-        A line that grows by a letter or more is still being written, and read again.
+        A line that grows by a letter or more is still being written, and is read again.
         """
-        assert self._picture is not None
-        width = box[2] - box[0]
-        height = box[3] - box[1]
-        growth = width - (line.box[2] - line.box[0])
-        if self._picture.shape != picture.shape or growth >= height / 2:
+        assert self._last_image is not None
+        growth = (box[2] - box[0]) - (line.box[2] - line.box[0])
+        if self._last_image.shape != image.shape or growth >= (box[3] - box[1]) / 2:
             return False
-
-        # the box around both places of the line
         corners = np.array([line.box, box])
         x, y = corners[:, :2].min(axis=0)
         end_x, end_y = corners[:, 2:].max(axis=0)
         outlines = []
-        for image in (self._picture, picture):
-            grey = resize(image[y:end_y, x:end_x], 2 * LINE_HEIGHT, LINE_HEIGHT).mean(2)
+        for frame in (self._last_image, image):
+            grey = resize(frame[y:end_y, x:end_x], 2 * LINE_HEIGHT, LINE_HEIGHT).mean(2)
             # Outlines are changes from left to right, however bright the background is.
-            changes = np.diff(grey, axis=1)
-            edges = np.abs(changes).ravel()
-            spread = max(float(edges.std()), 1e-6)
-            outlines.append((edges - edges.mean()) / spread)
-        correlation = (outlines[0] * outlines[1]).mean()
-        return float(correlation) > MIN_OUTLINE_CORRELATION
+            edges = np.abs(np.diff(grey, axis=1)).ravel()
+            outlines.append((edges - edges.mean()) / max(float(edges.std()), 1e-6))
+        return float((outlines[0] * outlines[1]).mean()) > MIN_OUTLINE_CORRELATION
+
+
+def _extend(text: ScreenText | None, end: float) -> ScreenText | None:
+    """Return a text shown until `end`."""
+    return text and replace(text, span=Span(text.span.start, end))
 
 
 def _text_key(text: ScreenText) -> tuple[str, float]:
-    """Return the key by which readings of one text are equal."""
+    """Return the words and the start, which stay the same while a text is shown."""
     return text.text, text.span.start
 
 
 def line_boxes(letters: Flags, scale_x: float, scale_y: float) -> list[Box]:
-    """Return the boxes (left, top, right, bottom) around connected letters, with a margin of half
-    their height.
+    """Return the boxes of lines in pixels of the image, with a margin of half a line's height.
 
-    letters: (H, W). wide, high: pixels of the picture per pixel of the map.
+    Args:
+        letters: (H, W), whether a pixel of the small image belongs to letters.
+        scale_x: width of the image over that of the small image.
+        scale_y: the same of their heights.
     """
-    map_height, map_width = letters.shape
-    picture_width = round(map_width * scale_x)
-    picture_height = round(map_height * scale_y)
+    height, width = letters.shape
     boxes = []
     for runs in connected_runs(letters):
-        rows, firsts, ends = runs.T
-        if (ends - firsts).sum() < MIN_LINE_AREA:
+        rows, starts, ends = runs.T
+        if (ends - starts).sum() < MIN_LINE_AREA:
             continue
         top = rows[0]
         bottom = rows[-1] + 1
-        # In pixels of the picture, and inside it.
         margin = (bottom - top) / 2
-        x = int((firsts.min() - margin) * scale_x)
-        x = max(0, x)
-        y = int((top - margin) * scale_y)
-        y = max(0, y)
-        end_x = round((ends.max() + margin) * scale_x)
-        end_x = min(picture_width, end_x)
-        end_y = round((bottom + margin) * scale_y)
-        end_y = min(picture_height, end_y)
-        boxes.append((x, y, end_x, end_y))
+        boxes.append(
+            (
+                max(0, int((starts.min() - margin) * scale_x)),
+                max(0, int((top - margin) * scale_y)),
+                min(round(width * scale_x), round((ends.max() + margin) * scale_x)),
+                min(round(height * scale_y), round((bottom + margin) * scale_y)),
+            )
+        )
     return boxes
 
 
 def connected_runs(letters: Flags) -> list[npt.NDArray[np.int64]]:
-    """Return the groups of connected letters (H, W), corners too: runs (R, 3) of row, first and end
-    column, by row."""
-    # runs of letters in each row
-    bits = letters.view(np.int8)
-    padded = np.pad(bits, ((0, 0), (1, 1)))
-    edges = np.diff(padded, axis=1)  # (H, W + 1)
-    rows, firsts = np.nonzero(edges == 1)
-    _, ends = np.nonzero(edges == -1)
-    runs = np.stack([rows, firsts, ends], axis=1)
-    row_numbers = np.arange(len(letters) + 1)
-    begins = np.searchsorted(rows, row_numbers).tolist()  # each row's first run
+    """Return the connected components of letters (H, W), also over corners.
 
-    # a run joins the groups of the runs above that it touches
+    Each one is an array of runs (R, 3), sorted by row: row, first and end column.
+    """
+    edges = np.diff(np.pad(letters.view(np.int8), ((0, 0), (1, 1))), axis=1)  # (H, W + 1)
+    rows, starts = np.nonzero(edges == 1)
+    _, ends = np.nonzero(edges == -1)
+    runs = np.stack([rows, starts, ends], axis=1)
+    first_runs = np.searchsorted(rows, np.arange(len(letters) + 1)).tolist()  # of each row
+
+    # a run joins the components of the runs above that it touches
     spans = runs.tolist()
-    groups: list[int] = []  # of each run, the number of its group's first run
-    for row, first, end in spans:
-        touching_run = set()
-        row_above = max(row - 1, 0)
-        for n in range(begins[row_above], begins[row]):
-            _, other_first, other_end = spans[n]
-            if other_first <= end and first <= other_end:
-                touching_run.add(groups[n])
-        group = min(touching_run, default=len(groups))
-        if len(touching_run) > 1:
-            groups = [group if number in touching_run else number for number in groups]
-        groups.append(group)
-    numbers = np.array(groups)
-    return [runs[numbers == group] for group in np.unique(numbers)]
+    components: list[int] = []  # of each run, the number of its component's first run
+    for row, start, end in spans:
+        touched = set()
+        for n in range(first_runs[max(row - 1, 0)], first_runs[row]):
+            _, other_start, other_end = spans[n]
+            if other_start <= end and start <= other_end:
+                touched.add(components[n])
+        component = min(touched, default=len(components))
+        if len(touched) > 1:
+            components = [component if n in touched else n for n in components]
+        components.append(component)
+    numbers = np.array(components)
+    return [runs[numbers == component] for component in np.unique(numbers)]

@@ -1,5 +1,4 @@
-"""Features that someone else extracted in place of a network: released ones of InternVideo, CLIP,
-S3D, or own ones."""
+"""Precomputed features as a backbone: released ones of InternVideo, CLIP or S3D, or the user's."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -15,18 +14,27 @@ from stepline.features.files import (
     unit_rows,
 )
 from stepline.records import FeatureSequence, Matrix
-from stepline.vision.encode import Pictures
+from stepline.vision.encode import Images
 from stepline.vision.settings import VisionSettings
 
 
 class PrecomputedBackbone:
-    """Ready features in place of a network. Pictures cannot be encoded, texts only if their
-    features are given."""
+    """Precomputed features in place of a network.
+
+    Images cannot be encoded. Texts can if their features are given.
+    """
 
     name = PRECOMPUTED_BACKBONE
 
     def __init__(self, path: Path, *, rate: float, texts: Path | None, unit: bool = True) -> None:
-        """unit: whether all rows are scaled to length 1."""
+        """Name the files. They are read when they are needed.
+
+        Args:
+            path: a feature file, or a folder of <video id>.npy files.
+            rate: rows per second of the files.
+            texts: file of the text features. None where no text is encoded.
+            unit: whether all rows are scaled to length 1.
+        """
         self._path = path
         self._unit = unit
         self._rate = rate
@@ -38,23 +46,25 @@ class PrecomputedBackbone:
         return int(self._text_features.values.shape[1])
 
     def features(self, video_id: str) -> FeatureSequence:
-        """Return the features of one video. Raises StoreError or ShapeError, which say what is
-        wrong."""
-        path = self._path
-        if not path.is_file():
-            path = find_feature_file(path, video_id)
+        """Return the features of one video.
+
+        Raises StoreError for a missing or damaged file, ShapeError for one of another shape.
+        """
+        path = self._path if self._path.is_file() else find_feature_file(self._path, video_id)
         width = self.dim if self._texts is not None else None
         return read_feature_file(path, rate=self._rate, width=width, unit=self._unit)
 
-    def encode_images(self, pictures: Pictures) -> Matrix:
-        """Raise ModelError: there is no network behind ready features."""
+    def encode_images(self, images: Images) -> Matrix:
+        """Raise ModelError, since precomputed features have no network."""
         raise ModelError(
-            f"vision.backbone=precomputed cannot encode {len(pictures)} pictures; use conse or clip"
+            f"vision.backbone=precomputed cannot encode {len(images)} pictures; use conse or clip"
         )
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
-        """Return (K, D), looked up by the exact text. Raises StoreError for a text without
-        features."""
+        """Return the text features (K, D), found by the exact text.
+
+        Raises StoreError for a text without features.
+        """
         numbers = {text: row for row, text in enumerate(self._text_features.texts)}
         missing = [text for text in texts if text not in numbers]
         if missing:
@@ -63,11 +73,8 @@ class PrecomputedBackbone:
                 f"{self._texts}: no features for {missing[0]!r} ({counts}); "
                 "extract them with the encoder that made the video features"
             )
-        rows = [numbers[text] for text in texts]
-        values: Matrix = self._text_features.values[rows]
-        if self._unit:
-            values = unit_rows(values)
-        return values
+        values: Matrix = self._text_features.values[[numbers[text] for text in texts]]
+        return unit_rows(values) if self._unit else values
 
     @cached_property
     def _text_features(self) -> TextFeatures:
@@ -79,8 +86,7 @@ class PrecomputedBackbone:
 
 
 def load_precomputed(settings: VisionSettings) -> PrecomputedBackbone:
-    """Return the features that `settings.path` and `settings.texts` name. Files are read when they
-    are asked for."""
+    """Return the features in `settings.path` and `settings.texts`, which are read when needed."""
     if settings.path is None or not settings.path.exists():
         raise SettingsError(
             f"vision.path {settings.path}: give a feature file, or a folder of <video id>.npy files"

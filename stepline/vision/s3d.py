@@ -1,9 +1,8 @@
-"""S3D-G as a backbone: a row of features is what a clip of 16 frames shows, in one space with
-texts.
+"""S3D-G as a backbone: a row of features is a clip of 16 frames, in one space with texts.
 
-The text tower and its words, the released weights, and the backbone of both towers. The weights are
-antoine77340/S3D_HowTo100M, by path: every name and shape is checked, nothing is run. Letters: B
-clips, T frames, H and W pixels, K texts, N words per text.
+This file has the text tower with its words, reads the released weights, and joins both towers. The
+weights are antoine77340/S3D_HowTo100M, by path: every name and shape is checked, no code is run.
+Letters: B clips, T frames, H and W pixels, K texts, N words per text.
 Source: Miech et al. 2020 (MIL-NCE). Its released code and TAN's differ in how they tokenise.
 """
 
@@ -22,8 +21,8 @@ from stepline.files.atomic_files import atomic_path, write_atomic
 from stepline.networks.device import current_device
 from stepline.networks.state_dict import check_weights, read_tensors
 from stepline.records import Matrix
-from stepline.vision.encode import Clips, Pictures, check_clips, square_clips, still_clips
-from stepline.vision.s3d_network import JOINT_WIDTH, POOLED_WIDTH, S3D, FoldedS3D
+from stepline.vision.encode import Clips, Images, check_clips, square_clips, still_clips
+from stepline.vision.s3d_network import JOINT_WIDTH, POOLED_WIDTH, S3D
 from stepline.vision.settings import VisionSettings
 
 Tokenisation: TypeAlias = Literal["released", "tan"]
@@ -36,8 +35,7 @@ WORD_PATTERN = re.compile(r"[\w']+")
 
 
 class WordDictionary:
-    """The words that have a vector: `s3d_dict.npy`, in which the word at index i has token i +
-    1."""
+    """The known words of `s3d_dict.npy`. The word at index i has token i + 1."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._tokens = {word: index + 1 for index, word in enumerate(words)}
@@ -46,25 +44,25 @@ class WordDictionary:
     def tokens(self, texts: Sequence[str], form: Tokenisation = "released") -> Tensor:
         """Return (K, N) token numbers, 0 where there is no word.
 
-        "released": unknown words are left out before the first 16 are kept. "tan": they stay, as 0,
-        among 32.
+        form: "released" drops unknown words and takes the first 16 of the others. "tan" has 0 for
+        unknown words and takes the first 32 words.
         """
         length = MAX_WORDS[form]
         rows = []
         for text in texts:
             words = WORD_PATTERN.findall(text.lower())
-            tokens = [self._tokens.get(word, PADDING_TOKEN) for word in words]
             if form == "released":
-                tokens = [token for token in tokens if token != PADDING_TOKEN]
-            padding = [PADDING_TOKEN] * (length - len(tokens))
-            rows.append(tokens[:length] + padding)
+                words = [word for word in words if word in self._tokens]
+            tokens = [self._tokens.get(word, PADDING_TOKEN) for word in words[:length]]
+            rows.append(tokens + [PADDING_TOKEN] * (length - len(tokens)))
         return torch.tensor(rows, dtype=torch.int64).view(-1, length)
 
 
 class TextTower(nn.Module):  # type: ignore[misc]
-    """Embedding, linear, ReLU, max over the words, linear. It is frozen in WYS2."""
+    """Text encoder: embedding, linear, ReLU, max over the words, linear. It is frozen in WYS2."""
 
     def __init__(self, size: int) -> None:
+        """size: number of tokens, with padding."""
         super().__init__()
         self.word_embd = nn.Embedding(size, EMBEDDING_WIDTH)
         self.fc1 = nn.Linear(EMBEDDING_WIDTH, HIDDEN_WIDTH)
@@ -73,24 +71,23 @@ class TextTower(nn.Module):  # type: ignore[misc]
     def forward(self, tokens: Tensor, form: Tokenisation = "released") -> Tensor:
         """Return (K, 512) for tokens (K, N), not normalised.
 
-        "released": padding takes part in the maximum as any word does. So a text's length matters a
-        little. "tan": padding and unknown words are left out. Then a text without a known word
-        counts as all zeros.
+        form: with "released", padding counts in the maximum as a word does, so the number of words
+        matters a little. With "tan", padding and unknown words do not count. The hidden vector of a
+        text without a known word is then 0.
         """
         vectors = self.word_embd(tokens)
         hidden = torch.relu(self.fc1(vectors))  # (K, N, 2048)
         if form == "tan":
             # >= 0 after the ReLU, so that 0 never wins
-            is_word = tokens != PADDING_TOKEN
-            hidden = hidden * is_word[:, :, None]
-        greatest = hidden.amax(1)
-        joint: Tensor = self.fc2(greatest)  # (K, 512)
-        return joint
+            hidden = hidden * (tokens != PADDING_TOKEN)[:, :, None]
+        return self.fc2(hidden.amax(1))  # (K, 512)
 
 
 def read_dictionary(path: Path) -> WordDictionary:
-    """Return the words of a file. Raises ModelError unless it is a NumPy array of different
-    words."""
+    """Return the words of s3d_dict.npy.
+
+    Raises ModelError unless the file is a NumPy array of different words.
+    """
     try:
         words = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
@@ -104,17 +101,20 @@ def read_dictionary(path: Path) -> WordDictionary:
     return WordDictionary(words.tolist())
 
 
-TEXT_TOWER = "text_module"  # begins the names of the text tower's weights
+TEXT_TOWER = "text_module"  # prefix of the names of the text tower's weights
 WORD_VECTORS = f"{TEXT_TOWER}.word_embd.weight"
-COUNTER_SUFFIX = ".num_batches_tracked"  # useless at rest, and older files lack it
+COUNTER_SUFFIX = ".num_batches_tracked"  # only for training, and older files lack it
 CURE = "give s3d_howto100m.pth"
 
 
 def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, TextTower]:
-    """Return both towers at rest. dictionary_size: words and padding, as many as the file has word
-    vectors.
+    """Return the video and the text tower, in evaluation mode.
 
-    Raises ModelError, naming what does not fit, for any other file.
+    Args:
+        path: of the released weights.
+        dictionary_size: number of words in the dictionary, and padding.
+
+    Raises ModelError, which names the wrong weight, for any other file.
     """
     arrays = read_tensors(path, "S3D", CURE)
     with torch.device("meta"):
@@ -125,7 +125,7 @@ def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, TextTower]:
     for name in shapes:
         if name.endswith(COUNTER_SUFFIX):
             arrays.setdefault(name, np.zeros((), np.int64))
-    # the file is of another dictionary
+    # The weights may be of another dictionary.
     vectors = arrays.get(WORD_VECTORS, np.zeros(0))
     if vectors.ndim == 2 and len(vectors) != dictionary_size:
         fault = f"{len(vectors) - 1} word vectors for a dictionary of {dictionary_size - 1} words"
@@ -139,50 +139,59 @@ def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, TextTower]:
 
 
 def write_s3d(video: S3D, released: Path, path: Path) -> None:
-    """Write a trained video tower in the released form, with the text tower of the file that it was
-    trained from.
+    """Write a trained video tower as a file that `vision.path` takes.
 
-    That file's dictionary is written next to it, so that `vision.path` takes it.
+    Args:
+        video: the trained tower.
+        released: weights that it was trained from. Their text tower and dictionary are copied.
+        path: of the file to write.
     """
-    weights = {}
-    for name, value in read_tensors(released, "S3D", CURE).items():
-        if name.startswith(TEXT_TOWER):
-            weights[name] = torch.from_numpy(value)
-    for name, value in video.state_dict().items():
-        weights[name] = value.detach().cpu()
+    weights = {
+        name: torch.from_numpy(value)
+        for name, value in read_tensors(released, "S3D", CURE).items()
+        if name.startswith(TEXT_TOWER)
+    }
+    weights |= {name: value.detach().cpu() for name, value in video.state_dict().items()}
     with atomic_path(path) as partial:
         torch.save(weights, partial)
     dictionary = (released.parent / DICTIONARY_FILE).read_bytes()
     write_atomic(path.parent / DICTIONARY_FILE, dictionary)
 
 
-# px of a clip, a square from the middle of the picture, as HowTo100M's features were made
+# px of a clip, the central square of the frames, as HowTo100M's features were made
 CLIP_SIDE = 224
 CLIP_FRAMES = 16  # at one row per second that is 16 frames/s, the rate of those features
 DICTIONARY_FILE = "s3d_dict.npy"
 
 
 class S3DBackbone:
-    """Clips and texts as unit vectors of 512 numbers. Differs from its makers' score, which keeps
-    the lengths.
+    """Clips and texts as unit vectors of width 512.
 
-    pooled: clips are the 1024 numbers before the layer that is shared with texts, as they come: the
-    rows that HowTo100M released. They are for networks that are trained on them. No product of them
-    with a text means anything.
+    Differs from the authors' score, which keeps the lengths.
     """
 
     clip_frames = CLIP_FRAMES
 
     def __init__(
         self,
-        video: FoldedS3D,
+        video: S3D,
         words: TextTower,
         dictionary: WordDictionary,
         form: Tokenisation,
         *,
         pooled: bool = False,
     ) -> None:
-        """form: how texts are cut into words, as `WordDictionary.tokens` says."""
+        """Join both towers.
+
+        Args:
+            video: video tower.
+            words: text tower.
+            dictionary: of the text tower.
+            form: tokenisation of texts, as `WordDictionary.tokens` has it.
+            pooled: whether clips become the 1024 numbers before the joint layer, not normalised.
+                HowTo100M released these. Networks are trained on them, but no text is in their
+                space.
+        """
         self._video = video
         self._words = words
         self._dictionary = dictionary
@@ -196,26 +205,27 @@ class S3DBackbone:
             self.dim = POOLED_WIDTH
 
     def encode_clips(self, clips: Clips) -> Matrix:
-        """Return (B, 512) unit rows, or (B, 1024), for uint8 RGB clips (B, T, H, W, 3), T even."""
+        """Return (B, 512) unit rows for uint8 RGB clips (B, T, H, W, 3), T even.
+
+        With `pooled`, (B, 1024) rows that are not normalised.
+        """
         check_clips(clips, even=True)
         if not len(clips):
             return np.empty((0, self.dim), dtype=np.float32)
         # resized on the CPU, from uint8, so that every device sees the same clip
         pixels = torch.from_numpy(np.ascontiguousarray(clips))
         inputs = prepare(pixels).to(self._device.name)
-        with self._device.autocast():
-            if not self._pooled:
-                return _unit(self._video(inputs))
-            pooled = self._video.pooled(inputs)
-            rows: Matrix = pooled.float().cpu().numpy()
-            return rows
+        with torch.inference_mode(), self._device.autocast():
+            if self._pooled:
+                return np.asarray(self._video.pooled(inputs).float().cpu())
+            return _unit(self._video(inputs))
 
-    def encode_images(self, pictures: Pictures) -> Matrix:
-        """Return (B, 512) unit rows, or (B, 1024), of clips in which each picture is still."""
-        return self.encode_clips(still_clips(pictures, CLIP_FRAMES))
+    def encode_images(self, images: Images) -> Matrix:
+        """Return the rows of clips that each repeat one image."""
+        return self.encode_clips(still_clips(images, CLIP_FRAMES))
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
-        """Return (K, 512) unit rows. Words that the dictionary lacks do not count."""
+        """Return (K, 512) unit rows. Words that are not in the dictionary do not count."""
         if not texts:
             return np.empty((0, JOINT_WIDTH), dtype=np.float32)
         tokens = self._dictionary.tokens(texts, self._form)
@@ -227,17 +237,16 @@ class S3DBackbone:
 def prepare(clips: Tensor) -> Tensor:
     """Return the network's input (B, 3, T, 224, 224) in [0, 1] for uint8 clips (B, T, H, W, 3).
 
-    It is the middle square. Neither mean nor spread is taken off, as in training.
+    It is the central square. Pixels are not normalised further, as in training.
     """
     return square_clips(clips, min(clips.shape[2:4]), CLIP_SIDE) / 255
 
 
 def load_s3d(settings: VisionSettings) -> S3DBackbone:
-    """Return S3D with the weights in `settings.path` and the dictionary next to them, or in
-    `settings.dictionary`.
+    """Return S3D with the weights in `settings.path`.
 
-    Raises SettingsError without a path, ModelError when a file is missing, damaged or of another
-    network.
+    Its dictionary is in `settings.dictionary`, by default next to the weights. Raises SettingsError
+    without a path, ModelError when a file is missing, damaged or of another network.
     """
     if settings.path is None:
         needs = "vision.path=s3d_howto100m.pth, with s3d_dict.npy next to it"
@@ -246,11 +255,14 @@ def load_s3d(settings: VisionSettings) -> S3DBackbone:
     dictionary = read_dictionary(dictionary_path)
     video, words = read_s3d(settings.path, dictionary.size)
     device = current_device().name
-    folded = FoldedS3D(video.to(device))
-    is_pooled = settings.backbone == "s3d-mixed5c"
-    return S3DBackbone(folded, words.to(device), dictionary, settings.tokens, pooled=is_pooled)
+    return S3DBackbone(
+        video.to(device),
+        words.to(device),
+        dictionary,
+        settings.tokens,
+        pooled=settings.backbone == "s3d-mixed5c",
+    )
 
 
 def _unit(vectors: Tensor) -> Matrix:
-    unit: Matrix = F.normalize(vectors.float(), dim=1).cpu().numpy()
-    return unit
+    return np.asarray(F.normalize(vectors.float(), dim=1).cpu())

@@ -15,50 +15,48 @@ BackboneName = Annotated[str, choice("backbones")]
 
 
 class VisionLanguageSettings(ChatSettings):
-    """A vision-language model that is asked where steps are shown. None is asked unless one is
-    named."""
+    """A vision-language model that finds where steps are shown. None is used unless one is named."""
 
     section: ClassVar[str] = "vision.vlm"
 
     projector: Path | None = Field(
-        None, description="the GGUF of a local model's projector (mmproj), with which it sees"
+        None, description="GGUF file of a local model's image projector (mmproj)"
     )
-    requests: CountOrZero = Field(10, description="a video at most, second tries among them")
+    requests: CountOrZero = Field(10, description="requests per video at most, with retries")
     tokens: CountOrZero = Field(
-        100_000, description="a video at most, of questions, pictures and replies"
+        100_000, description="tokens per video at most, of prompts, images and replies"
     )
     choices: Annotated[int, Field(ge=2, le=20)] = Field(
-        8, description="places that a question offers, a picture each"
+        8, description="candidate times per prompt, with an image each"
     )
     steps: Annotated[int, Field(ge=1, le=10)] = Field(
-        3, description="that one question asks about, of the same pictures"
+        3, description="steps per prompt, with the same images"
     )
     together: bool = Field(
         False,
-        description="put the pictures of a question side by side in one, for servers that take one",
+        description="put the images of a prompt side by side in one, for servers that take only one",
     )
     picture_size: Annotated[int, Field(ge=64, le=2048)] = Field(
-        336, description="pixels of a picture's shorter side"
+        336, description="pixels of an image's shorter side"
     )
     least_gain: Fraction = Field(
         0.005,
-        description="rise of P(a step's most likely place is right) that a question must promise",
+        description="expected rise of P(a step's most likely time is right) from which a prompt is sent",
     )
     right: Positive = Field(
-        4.0,
-        description="answers of this model that were right in other videos. By default as if of 5",
+        4.0, description="right answers of this model in other videos, by default 4 of 5"
     )
-    wrong: Positive = Field(1.0, description="and that were wrong")
-    dry_run: bool = Field(False, description="ask no one, the record says what would be asked")
+    wrong: Positive = Field(1.0, description="its wrong answers in other videos")
+    dry_run: bool = Field(False, description="send nothing, the record lists the prompts")
     cache: bool = Field(
         True,
-        description="keep good replies in the cache folder, keyed by model, settings, words and "
-        "pictures",
+        description="store valid replies in the cache folder, keyed by model, settings, prompt and "
+        "images",
     )
 
     @property
     def named(self) -> bool:
-        """Whether anyone is to be asked."""
+        """Whether a model is named."""
         return self.base_url is not None or self.gguf is not None
 
     @property
@@ -69,31 +67,31 @@ class VisionLanguageSettings(ChatSettings):
     @model_validator(mode="before")
     @classmethod
     def _drop_old_folders(cls, tree: Any) -> Any:
-        """Recipes of earlier releases store these two, always empty."""
+        """Ignore two empty settings that recipes of earlier releases store."""
         if isinstance(tree, dict):
             tree = {name: value for name, value in tree.items() if name not in OLD_FOLDERS or value}
         return tree
 
     @model_validator(mode="after")
-    def _sees_one_way(self) -> "VisionLanguageSettings":
+    def _check_model(self) -> "VisionLanguageSettings":
         if self.gguf is not None and self.projector is None:
             raise ValueError("a GGUF needs a projector to see; name its file as projector")
         return self
 
 
-# Stored only where one is named: what no one is asked decides no result.
+# Stored only where a model is named. Without one, these settings do not change the result.
 OptionalVlm: TypeAlias = Annotated[
     VisionLanguageSettings, Field(exclude_if=lambda vlm: not vlm.named)
 ]
 
 
 class VisionSettings(Settings):
-    """How frames become features."""
+    """Settings of the vision stage: backbone, features and visual cues."""
 
     backbone: BackboneName = Field(
         "conse",
-        description='clip, internvideo, s3d, s3d-mixed5c, precomputed, a plugin\'s. "none": speech '
-        "alone",
+        description='conse, clip, internvideo, s3d, s3d-mixed5c, precomputed, or a plugin. "none": '
+        "speech only",
     )
     path: Path | None = Field(
         None,
@@ -119,38 +117,36 @@ class VisionSettings(Settings):
         "the weights",
     )
     tokens: Literal["released", "tan"] = Field(
-        "released", description="s3d: how texts are cut into words. TAN keeps unknown ones"
+        "released", description="s3d: tokenisation of texts. TAN's keeps unknown words"
     )
     rate: Annotated[float, Field(ge=0.01, le=240.0)] = Field(
-        1.0, description="rows per second. The NaSVA paper has 1 Hz"
+        1.0, description="rows of features per second, 1 in the NaSVA paper"
     )
     frame_size: Annotated[int, Field(ge=32, le=4096)] = Field(
         256, description="pixels of a decoded frame's shorter side"
     )
-    batch: Batch = Field(
-        4, description="frames encoded together, 4 fits the caches best, for speed alone"
-    )
+    batch: Batch = Field(4, description="frames that are encoded together, for speed only")
     classes: Annotated[int, Field(ge=1, le=1000)] = Field(
-        10, description="conse: T of Norouzi et al. 2013, their best"
+        10, description="conse: most likely classes that are combined (T of Norouzi et al. 2013)"
     )
     text_model: str = Field(
-        "minilm", description="conse: the space of names and texts, as `text.embed` takes it"
+        "minilm",
+        description="conse: text encoder of class names and texts, as `text.embed` takes it",
     )
     faces: bool = Field(
         True,
-        description="whether faces that look at the camera are looked for, which tell talk from "
-        "doing",
+        description="whether to detect faces that look at the camera, where someone only talks",
     )
-    screen_text: bool = Field(True, description="whether text in the picture is found and read")
+    screen_text: bool = Field(True, description="whether text on the screen is recognised")
     screen: Annotated[
         Literal["auto", "on", "off"], Field(exclude_if=lambda screen: screen == "auto")
     ] = Field(
         "auto",
         description="whether the video is a screen recording, whose steps are where the screen "
-        'changes. "auto": looked for. Left out of records where it is "auto"',
+        'changes. "auto": detected. Left out of records where it is "auto"',
     )
     vlm: OptionalVlm = Field(
-        VisionLanguageSettings(), description="a vision-language model that is asked (docs/vlm.md)"
+        VisionLanguageSettings(), description="a vision-language model (docs/vlm.md)"
     )
 
     @model_validator(mode="before")
@@ -171,8 +167,7 @@ class VisionSettings(Settings):
 
     @property
     def text_space(self) -> str:
-        """Name of the encoder whose vectors texts become: that of conse's texts, else the
-        backbone's own."""
+        """Name of the text encoder whose space the features share."""
         if self.backbone == "s3d-mixed5c":
             return "s3d"
         if self.backbone == "conse":

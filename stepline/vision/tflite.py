@@ -1,9 +1,8 @@
-"""Networks in TensorFlow Lite's format, run by ONNX Runtime: the convolutional ones that find
-faces.
+"""TensorFlow Lite networks on ONNX Runtime: the convolutional networks that detect faces.
 
-The graph of a .tflite file is a FlatBuffer (schema.fbs of TensorFlow Lite, version 3). It is
-written down again in ONNX's operators, pictures (B, H, W, C) turned into planes (B, C, H, W) once.
-That takes .1 to .3 s at loading and saves a second engine of 59 MB. Outputs are equal to TensorFlow
+The graph of a .tflite file is a FlatBuffer (schema.fbs of TensorFlow Lite, version 3). `load_tflite`
+rewrites it in ONNX operators. Tensors (B, H, W, C) become (B, C, H, W) once, at the input.
+That takes .1 to .3 s at loading and saves a second inference engine of 59 MB. Outputs equal TensorFlow
 Lite's to 3e-4 of numbers up to 300.
 """
 
@@ -31,237 +30,226 @@ OPERATOR_NAMES = {
     6: "DEQUANTIZE",
     17: "MAX_POOL_2D",
     19: "RELU",
-    21: "RELU6",
     22: "RESHAPE",
-    23: "RESIZE_BILINEAR",
     34: "PAD",
     54: "PRELU",
 }
 SAME_PADDING = 0
-ACTIVATION_NAMES = {0: None, 1: "RELU", 3: "RELU6"}
+NO_ACTIVATION = 0
+RELU_ACTIVATION = 1
 EMPTY_TABLE = b"\4\0\4\0\4\0\0\0"  # its position is 4
 
 
 class Table:
-    """A table of a FlatBuffer: fields by their number in the schema."""
+    """A table of a FlatBuffer, whose fields are read by their number in the schema."""
 
     def __init__(self, data: bytes, position: int) -> None:
+        """position: offset of the table in the bytes of the file."""
         self._data = data
         self._position = position
 
     def number(self, field: int, form: str = "i", default: int = 0) -> int:
-        """Return a field of `form`, as struct names it."""
-        at = self._find(field)
-        return default if at is None else self._read(form, at)
+        """Return a field with one integer. form: its type, as `struct` names it."""
+        offset = self._find(field)
+        return default if offset is None else self._unpack(form, offset)
 
     def numbers(self, field: int, kind: npt.DTypeLike = np.int32) -> Array:
-        """Return a vector of numbers, an empty one where the field is left out."""
+        """Return a field with a vector of numbers, empty where the field is left out."""
         start, count = self._vector(field)
-        if not count:
-            return np.zeros(0, kind)
-        return np.frombuffer(self._data, kind, count, start)
+        return np.frombuffer(self._data, kind, count, start) if count else np.zeros(0, kind)
 
     def table(self, field: int) -> "Table":
-        """Return a table within, one without fields where it is left out."""
-        at = self._find(field)
-        if at is None:
+        """Return a field with a nested table, without fields where it is left out."""
+        offset = self._find(field)
+        if offset is None:
             return Table(EMPTY_TABLE, 4)
-        return Table(self._data, at + self._read("I", at))
+        return Table(self._data, offset + self._unpack("I", offset))
 
     def tables(self, field: int) -> "list[Table]":
-        """Return a vector of tables."""
+        """Return a field with a vector of tables."""
         start, count = self._vector(field)
-        end = start + 4 * count
-        tables = []
-        for at in range(start, end, 4):
-            # Each offset counts from where it is written.
-            offset = self._read("I", at)
-            tables.append(Table(self._data, at + offset))
-        return tables
+        offsets = range(start, start + 4 * count, 4)
+        # Each item is the distance from where it is written to its table.
+        return [Table(self._data, offset + self._unpack("I", offset)) for offset in offsets]
 
     def _vector(self, field: int) -> tuple[int, int]:
-        """Return where the items of a vector begin, and how many there are."""
-        at = self._find(field)
-        if at is None:
+        """Return the offset of a vector's first item, and the number of items."""
+        offset = self._find(field)
+        if offset is None:
             return 0, 0
-        start = at + self._read("I", at)
-        return start + 4, self._read("I", start)
+        start = offset + self._unpack("I", offset)
+        return start + 4, self._unpack("I", start)
 
     def _find(self, field: int) -> int | None:
+        """Return the offset of a field, or None where it is left out."""
         # A table begins with the distance back to the index of its fields.
-        index = self._position - self._read("i", self._position)
+        index = self._position - self._unpack("i", self._position)
         slot = 4 + 2 * field
-        # A field that is not in the index has its default.
-        if slot >= self._read("H", index):
+        if slot >= self._unpack("H", index):
             return None
-        offset = self._read("H", index + slot)
-        return None if not offset else self._position + offset
+        offset = self._unpack("H", index + slot)
+        return self._position + offset if offset else None
 
-    def _read(self, form: str, at: int) -> int:
-        number: int = struct.unpack_from(f"<{form}", self._data, at)[0]
+    def _unpack(self, form: str, offset: int) -> int:
+        number: int = struct.unpack_from(f"<{form}", self._data, offset)[0]
         return number
 
 
 def same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Return how many rows TensorFlow's "same" padding adds before and after `side` rows. The
-    smaller half is before."""
-    covered = (-(-side // stride) - 1) * stride + kernel
-    total = max(covered - side, 0)
-    before = total // 2
-    return before, total - before
+    """Return the rows that TensorFlow's "same" padding adds before and after `side` rows.
+
+    The smaller half comes before.
+    """
+    padding = max((-(-side // stride) - 1) * stride + kernel - side, 0)
+    return padding // 2, padding - padding // 2
 
 
 @dataclass
-class _Conversion:
-    """A graph on its way to ONNX.
+class _OnnxConverter:
+    """Converter of the operators of one TensorFlow Lite graph. Tensors are known by their number.
 
-    shapes: of tensors by number
-    constants: those with data
-    values: the names in the graph
+    Attributes:
+        shapes: of all tensors, in the order of TensorFlow (B, H, W, C).
+        constants: values of the tensors with data.
+        graph: the ONNX graph so far.
+        onnx_names: names in the ONNX graph of the tensors so far.
     """
 
     shapes: list[tuple[int, ...]]
     constants: dict[int, Array]
     graph: OnnxGraph = field(default_factory=OnnxGraph)
-    values: dict[int, str] = field(default_factory=dict)
+    onnx_names: dict[int, str] = field(default_factory=dict)
 
-    def value(self, tensor: int) -> str:
-        """Return the name of a tensor, which may be a constant."""
-        if tensor not in self.values:
-            self.values[tensor] = self.graph.constant(self.constants[tensor])
-        return self.values[tensor]
+    def onnx_name(self, tensor: int) -> str:
+        """Return the ONNX name of a tensor, which may be a constant."""
+        if tensor not in self.onnx_names:
+            self.onnx_names[tensor] = self.graph.constant(self.constants[tensor])
+        return self.onnx_names[tensor]
 
     def channels_last(self, tensor: int) -> str:
-        """Return the name of a tensor with the axes of TensorFlow."""
-        value = self.value(tensor)
+        """Return the ONNX name of a tensor with the axes of TensorFlow."""
+        name = self.onnx_name(tensor)
         if len(self.shapes[tensor]) < 4:
-            return value
-        return self.graph.add("Transpose", value, perm=[0, 2, 3, 1])
+            return name
+        return self.graph.add("Transpose", name, perm=[0, 2, 3, 1])
 
-    def window(self, options: Table, source: int, kernel: tuple[int, int]) -> dict[str, Any]:
-        """Return strides and pads of a convolution or a pool."""
-        stride_width = options.number(1, default=1)  # stored width first
-        strides = [options.number(2, default=1), stride_width]
+    def window_attributes(
+        self, options: Table, source: int, kernel: tuple[int, int]
+    ) -> dict[str, Any]:
+        """Return the ONNX attributes `strides` and `pads` of a convolution or pool.
+
+        Args:
+            options: of the TensorFlow operator.
+            source: its input tensor.
+            kernel: height and width.
+        """
+        strides = [options.number(2, default=1), options.number(1, default=1)]  # width is first
         pads = np.zeros((2, 2), int)  # row: height, width; column: before, after
         if options.number(0, "b") == SAME_PADDING:
-            rows = map(same_padding, self.shapes[source][1:3], kernel, strides)
-            pads = np.array(list(rows))
-        # ONNX has what is before on all sides first.
-        all_before_first = pads.T.ravel()
-        return {"strides": strides, "pads": all_before_first.tolist()}
+            pads = np.array(list(map(same_padding, self.shapes[source][1:3], kernel, strides)))
+        # ONNX has the padding before all axes first.
+        return {"strides": strides, "pads": pads.T.ravel().tolist()}
 
-    def activate(self, value: str, name: str | None) -> str:
-        """Return a value after an activation. None leaves it as it is."""
-        if name is None:
-            return value
-        if name == "RELU":
-            return self.graph.add("Relu", value)
-        low = self.graph.constant(np.array(0, np.float32))
-        high = self.graph.constant(np.array(6, np.float32))
-        return self.graph.add("Clip", value, low, high)
+    def activate(self, name: str, activation: int) -> str:
+        """Return the ONNX name of a value after an activation of the schema."""
+        if activation == NO_ACTIVATION:
+            return name
+        if activation == RELU_ACTIVATION:
+            return self.graph.add("Relu", name)
+        raise ValueError("an activation that is not known here")
 
     def convolution(self, inputs: list[int], options: Table, *, depthwise: bool) -> str:
-        """Return a convolution with its bias. Kernels are stored as (out, h, w, in), depth-wise
-        ones as (1, h, w, out)."""
+        """Return the ONNX name of a convolution with its bias.
+
+        Kernels are stored as (out, H, W, in), those of depthwise convolutions as (1, H, W, out).
+        """
         source, weight, bias = inputs
         kernel = self.constants[weight]
-        if depthwise:
-            planes = kernel.transpose(3, 0, 1, 2)
-            groups = len(planes)
-            activation = options.number(4, "b")
-        else:
-            planes = kernel.transpose(0, 3, 1, 2)
-            groups = 1
-            activation = options.number(3, "b")
-        rows = self.value(source)
-        planes_name = self.graph.constant(planes)
-        shift = self.value(bias)
-        window = self.window(options, source, kernel.shape[1:3])
-        hidden = self.graph.add("Conv", rows, planes_name, shift, group=groups, **window)
-        return self.activate(hidden, ACTIVATION_NAMES[activation])
+        planes = kernel.transpose((3, 0, 1, 2) if depthwise else (0, 3, 1, 2))
+        hidden = self.graph.add(
+            "Conv",
+            self.onnx_name(source),
+            self.graph.constant(planes),
+            self.onnx_name(bias),
+            group=len(planes) if depthwise else 1,
+            **self.window_attributes(options, source, kernel.shape[1:3]),
+        )
+        return self.activate(hidden, options.number(4 if depthwise else 3, "b"))
 
-    def operator(self, name: str, inputs: list[int], output: int, options: Table) -> str:
-        """Return the name of an operator's output."""
+    def convert(self, operator: str, inputs: list[int], output: int, options: Table) -> str:
+        """Return the ONNX name of an operator's output.
+
+        Args:
+            operator: its name in the schema.
+            inputs: tensors.
+            output: tensor.
+            options: table of the operator's own settings.
+        """
         add = self.graph.add
-        constant = self.graph.constant
-        source = self.value(inputs[0])
-        match name:
-            case "CONV_2D":
-                return self.convolution(inputs, options, depthwise=False)
-            case "DEPTHWISE_CONV_2D":
-                return self.convolution(inputs, options, depthwise=True)
+        source = self.onnx_name(inputs[0])
+        match operator:
+            case "CONV_2D" | "DEPTHWISE_CONV_2D":
+                return self.convolution(inputs, options, depthwise=operator != "CONV_2D")
             case "MAX_POOL_2D":
-                height = options.number(4)
-                width = options.number(3)
-                window = self.window(options, inputs[0], (height, width))
-                return add("MaxPool", source, kernel_shape=[height, width], **window)
+                kernel = (options.number(4), options.number(3))
+                window = self.window_attributes(options, inputs[0], kernel)
+                return add("MaxPool", source, kernel_shape=list(kernel), **window)
             case "ADD":
-                total = add("Add", source, self.value(inputs[1]))
-                activation = options.number(0, "b")
-                return self.activate(total, ACTIVATION_NAMES[activation])
+                total = add("Add", source, self.onnx_name(inputs[1]))
+                return self.activate(total, options.number(0, "b"))
             case "PRELU":
-                planes = self.constants[inputs[1]].reshape(-1, 1, 1)
-                return add("PRelu", source, constant(planes))
+                slopes = self.constants[inputs[1]].reshape(-1, 1, 1)
+                return add("PRelu", source, self.graph.constant(slopes))
             case "PAD":
-                pads = self.constants[inputs[1]]
-                # From the order B, H, W, C to B, C, H, W.
-                pads = pads[[0, 3, 1, 2]].T  # (2, 4): before, after
-                numbers = pads.astype(np.int64).ravel()
-                return add("Pad", source, constant(numbers))
-            case "RESIZE_BILINEAR":
-                height, width, depth = self.shapes[output][1:]
-                sizes = np.array([1, depth, height, width], np.int64)
-                pixels = "half_pixel" if options.number(3, "b") else "asymmetric"
-                modes = {"mode": "linear", "coordinate_transformation_mode": pixels}
-                return add("Resize", source, "", "", constant(sizes), **modes)
+                # From rows B, H, W, C of (before, after) to two rows of B, C, H, W.
+                pads = self.constants[inputs[1]][[0, 3, 1, 2]].T.astype(np.int64)
+                return add("Pad", source, self.graph.constant(pads.ravel()))
             case "RESHAPE":
-                # Shapes are those of the file, so the numbers are put in its order first.
+                # The shapes are those of the file, so the axes are put in its order first.
                 shape = np.array(self.shapes[output], np.int64)
-                sizes_name = constant(shape)
-                return add("Reshape", self.channels_last(inputs[0]), sizes_name)
+                return add("Reshape", self.channels_last(inputs[0]), self.graph.constant(shape))
             case "CONCATENATION":
-                return add("Concat", *map(self.value, inputs), axis=options.number(0))
-        # What is left is an activation by itself.
-        return self.activate(source, name)
+                return add("Concat", *map(self.onnx_name, inputs), axis=options.number(0))
+        return self.activate(source, RELU_ACTIVATION)
 
 
 @dataclass(frozen=True)
 class TfliteNetwork:
-    """A network of one square picture. side: in pixels. `run` returns all outputs as one row, whose
-    `shapes` these are."""
+    """A network whose input is one square image.
+
+    Attributes:
+        side: pixels of the input's side.
+        shapes: of the outputs, without the batch axis.
+        run: returns all outputs of an `image` (1, side, side, 3) as one row.
+    """
 
     side: int
     shapes: tuple[tuple[int, ...], ...]
     run: Callable[..., Array]
 
-    def __call__(self, picture: npt.NDArray[np.float32]) -> list[Array]:
-        """Return the outputs for a picture (side, side, 3), in the numbers that the network was
-        trained on."""
-        flat = self.run(picture=picture[None]).ravel()
-        sizes = [int(np.prod(shape)) for shape in self.shapes]
-        ends = np.cumsum(sizes)
-        outputs = []
-        for part, shape in zip(np.split(flat, ends[:-1]), self.shapes, strict=True):
-            outputs.append(part.reshape(shape))
-        return outputs
+    def __call__(self, image: npt.NDArray[np.float32]) -> list[Array]:
+        """Return the outputs for an image (side, side, 3), in the value range of the training."""
+        row = self.run(image=image[None]).ravel()
+        ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes])
+        parts = np.split(row, ends[:-1])
+        return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
 
 def load_tflite(path: Path) -> TfliteNetwork:
-    """Return the network of a .tflite file with one picture as input.
+    """Return the network of a .tflite file with one image as input.
 
     Raises ModelError for any other file, and for a network with operators beyond those of
     OPERATOR_NAMES.
     """
     try:
-        return _convert(path.read_bytes())
+        return _convert_file(path.read_bytes())
     except (OSError, struct.error, KeyError, ValueError, IndexError, TypeError) as error:
         fault = f"not a TensorFlow Lite network that can be read ({error})"
         cure = "`stepline weights get mediapipe` brings those that can"
         raise ModelError(f"{path}: {fault}; {cure}") from error
 
 
-def _convert(data: bytes) -> TfliteNetwork:
-    """Return the network of a file's bytes."""
+def _convert_file(data: bytes) -> TfliteNetwork:
     if data[4:8] != b"TFL3":
         raise ValueError("no TFL3 header")
     (position,) = struct.unpack_from("<I", data)
@@ -270,27 +258,25 @@ def _convert(data: bytes) -> TfliteNetwork:
     buffers = model.tables(4)
 
     # tensors, those with data as constants
-    shapes = []
+    shapes: list[tuple[int, ...]] = []
     constants = {}
-    for n, tensor in enumerate(main.tables(0)):
-        shape = tuple(tensor.numbers(0).tolist())
-        shapes.append(shape)
+    for number, tensor in enumerate(main.tables(0)):
+        shapes.append(tuple(tensor.numbers(0).tolist()))
         content = buffers[tensor.number(2, "I")].numbers(0, np.uint8)
         if content.size:
             kind = TENSOR_TYPES[tensor.number(1, "b")]
-            constants[n] = content.view(kind).reshape(shape)
+            constants[number] = content.view(kind).reshape(shapes[-1])
 
     # operators, in the order in which they run
     (source,) = main.numbers(1).tolist()
-    conversion = _Conversion(shapes, constants)
-    graph = conversion.graph
-    picture = graph.input("picture", shapes[source])
-    conversion.values[source] = graph.add("Transpose", picture, perm=[0, 3, 1, 2])
+    converter = _OnnxConverter(shapes, constants)
+    graph = converter.graph
+    image = graph.input("image", shapes[source])
+    converter.onnx_names[source] = graph.add("Transpose", image, perm=[0, 3, 1, 2])
     # The code is in one of two fields, and the other holds a smaller number.
     codes = [max(code.number(0, "b"), code.number(3)) for code in model.tables(1)]
     for operator in main.tables(3):
-        code = codes[operator.number(0, "I")]
-        name = OPERATOR_NAMES.get(code)
+        name = OPERATOR_NAMES.get(codes[operator.number(0, "I")])
         if name is None:
             raise ValueError("an operator that is not known here")
         inputs = operator.numbers(1).tolist()
@@ -299,15 +285,10 @@ def _convert(data: bytes) -> TfliteNetwork:
         if name == "DEQUANTIZE":
             constants[output] = constants[inputs[0]].astype(np.float32)
             continue
-        options = operator.table(4)
-        conversion.values[output] = conversion.operator(name, inputs, output, options)
+        converter.onnx_names[output] = converter.convert(name, inputs, output, operator.table(4))
 
     # all outputs as one row
     outputs = main.numbers(2).tolist()
-    rows = []
-    for n in outputs:
-        value = conversion.channels_last(n)
-        rows.append(graph.add("Flatten", value, axis=0))
+    rows = [graph.add("Flatten", converter.channels_last(n), axis=0) for n in outputs]
     run = graph.compile(graph.add("Concat", *rows, axis=1))
-    output_shapes = [shapes[n][1:] for n in outputs]
-    return TfliteNetwork(shapes[source][1], tuple(output_shapes), run)
+    return TfliteNetwork(shapes[source][1], tuple(shapes[n][1:] for n in outputs), run)

@@ -8,7 +8,6 @@ from urllib.parse import quote
 from pydantic import BaseModel
 
 from stepline.studio.api import ShareBody
-from stepline.studio.job_api import PriorityBody
 from stepline.studio.server import PasswordBody
 from stepline.studio.uploads import UploadBody
 from stepline.studio.video_api import CorrectionBody, VideoBody
@@ -92,9 +91,6 @@ ENTRIES = {
     ("DELETE", "/api/jobs/{id:int}"): Entry({"id": "removed job"}, statuses=(200, 404, 409)),
     ("POST", "/api/jobs/{id:int}/cancel"): Entry(JOB, statuses=(200, 409)),
     ("POST", "/api/jobs/{id:int}/retry"): Entry(JOB, statuses=(200, 409)),
-    ("POST", "/api/jobs/{id:int}/priority"): Entry(
-        JOB, body={"priority": 1}, model=PriorityBody, statuses=(200, 409)
-    ),
     ("GET", "/api/uploads"): Entry(),
     ("POST", "/api/uploads"): Entry(
         body={"name": "a.mp4", "size": 10, "options": {"language": "en"}},

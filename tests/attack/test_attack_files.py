@@ -10,9 +10,9 @@ from stepline.errors import StoreError
 from stepline.files.append_log import AppendLog
 from stepline.files.locks import LOCK_NAME, NOTE_START, lock_output, owner_note
 from stepline.live.events import RunFiles
-from stepline.media.links import LINK_RECORD_NAME, Link, _fetched, fetch_link, link_folder
+from stepline.media.links import LINK_RECORD_NAME, Link, _earlier_download, fetch_link, link_folder
 from stepline.media.settings import LinkSettings
-from stepline.models.training.run_folder import StepLog
+from stepline.models.training.run import StepLog
 from stepline.review import Answer
 
 PRECIOUS = b"what a person wrote\n"
@@ -118,7 +118,7 @@ URL = "http://127.0.0.1:1/film.mp4"
 
 
 def link():
-    return Link(url=URL, settings=LinkSettings(private=True), kind="video/mp4", page=False)
+    return Link(url=URL, settings=LinkSettings(private=True), media_type="video/mp4", page=False)
 
 
 @pytest.mark.parametrize("name", ["", ".film.mp4.part", "film.mp4"])
@@ -135,7 +135,7 @@ def test_a_download_goes_through_no_link(folder, precious, name):
 
 
 @pytest.mark.parametrize("field", ["path", "captions"])
-def test_what_was_fetched_before_is_in_the_folder_of_downloads(folder, precious, field):
+def test_what_was_earlier_download_before_is_in_the_folder_of_downloads(folder, precious, field):
     own = link_folder(URL, folder)
     own.mkdir()
     (own / "film.mp4").write_bytes(PRECIOUS)
@@ -143,4 +143,4 @@ def test_what_was_fetched_before_is_in_the_folder_of_downloads(folder, precious,
     (own / LINK_RECORD_NAME).write_text(json.dumps(stored))
     assert fetch_link(link(), folder).path == own / "film.mp4"
     (own / LINK_RECORD_NAME).write_text(json.dumps(stored | {field: "../../precious.txt"}))
-    assert _fetched(URL, folder) is None  # so it is fetched
+    assert _earlier_download(URL, folder) is None  # so it is fetched

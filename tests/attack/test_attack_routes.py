@@ -424,7 +424,6 @@ def test_a_job_takes_hostile_words_for_words(guest, attacked, untouched):
     reply, data = guest.ask("POST", "/api/videos", {"path": "v0.mp4", "options": options})
     assert reply.status == 200, data
     id = json.loads(data)["job"]
-    guest.ask("POST", f"/api/jobs/{id}/priority", {"priority": 1000})
     ends = time.monotonic() + 120
     state = "waiting"
     while state in ("waiting", "running"):

@@ -5,9 +5,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 from stepline.errors import ShapeError, StoreError
-from stepline.features import FeatureStore, FeatureWriter, RowTexts, shard_index
-from stepline.features.shard_index import index_path, shard_path
-from stepline.models.nasva.dataset import matching_rows
+from stepline.features import FeatureStore, FeatureWriter, RowTexts
+from stepline.features import store as feature_store
+from stepline.features.store import index_path, shard_path
+from stepline.models.nasva.dataset import match_vector_rows
 from stepline.models.training.sources import LabelledTexts
 
 
@@ -146,18 +147,21 @@ def test_texts_are_matched_in_any_order_with_each_shard_read_once(tmp_path, monk
         for id, texts in said.items():
             writer.add(id, rows(count=3), rate=1.0, backbone="clip", texts=RowTexts(texts))
         writer.add("mute", rows(count=3), rate=1.0, backbone="clip")
-    store, read, columns = FeatureStore(tmp_path), [], shard_index._read_columns
+    store, read, columns = FeatureStore(tmp_path), [], feature_store._read_columns
     monkeypatch.setattr(
-        shard_index,
+        feature_store,
         "_read_columns",
         lambda folder, shard, names: read.append(shard) or columns(folder, shard, names),
     )
     order = np.random.default_rng(0).permutation(sorted(said)).tolist()
     for id in order:
         texts = tuple(text.strip() for text in said[id][::2])  # the reader left one out
-        assert matching_rows(LabelledTexts(id, "step", texts, ((),) * 2), store).tolist() == [0, 2]
-        assert matching_rows(LabelledTexts(id, "step", texts[::-1], ((),) * 2), store) is None
-    assert matching_rows(
+        assert match_vector_rows(LabelledTexts(id, "step", texts, ((),) * 2), store).tolist() == [
+            0,
+            2,
+        ]
+        assert match_vector_rows(LabelledTexts(id, "step", texts[::-1], ((),) * 2), store) is None
+    assert match_vector_rows(
         LabelledTexts("mute", "step", ("a", "b", "c"), ((),) * 3), store
     ).tolist() == [0, 1, 2]
     assert sorted(read) == list(range(13))

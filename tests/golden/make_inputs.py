@@ -36,7 +36,7 @@ DESCRIBER = (
     "rows=16", "attention.width=16", "attention.heads=2", "attention.levels=2", "attention.points=2",
     "encoder_layers=1", "decoder_layers=1", "feed_forward=24", "queries=6", "most_steps=8", "captioner.width=16",
     "captioner.heads=2", "captioner.text_layers=1", "captioner.joint_layers=1", "captioner.feed_forward=24",
-    "captioner.projection=8", "captioner.longest=16", "captioner.longest_transcript=16",
+    "captioner.projection=8", "captioner.longest=16",
 )
 
 
@@ -122,12 +122,8 @@ def networks(folder, count=300):
         *sets("detector.hidden=16", "detector.width=8", "detector.score=dot", "train.epochs=10",
               "train.learning_rate=1e-5"), cwd=folder,
     )
-    stepline(
-        "train", "summarizer", *given, *marked, "--out", "summarizer",
-        *sets("summarizer.width=16", "summarizer.heads=2", "summarizer.layers=1", "train.epochs=10"), cwd=folder,
-    )
     for name in ("nasva/aligner.safetensors", "procx/procx.safetensors", "wys2/detector.safetensors",
-                 "wys2/detector.shown.json", "summarizer/summarizer.safetensors"):
+                 "wys2/detector.shown.json"):
         (INPUTS / "networks").mkdir(parents=True, exist_ok=True)
         shutil.copy(folder / name, INPUTS / "networks" / Path(name).name)
 

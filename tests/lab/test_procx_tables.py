@@ -107,7 +107,6 @@ def test_a_zero_shot_trial_learns_from_narration_and_others_from_captions(corpus
     assert [one.id for one in training_samples(trial, corpus)] == [
         one.id for one in corpus.captioned["youcook2"].train
     ]
-    assert all(one.speech is None for one in training_samples(trial, corpus))
     assert len(first_fraction(corpus.narrated["raw"], 0.01)) == 1
 
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.records import Span, Word
-from stepline.speech.audio_windows import WindowTranscript
-from stepline.speech.vad import FRAME_SAMPLES
+from stepline.speech.audio_windows import FRAME_SAMPLES, WindowTranscript
 
 
 def speak(text, *, start=0.5, length=0.3, pause=1.0):

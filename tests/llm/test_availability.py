@@ -124,7 +124,7 @@ def test_a_run_of_curate_ends_before_speech_is_recognised(
     from stepline.curate.stages import per_video
 
     heard: list[str] = []
-    monkeypatch.setattr(per_video, "recognise_many", lambda *_, **__: heard.append("speech"))
+    monkeypatch.setattr(per_video, "recognise_speech", lambda *_, **__: heard.append("speech"))
     named = ['steps.writing.writer="llm"', f'steps.writing.llm.base_url="{nobody}"']
     recipe = load_recipe("howtostep", named)
     video = VideoContext(VideoItem(id="v"), recipe, media=small_video)

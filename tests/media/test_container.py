@@ -6,24 +6,14 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
-from forget import forget_decoder_remarks
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from made_videos import make_video, tone
 from PIL import Image
 
 from stepline.errors import MediaError, SteplineError
-from stepline.media import (
-    MediaReader,
-    MediaSettings,
-    cut_clip,
-    frames_at,
-    probe,
-    read_frames,
-    read_sound,
-)
+from stepline.media import MediaReader, cut_clip, frames_at, probe
 from stepline.media.clock import Damage, StreamClock
-from stepline.networks import device
 from stepline.records import Span
 
 MILLI = Fraction(1, 1000)
@@ -41,8 +31,6 @@ def test_second_zero_is_the_start_of_the_container() -> None:
 def test_a_stream_that_starts_at_90000_s_is_as_long_as_what_is_in_it(
     tmp_path: Path, name: str
 ) -> None:
-    import av
-    import numpy as np
 
     with av.open(str(tmp_path / name), "w") as out:
         stream = out.add_stream("libvpx" if name.endswith("webm") else "libx264", rate=5)
@@ -73,7 +61,7 @@ def test_stamps_that_start_over_are_counted_on() -> None:
     assert clock.time_of(9_900, MILLI, 0.1) == pytest.approx(9.9)
     assert clock.time_of(0, MILLI, 0.1) == pytest.approx(10.0)
     assert clock.time_of(500, MILLI, 0.1) == pytest.approx(10.5)
-    assert damage.stamps == 1
+    assert damage.stamp_count == 1
 
 
 def test_a_stamp_far_past_the_end_is_not_believed() -> None:
@@ -100,7 +88,7 @@ def test_a_file_that_ends_early_is_reported(
 
 
 def test_damage_is_counted_in_plain_words() -> None:
-    assert Damage(packets=3).warnings(1.0, 1.0) == ("3 damaged packets were left out",)
+    assert Damage(packet_count=3).warnings(1.0, 1.0) == ("3 damaged packets were left out",)
 
 
 PLAYLIST = "#EXTM3U\n#EXT-X-TARGETDURATION:5\n#EXTINF:5,\n{address}\n#EXT-X-ENDLIST\n"
@@ -249,62 +237,3 @@ def test_damage_is_an_error_in_one_line_or_a_readable_part(
     else:
         assert len(items) < 2000
     assert not list(tmp_path.glob(".*partial*"))
-
-
-@pytest.fixture
-def told(caplog):
-    """What was said of the decoder, of which each reason is told once in a process."""
-    forget_decoder_remarks()
-    yield lambda: [
-        record.getMessage() for record in caplog.records if "media.decoder" in record.getMessage()
-    ]
-    forget_decoder_remarks()
-    device.set_device()
-
-
-GPU_DECODER = MediaSettings(decoder="cuda")
-
-
-@pytest.mark.parametrize("place", ["cpu", "cuda:1"])
-def test_without_a_decoder_on_the_gpu_software_gives_the_same_pictures_and_says_so_once(
-    tmp_path, monkeypatch, told, place
-):
-    path = make_video(tmp_path / "a.mp4", times=[k / 10 for k in range(10)], codec="libx264")
-    usual = [frame.image for frame in read_frames(path, 5.0)]
-    monkeypatch.setattr(device, "choose_device", lambda *_: device.Device(place))
-    device.set_device("cpu")
-    for _ in range(2):
-        found = [frame.image for frame in read_frames(path, 5.0, settings=GPU_DECODER)]
-        assert np.array_equal(found, usual)
-    (line,) = told()
-    assert "pictures are decoded by software" in line
-    assert place == "cuda:1" or "the device cpu" in line
-
-
-def test_a_gpus_decoder_is_asked_for_many_pictures_alone_and_what_it_cannot_take_is_reported(
-    tmp_path, monkeypatch, told
-):
-    path = make_video(tmp_path / "a.mp4", times=[0, 0.1, 0.2], sounds=[(0.0, tone(0.3))])
-    asked, plain = [], av.open
-
-    def opened(*arguments, hwaccel=None, **options):
-        asked.append(hwaccel)
-        return plain(*arguments, **options)
-
-    monkeypatch.setattr(av, "open", opened)
-    monkeypatch.setattr(device, "choose_device", lambda *_: device.Device("cuda:1"))
-    device.set_device("cpu")
-    probe(path, GPU_DECODER)
-    assert list(read_sound(path, GPU_DECODER))
-    assert frames_at(path, [0.0], settings=GPU_DECODER)[0] is not None
-    assert set(asked) == {None}
-    assert list(read_frames(path, 5.0, settings=GPU_DECODER))
-    assert (asked[-1].allow_software_fallback, asked[-1].options) == (True, {})
-    assert told() == ["media.decoder=cuda: pictures are decoded by software (it cannot take mpeg4)"]
-
-
-def test_an_invalid_file_is_reported_alike_with_every_decoder(tmp_path, told):
-    (tmp_path / "a.mp4").write_bytes(b"no video" * 100)
-    with pytest.raises(MediaError, match="not a video that can be read"):
-        list(read_frames(tmp_path / "a.mp4", 5.0, settings=GPU_DECODER))
-    assert told() == []

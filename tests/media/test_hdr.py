@@ -1,4 +1,4 @@
-"""Video of high dynamic range: looked at as on a standard screen, and cut with its colours."""
+"""Video of high dynamic range: seen and cut as on a standard screen."""
 
 from pathlib import Path
 
@@ -8,14 +8,7 @@ import pytest
 from made_videos import make_high_range_video
 
 from stepline.media import cut_clip, frames_at, probe
-from stepline.media.hdr import (
-    HLG_TRANSFER,
-    PQ_TRANSFER,
-    compressed_light,
-    light_of_signal,
-    peak_nits,
-    pq_signal,
-)
+from stepline.media.hdr import HLG_TRANSFER, PQ_TRANSFER, compress_light, light_of_signal, pq_signal
 from stepline.records import Span
 
 
@@ -42,10 +35,10 @@ def test_the_light_of_a_signal_is_that_of_bt_2100() -> None:
 
 
 def test_only_light_that_a_standard_screen_lacks_is_compressed() -> None:
-    assert compressed_light(np.float32([0.0, 5.0, 30.0]), 1000.0) == pytest.approx(
+    assert compress_light(np.float32([0.0, 5.0, 30.0])) == pytest.approx(
         [0.0, 5.0, 30.0], rel=0.01, abs=1e-3
     )
-    bright = compressed_light(np.float32([50.0, 100.0, 203.0, 1000.0, 4000.0]), 1000.0)
+    bright = compress_light(np.float32([50.0, 100.0, 203.0, 300.0, 4000.0]))
     assert (np.diff(bright) >= -1e-2).all()
     assert bright[-1] == pytest.approx(100.0, abs=0.1)
 
@@ -71,30 +64,19 @@ def test_colours_are_those_of_bt_709(tmp_path: Path) -> None:
     assert still.image[24, 32] == pytest.approx([expected(40.0), 0, 0], abs=12)
 
 
-def test_the_brightest_light_is_that_of_the_metadata(tmp_path: Path) -> None:
-    params = {"x264-params": "cll=600,200"}
-    path = make_high_range_video(
-        tmp_path / "a.mp4", [grey(50.0)] * 5, transfer=PQ_TRANSFER, **params
-    )
-    with av.open(str(path)) as container:
-        assert peak_nits(next(container.decode(video=0))) == 600.0
-    plain = make_high_range_video(tmp_path / "b.mp4", [grey(50.0)] * 5, transfer=PQ_TRANSFER)
-    with av.open(str(plain)) as container:
-        assert peak_nits(next(container.decode(video=0))) == 300.0
-
-
 @pytest.mark.parametrize("transfer", [PQ_TRANSFER, HLG_TRANSFER])
 @pytest.mark.parametrize("rotation", [0, 90])
-def test_a_clip_keeps_colours_and_tags(tmp_path: Path, transfer: int, rotation: int) -> None:
+def test_a_clip_looks_the_same_in_standard_range(
+    tmp_path: Path, transfer: int, rotation: int
+) -> None:
     path = make_high_range_video(
         tmp_path / "a.mp4", [grey(40.0)] * 20, transfer=transfer, rotation=rotation
     )
     cut_clip(path, Span(0.5, 1.5), tmp_path / "b.mp4")
     with av.open(str(tmp_path / "b.mp4")) as clip:
         context = clip.streams.video[0].codec_context
-        assert context.pix_fmt == "yuv420p10le"
-        assert (context.color_trc, context.color_primaries) == (transfer, 9)
-        assert (context.colorspace, context.color_range) == (9, 1)
+        assert context.pix_fmt == "yuv420p"
+        assert context.color_trc not in (PQ_TRANSFER, HLG_TRANSFER)
     (whole,), (part,) = frames_at(path, [0.75]), frames_at(tmp_path / "b.mp4", [0.25])
     assert whole is not None
     assert part is not None

@@ -1,5 +1,3 @@
-import itertools
-
 import numpy as np
 import pytest
 import torch
@@ -7,18 +5,16 @@ from aligner_samples import WIDTH, tiny
 
 from stepline.errors import ShapeError
 from stepline.models.nasva.align import (
-    UNSEEN_COSINE,
-    alignment_windows,
-    compete,
-    ordered_posterior,
-    posterior,
-    prefer_order,
+    estimate_posterior,
     score_texts,
-    window_sums,
+    separate_rivals,
+    split_into_windows,
+    sum_windows,
+    weigh_order,
 )
 from stepline.models.nasva.model import Aligner
 from stepline.models.nasva.settings import AlignerSettings
-from stepline.records import FeatureSequence, Span
+from stepline.records import FeatureSequence
 
 SMALL = AlignerSettings(whole=20, window=16, stride=8, batch=3)
 
@@ -48,18 +44,17 @@ def test_a_short_video_is_aligned_in_one_piece():
 
 
 def test_windows_are_tans():
-    parts = alignment_windows(200, 5, None, AlignerSettings(whole=100, window=64, stride=16))
+    parts = split_into_windows(200, AlignerSettings(whole=100, window=64, stride=16))
     assert [part.start for part in parts] == list(range(0, 168, 16))
-    assert (parts[0].end, parts[-1].end) == (64, 200)
-    assert {(part.first, part.last) for part in parts} == {(0, 5)}
+    assert (parts[0].stop, parts[-1].stop) == (64, 200)
 
 
 @pytest.mark.parametrize("rows", [21, 24, 25, 31, 32, 33, 100])
 def test_every_row_is_in_a_window(rows):
     covered = np.zeros(rows, dtype=bool)
-    for part in alignment_windows(rows, 1, None, SMALL):
-        assert part.end - part.start <= SMALL.window
-        covered[part.start : part.end] = True
+    for part in split_into_windows(rows, SMALL):
+        assert part.stop - part.start <= SMALL.window
+        covered[part] = True
     assert covered.all()
 
 
@@ -93,17 +88,6 @@ def test_the_network_never_sees_more_rows_than_a_window_holds(monkeypatch):
         assert max(shape[0] for shape in seen) == 3
 
 
-def test_a_narration_is_sought_near_where_it_is_said():
-    said = [Span(float(t), t + 2.0) for t in range(0, 100, 10)]
-    settings = SMALL.model_copy(update={"mode": "narration"})
-    fit = score_texts(network(), video(100), vectors(10), said_spans=said, settings=settings)
-    assert (fit.scores[0, 40:] == UNSEEN_COSINE).all()
-    assert (fit.scores[0, :16] > UNSEEN_COSINE).all()
-    assert (fit.scores[9, :50] == UNSEEN_COSINE).all()
-    assert (fit.scores.argmax(axis=1)[[0, 9]] // 40 == [0, 2]).sum() >= 1
-    assert (fit.scores > UNSEEN_COSINE).any(axis=1).all()
-
-
 def test_only_narrations_know_their_places():
     aligner, features, texts = network(), video(18), vectors(4)
     turned = texts[::-1].copy()
@@ -127,29 +111,26 @@ def test_no_text_gives_no_row():
 
 
 @pytest.mark.parametrize(
-    ("features", "texts", "said", "reason"),
+    ("features", "texts", "reason"),
     [
         (
             FeatureSequence(np.ones((9, 5), np.float32), 1.0, "other"),
             vectors(2),
-            None,
             "video features have width 5",
         ),
-        (video(9), np.ones((2, 5), np.float32), None, "text features have width 5"),
-        (video(9), np.full((2, WIDTH), np.nan, np.float32), None, "text features hold NaN"),
+        (video(9), np.ones((2, 5), np.float32), "text features have width 5"),
+        (video(9), np.full((2, WIDTH), np.nan, np.float32), "text features hold NaN"),
         (
             FeatureSequence(np.ones((0, WIDTH), np.float32), 1.0, "other"),
             vectors(2),
-            None,
             "no feature row",
         ),
-        (video(9), vectors(2)[0], None, "text vectors must be"),
-        (video(9), vectors(2), [Span(0.0, 1.0)], "1 times for 2 texts"),
+        (video(9), vectors(2)[0], "text vectors must be"),
     ],
 )
-def test_texts_of_a_wrong_shape_are_refused_with_the_reason(features, texts, said, reason):
+def test_texts_of_a_wrong_shape_are_refused_with_the_reason(features, texts, reason):
     with pytest.raises(ShapeError, match=reason):
-        score_texts(network(), features, texts, said_spans=said)
+        score_texts(network(), features, texts)
 
 
 PLAIN = AlignerSettings(compete=0.0)
@@ -161,60 +142,22 @@ def drawn(texts=3, rows=4, seed=0):
     return at, chance.uniform(0.2, 0.9, texts)
 
 
-def by_hand(at, shown, cost):
-    """P(x_k = t) and P(none), over every way to place all texts."""
-    texts, rows = at.shape
-    held, none = np.zeros((texts, rows)), np.zeros(texts)
-    for ways in itertools.product(range(rows + 1), repeat=texts):
-        weight, last = 1.0, -1
-        for k, t in enumerate(ways):
-            weight *= 1 - shown[k] if t == rows else shown[k] * at[k, t]
-            if t < rows:
-                weight *= np.exp(-cost) if t < last else 1.0
-                last = t
-        for k, t in enumerate(ways):
-            if t == rows:
-                none[k] += weight
-            else:
-                held[k, t] += weight
-    whole = held.sum(axis=1) + none
-    return held / whole[:, None], none / whole
-
-
-def test_the_chain_gives_the_sums_over_all_ways():
-    at, shown = drawn()
-    held, none = by_hand(at, shown, 1.5)
-    found = ordered_posterior(at, shown, 1.5)
-    np.testing.assert_allclose(found.at, held / held.sum(axis=1, keepdims=True), atol=1e-9)
-    _, alike = by_hand(np.full(at.shape, 1 / 4), shown, 1.5)
-    odds = (1 - none) / none / ((1 - alike) / alike) * shown / (1 - shown)
-    np.testing.assert_allclose(found.p_shown, odds / (1 + odds), atol=1e-9)
-
-
 def test_order_settles_what_the_pictures_leave_open():
     scores = np.full((2, 9), -0.5, np.float32)
     scores[0, 2] = scores[1, [1, 6]] = 0.5
-    assert posterior(scores, np.full(2, 0.9), PLAIN).best.tolist() == [2, 1]
+    assert estimate_posterior(scores, np.full(2, 0.9), PLAIN).best_rows.tolist() == [2, 1]
     ordered = PLAIN.model_copy(update={"order": "given"})
-    assert posterior(scores, np.full(2, 0.9), ordered).best.tolist() == [2, 6]
+    assert estimate_posterior(scores, np.full(2, 0.9), ordered).best_rows.tolist() == [2, 6]
     scores[1, 1] = 0.9  # what is clearly seen is believed
-    assert posterior(scores, np.full(2, 0.9), ordered).best.tolist() == [2, 1]
-
-
-def test_with_nothing_seen_the_order_takes_nothing_from_shown():
-    shown = np.array([0.3, 0.8, 0.6, 0.5])
-    found = posterior(
-        np.zeros((4, 30), np.float32), shown, PLAIN.model_copy(update={"order": "given"})
-    )
-    np.testing.assert_allclose(found.p_shown, shown, atol=1e-6)
+    assert estimate_posterior(scores, np.full(2, 0.9), ordered).best_rows.tolist() == [2, 1]
 
 
 def test_rivals_keep_apart_and_the_more_certain_one_stays():
     scores = np.full((2, 30), -0.5, np.float32)
     scores[0, 5], scores[1, 5], scores[1, 20] = 0.9, 0.55, 0.5
-    assert posterior(scores, np.array([0.9, 0.9]), PLAIN).best.tolist() == [5, 5]
-    found = posterior(scores, np.array([0.9, 0.9]), AlignerSettings())
-    assert found.best.tolist() == [5, 20]
+    assert estimate_posterior(scores, np.array([0.9, 0.9]), PLAIN).best_rows.tolist() == [5, 5]
+    found = estimate_posterior(scores, np.array([0.9, 0.9]), AlignerSettings())
+    assert found.best_rows.tolist() == [5, 20]
     assert found.p_shown.tolist() == [0.9, 0.9]
 
 
@@ -225,8 +168,12 @@ def test_a_dependency_moves_what_must_come_later():
     scores[2, [4, 15]] = 0.5, 0.45
     before = np.full((3, 3), 0.5)
     before[0, 1], before[1, 0] = 0.99, 0.01
-    assert posterior(scores, np.full(3, 0.9), PLAIN).best.tolist() == [10, 4, 4]
-    assert posterior(scores, np.full(3, 0.9), PLAIN, before=before).best.tolist() == [10, 15, 4]
+    assert estimate_posterior(scores, np.full(3, 0.9), PLAIN).best_rows.tolist() == [10, 4, 4]
+    assert estimate_posterior(scores, np.full(3, 0.9), PLAIN, before=before).best_rows.tolist() == [
+        10,
+        15,
+        4,
+    ]
 
 
 def test_when_it_is_said_settles_what_looks_alike():
@@ -234,10 +181,10 @@ def test_when_it_is_said_settles_what_looks_alike():
     scores[0, [3, 15]] = 0.5
     prior = np.full((1, 20), 0.02)
     prior[0, 14] = prior[0, 15] = 0.3
-    assert posterior(scores, np.array([0.5]), prior=prior).best.tolist() == [15]
-    assert posterior(
+    assert estimate_posterior(scores, np.array([0.5]), prior=prior).best_rows.tolist() == [15]
+    assert estimate_posterior(
         scores, np.array([0.5]), AlignerSettings(speech=0.0), prior=prior
-    ).best.tolist() == [3]
+    ).best_rows.tolist() == [3]
 
 
 def test_texts_in_no_order_may_stand_in_any():
@@ -246,30 +193,32 @@ def test_texts_in_no_order_may_stand_in_any():
     shown = chance.uniform(0.2, 0.9, 5)
     turn = [3, 0, 4, 1, 2]
     np.testing.assert_allclose(
-        posterior(scores[turn], shown[turn]).at, posterior(scores, shown).at[turn], atol=1e-12
+        estimate_posterior(scores[turn], shown[turn]).row_probabilities,
+        estimate_posterior(scores, shown).row_probabilities[turn],
+        atol=1e-12,
     )
 
 
 def test_chances_stay_chances():
     at, shown = drawn(6, 25)
-    for rows in (
-        compete(at, shown, 2.0, 8),
-        prefer_order(at, shown, np.full((6, 6), 0.9), 1.5),
-        ordered_posterior(at, shown, 3.0).at,
-    ):
+    for rows in (separate_rivals(at, shown, 2.0, 8), weigh_order(at, shown, np.full((6, 6), 0.9))):
         assert (rows >= 0).all()
         np.testing.assert_allclose(rows.sum(axis=1), 1.0)
 
 
 def test_window_sums_end_where_the_video_ends():
-    assert window_sums(np.array([[1.0, 2.0, 3.0, 4.0]]), 3).tolist() == [[3.0, 6.0, 9.0, 7.0]]
-    assert window_sums(np.array([[1.0, 2.0]]), 8).tolist() == [[3.0, 3.0]]
+    assert sum_windows(np.array([[1.0, 2.0, 3.0, 4.0]]), 3).tolist() == [[3.0, 6.0, 9.0, 7.0]]
+    assert sum_windows(np.array([[1.0, 2.0]]), 8).tolist() == [[3.0, 3.0]]
 
 
 def test_no_text_and_one_text_are_fine():
     ordered = AlignerSettings(order="given")
-    assert posterior(np.zeros((0, 5), np.float32), np.zeros(0), ordered).at.shape == (0, 5)
-    assert posterior(np.zeros((1, 1), np.float32), np.ones(1), ordered).best.tolist() == [0]
+    assert estimate_posterior(
+        np.zeros((0, 5), np.float32), np.zeros(0), ordered
+    ).row_probabilities.shape == (0, 5)
+    assert estimate_posterior(
+        np.zeros((1, 1), np.float32), np.ones(1), ordered
+    ).best_rows.tolist() == [0]
 
 
 @pytest.mark.parametrize(
@@ -285,7 +234,7 @@ def test_no_text_and_one_text_are_fine():
 )
 def test_scores_of_a_wrong_shape_are_refused_with_the_reason(scores, shown, before, reason):
     with pytest.raises(ShapeError, match=reason):
-        posterior(scores, shown, before=before)
+        estimate_posterior(scores, shown, before=before)
 
 
 def test_order_costs_nothing_between_texts_that_are_both_said():
@@ -295,16 +244,27 @@ def test_order_costs_nothing_between_texts_that_are_both_said():
     alone = given.model_copy(update={"order": "none"})
     prior = np.full((3, 6), 1 / 6)
     prior[:2] = [[0.1, 0.1, 0.1, 0.1, 0.5, 0.1], [0.1, 0.5, 0.1, 0.1, 0.1, 0.1]]
-    free, ordered = (posterior(scores, shown, how, prior=prior).at for how in (alone, given))
+    free, ordered = (
+        estimate_posterior(scores, shown, how, prior=prior).row_probabilities
+        for how in (alone, given)
+    )
     assert free[0, 4] - ordered[0, 4] < 0.1 < free[2, 0] - ordered[2, 0]  # nobody says the third
     prior[2] = [0.5, 0.1, 0.1, 0.1, 0.1, 0.1]
     np.testing.assert_allclose(
-        *(posterior(scores, shown, how, prior=prior).at for how in (alone, given)), atol=1e-9
+        *(
+            estimate_posterior(scores, shown, how, prior=prior).row_probabilities
+            for how in (alone, given)
+        ),
+        atol=1e-9,
     )
     before = (
         np.full((3, 3), 0.5)
         + 0.4 * np.triu(np.ones((3, 3)), 1)
         - 0.4 * np.tril(np.ones((3, 3)), -1)
     )
-    believed = posterior(scores, shown, alone, prior=prior, before=before).at
-    np.testing.assert_allclose(believed, posterior(scores, shown, alone, prior=prior).at, atol=1e-9)
+    believed = estimate_posterior(
+        scores, shown, alone, prior=prior, before=before
+    ).row_probabilities
+    np.testing.assert_allclose(
+        believed, estimate_posterior(scores, shown, alone, prior=prior).row_probabilities, atol=1e-9
+    )

@@ -17,8 +17,8 @@ from stepline.grounding.speech import narration_labels
 from stepline.models.nasva.benchmarks import (
     BenchmarkInputs,
     TextVectors,
-    benchmark_questions,
-    write_answers,
+    read_benchmark_questions,
+    write_alignments,
 )
 from stepline.models.nasva.checkpoint import load_aligner, write_aligner
 from stepline.models.nasva.model import Aligner
@@ -276,7 +276,7 @@ def test_stores_stand_for_folders_of_files(simulation, world, trained, tmp_path)
         writer.add(one.id, one.features().values, rate=1.0, backbone="world-usual")
     asked = [
         each
-        for each in benchmark_questions("htm-align", world / "htm_align.json").questions
+        for each in read_benchmark_questions("htm-align", world / "htm_align.json").questions
         if each.id == one.id
     ]
     files = BenchmarkInputs(
@@ -285,7 +285,7 @@ def test_stores_stand_for_folders_of_files(simulation, world, trained, tmp_path)
     )
     store = BenchmarkInputs(StoredFeatures(tmp_path / "videos"), files.vectors)
     for name, given in (("files", files), ("store", store)):
-        write_answers("htm-align", asked, loaded, given, tmp_path / f"{name}.json", SETTINGS)
+        write_alignments("htm-align", asked, loaded, given, tmp_path / f"{name}.json", SETTINGS)
     assert (tmp_path / "files.json").read_text() == (tmp_path / "store.json").read_text()
 
 
@@ -353,10 +353,10 @@ def test_predict_refuses_networks_features_and_references_that_do_not_match(
         assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result.output
         assert reason in result.stderr
     loaded = load_aligner(trained)
-    asked = benchmark_questions("htm-align", reference).questions[:3]
+    asked = read_benchmark_questions("htm-align", reference).questions[:3]
     vectors = TextVectors(world / "texts" / "usual" / "narration", loaded)
     with pytest.raises(DatasetError, match="none of 3 videos can be answered"):
-        write_answers(
+        write_alignments(
             "htm-align",
             asked,
             loaded,
@@ -365,7 +365,7 @@ def test_predict_refuses_networks_features_and_references_that_do_not_match(
             SETTINGS,
         )
     with pytest.raises(DatasetError, match="trained on features 12 wide"):
-        write_answers(
+        write_alignments(
             "htm-align",
             asked,
             load_aligner(narrow),
@@ -384,8 +384,8 @@ def test_predict_refuses_networks_features_and_references_that_do_not_match(
         )
     given = BenchmarkInputs(StoredFeatures(usual), TextVectors(tmp_path / "others", loaded))
     with pytest.raises(DatasetError, match="trained on texts of 'world', given are 'clip'"):
-        write_answers("htm-align", asked[:1], loaded, given, tmp_path / "o", SETTINGS)
+        write_alignments("htm-align", asked[:1], loaded, given, tmp_path / "o", SETTINGS)
     with pytest.raises(ModelError, match="give --texts"):
         TextVectors(None, load_aligner(narrow))
     with pytest.raises(StoreError, match="texts have no vector"):
-        vectors.read(asked[0].video, ["a line that nobody says"])
+        vectors.read_vectors(asked[0].video, ["a line that nobody says"])

@@ -15,14 +15,14 @@ from stepline.models.nasva import model as rows
 from stepline.models.nasva.checkpoint import (
     NETWORK,
     NO_SPACE,
-    import_official,
     load_aligner,
-    our_name,
     read_aligner,
+    read_released_weights,
+    rename_released_weight,
     write_aligner,
 )
 from stepline.models.nasva.loss import grounding_loss
-from stepline.models.nasva.model import Aligner, dot_products
+from stepline.models.nasva.model import Aligner, compute_dot_products
 from stepline.models.nasva.settings import AlignerLossSettings
 from stepline.models.training.batches import Batch
 from stepline.models.training.network import FeatureSpace
@@ -62,7 +62,7 @@ def test_a_folder_gives_its_best_network_else_the_final_one(tmp_path):
     for name in ("last", "aligner", "best"):
         (tmp_path / f"{name}.safetensors").write_bytes(b"")
         if name != "last":
-            assert NETWORK.find(tmp_path).name == f"{name}.safetensors"
+            assert NETWORK.find_file(tmp_path).name == f"{name}.safetensors"
 
 
 def test_a_run_that_is_not_finished_has_no_network_yet(tmp_path):
@@ -70,14 +70,14 @@ def test_a_run_that_is_not_finished_has_no_network_yet(tmp_path):
     with pytest.raises(
         ModelError, match="the run is not finished; run `stepline train nasva` again to end it"
     ):
-        NETWORK.find(tmp_path)
+        NETWORK.find_file(tmp_path)
 
 
 def test_a_folder_without_a_network_is_named(tmp_path):
     with pytest.raises(
         ModelError, match=r"holds none of best\.safetensors, aligner\.safetensors; give"
     ):
-        NETWORK.find(tmp_path)
+        NETWORK.find_file(tmp_path)
 
 
 CASES = {"tiny": ("tiny_", "tiny_checkpoint_fp32.pth"), "full": ("", "checkpoint_fp16.pth")}
@@ -96,7 +96,7 @@ def run(folder, size, mode):
     """Return the imported network, the official inputs as a batch, and what the released code gave
     for them."""
     prefix, checkpoint = CASES[size]
-    settings, weights = import_official(folder / checkpoint)
+    settings, weights = read_released_weights(folder / checkpoint)
     model = Aligner(settings).eval()
     model.load_state_dict(weights)
     given = np.load(folder / f"{prefix}inputs.npz")
@@ -119,7 +119,7 @@ def test_it_does_what_the_released_code_does(parity, monkeypatch, size, mode, pa
         compared = ~(data.text_pad[:, :, None] | data.video_pad[:, None]).numpy()
     with torch.no_grad():
         assert np.abs(aligned.scores.numpy() - arrays[f"{mode}_cosine"])[compared].max() < 2e-6
-        layers = dot_products(aligned.text, aligned.video).numpy() / 0.07
+        layers = compute_dot_products(aligned.text, aligned.video).numpy() / 0.07
         assert np.abs(layers - arrays[f"{mode}_layers_same_video"])[:, compared].max() < 2e-5
         best = aligned.scores.masked_fill(data.video_pad[:, None], -1).argmax(dim=2)
     assert (
@@ -132,7 +132,7 @@ def test_it_does_what_the_released_code_does(parity, monkeypatch, size, mode, pa
     norms = {name: weight.grad.norm().item() for name, weight in model.named_parameters()}
     for key, norm in expected["grad_norm"].items():
         if norm is not None:
-            assert norms.pop(our_name(key)) == pytest.approx(norm, rel=2e-5), key
+            assert norms.pop(rename_released_weight(key)) == pytest.approx(norm, rel=2e-5), key
     assert set(norms.values()) <= {0.0}  # the places of texts that are in no order
 
 
@@ -156,7 +156,7 @@ def test_each_video_alone_scores_as_in_the_official_batch(parity, mode):
 
 def test_dead_heads_are_left_out_by_name_and_the_rest_kept(parity, tmp_path, caplog):
     caplog.set_level(logging.INFO)
-    settings, weights = import_official(parity / CASES["tiny"][1])
+    settings, weights = read_released_weights(parity / CASES["tiny"][1])
     assert "alignable_head.weight" in caplog.text
     assert "timestamp_head.0.layers.2.bias" in caplog.text
     assert (
@@ -207,7 +207,7 @@ CHANGES = {
 def test_a_changed_checkpoint_is_refused_by_the_name_of_its_fault(parity, tmp_path, name):
     change, message = CHANGES[name]
     with pytest.raises(ModelError, match=message):
-        import_official(changed(parity, tmp_path, change))
+        read_released_weights(changed(parity, tmp_path, change))
 
 
 class Trap:
@@ -222,12 +222,12 @@ def test_a_file_that_would_run_code_or_holds_no_weights_is_refused(tmp_path):
     for content in ({"model_state_dict": Trap()}, {"model_state_dict": [1, 2]}, {"a": 1}, 7):
         torch.save(content, path)
         with pytest.raises(ModelError, match=r"trap\.pth"):
-            import_official(path)
+            read_released_weights(path)
     path.write_bytes(b"not a checkpoint")
     with pytest.raises(ModelError, match="cannot be read as weights"):
-        import_official(path)
+        read_released_weights(path)
     with pytest.raises(ModelError, match="cannot be read as weights"):
-        import_official(tmp_path / "absent.pth")
+        read_released_weights(tmp_path / "absent.pth")
 
 
 def test_a_network_comes_back_from_disk_as_it_was(tmp_path):

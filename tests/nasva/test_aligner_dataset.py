@@ -9,15 +9,15 @@ from lab.simulate import SimulationSettings, simulate, write_dataset
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts, import_features
 from stepline.models.nasva import dataset as reasons
-from stepline.models.nasva.dataset import gather_samples, label_matrix, labelled_sample
+from stepline.models.nasva.dataset import gather_samples, make_label_matrix, make_labelled_sample
 from stepline.models.nasva.settings import AlignerDataSettings
 from stepline.models.training import sources as gather_reasons
 from stepline.models.training.sources import (
     LabelledTexts,
-    labelled_texts,
+    iterate_labelled_texts,
+    load_text_encoder,
     read_labelled_texts,
     store_text_vectors,
-    text_encoder,
 )
 from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
 from stepline.settings import validate
@@ -62,7 +62,7 @@ def test_a_sample_is_the_video_its_vectors_and_its_labels(tmp_path):
     assert [np.flatnonzero(row).tolist() for row in sample.positive] == [[1, 2, 3], [], [5]]
     assert sample.ordered
     assert (made.lengths, made.texts, made.labelled, made.omitted) == ([8], 3, 2, ())
-    assert made.widths() == (WIDTH, WIDTH)
+    assert made.get_widths() == (WIDTH, WIDTH)
 
 
 def test_texts_without_a_label_can_be_left_out(tmp_path):
@@ -152,7 +152,7 @@ def test_nothing_left_is_an_error_that_says_why(tmp_path):
     with pytest.raises(
         ShapeError, match="no sample is left of 1: 1 x there are no features of its video"
     ):
-        made.widths()
+        made.get_widths()
 
 
 def test_a_video_is_held_out_with_all_its_texts(tmp_path):
@@ -187,13 +187,17 @@ def places(told):
 
 
 def test_a_record_reports_what_is_said_and_its_steps_and_never_the_truth():
-    (narration,) = labelled_texts([record()], "narration")
+    (narration,) = iterate_labelled_texts([record()], "narration")
     assert places(narration) == [[(0, 2)], [(2, 5)]]
-    (steps,) = labelled_texts([record()], "step")
+    (steps,) = iterate_labelled_texts([record()], "step")
     assert (steps.texts, places(steps)) == (("cut", "mix", "eat"), [[(3, 6)], [(4, 5)], []])
-    assert places(next(labelled_texts([record()], "step", "said"))) == [[(2, 5)], [(4, 5)], []]
-    assert places(next(labelled_texts([record()], "step", "shown"))) == [[(3, 6)], [], []]
-    (people,) = labelled_texts([record()], "step", annotated=True)
+    assert places(next(iterate_labelled_texts([record()], "step", "said"))) == [
+        [(2, 5)],
+        [(4, 5)],
+        [],
+    ]
+    assert places(next(iterate_labelled_texts([record()], "step", "shown"))) == [[(3, 6)], [], []]
+    (people,) = iterate_labelled_texts([record()], "step", annotated=True)
     assert (people.texts, places(people)) == (("truth",), [[(0, 1), (3, 4)]])
 
 
@@ -279,7 +283,7 @@ def test_vectors_are_made_once(tmp_path):
 
 
 def test_the_sentence_encoder_is_found_by_name():
-    assert text_encoder("minilm")(["cut the lemon"]).shape == (1, 384)
+    assert load_text_encoder("minilm")(["cut the lemon"]).shape == (1, 384)
 
 
 def features(seconds=10, rate=1.0):
@@ -287,7 +291,7 @@ def features(seconds=10, rate=1.0):
 
 
 def rows(span, rule, **shape):
-    return np.flatnonzero(label_matrix([[Span(*span)]], features(**shape), rule)[0]).tolist()
+    return np.flatnonzero(make_label_matrix([[Span(*span)]], features(**shape), rule)[0]).tolist()
 
 
 @pytest.mark.parametrize(
@@ -312,14 +316,14 @@ def test_rows_follow_the_rate_of_the_features():
 
 
 def test_a_text_shown_twice_has_both_and_one_shown_nowhere_has_none():
-    labels = label_matrix([[Span(0.0, 1.0), Span(4.0, 5.0)], []], features(6))
+    labels = make_label_matrix([[Span(0.0, 1.0), Span(4.0, 5.0)], []], features(6))
     assert labels.astype(int).tolist() == [[1, 0, 0, 0, 1, 0], [0] * 6]
 
 
 def test_a_sample_needs_spans_for_every_text():
-    made = labelled_sample(
+    made = make_labelled_sample(
         "v", features(), np.ones((1, 3), np.float32), [[Span(0.0, 2.0)]], ordered=True
     )
     assert made.positive.sum() == 2
     with pytest.raises(ShapeError, match="v: 2 text vectors need as many lists of spans, not 1"):
-        labelled_sample("v", features(), np.ones((2, 3), np.float32), [[]], ordered=True)
+        make_labelled_sample("v", features(), np.ones((2, 3), np.float32), [[]], ordered=True)

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from stepline.errors import ShapeError
 from stepline.models.nasva import model as rows
 from stepline.models.nasva.loss import grounding_loss
-from stepline.models.nasva.model import Aligner, PackedRows, dot_products
+from stepline.models.nasva.model import Aligner, PackedRows, compute_dot_products
 from stepline.models.nasva.settings import AlignerLossSettings, AlignerNetworkSettings
 from stepline.models.training.batches import Sample, collate
 
@@ -116,8 +116,8 @@ def test_it_learns_under_bf16_with_scores_kept_in_float32():
         # autocast does reach the network
         assert (
             torch.equal(
-                dot_products(aligned.text[-2:], aligned.video),
-                dot_products(model(data).text[-2:], model(data).video),
+                compute_dot_products(aligned.text[-2:], aligned.video),
+                compute_dot_products(model(data).text[-2:], model(data).video),
             )
             is False
         )
@@ -152,8 +152,8 @@ def test_attention_dropout_is_off_unless_asked_for():
 def test_each_decoder_layer_gives_a_matrix_of_cosines():
     model, data = fresh(), batch()
     aligned = model(data)
-    assert dot_products(aligned.text[-2:], aligned.video).shape == (2, 2, 4, 20)
-    assert torch.equal(dot_products(aligned.text[-1:], aligned.video)[0], aligned.scores)
+    assert compute_dot_products(aligned.text[-2:], aligned.video).shape == (2, 2, 4, 20)
+    assert torch.equal(compute_dot_products(aligned.text[-1:], aligned.video)[0], aligned.scores)
     assert aligned.scores.abs().max() <= 1 + 1e-6
     assert aligned.alignable is None
     assert fresh(alignability=True)(data).alignable.shape == (2, 4)
@@ -220,14 +220,14 @@ def test_no_padding_needs_no_mask():
     layout = PackedRows.from_padding_mask(
         torch.zeros(2, 3, dtype=torch.bool), keep_fully_padded=True
     )
-    assert layout.even
+    assert layout.has_padding_rows
     assert layout.key_keep is None
 
 
 def test_little_padding_is_masked(monkeypatch):
     monkeypatch.setattr(rows, "PACKING_PAYS", 1)
     layout = PackedRows.from_padding_mask(PAD, keep_fully_padded=True)
-    assert layout.even
+    assert layout.has_padding_rows
     assert layout.key_keep[:, 0, 0].tolist() == [
         [True, True, False],
         [True, False, False],

@@ -24,14 +24,14 @@ from training_data import WIDTH, command, write_stores
 
 from stepline.cli import main
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.features.shard_index import shard_path
+from stepline.features.store import shard_path
 from stepline.models.nasva.checkpoint import load_aligner, read_aligner, write_aligner
 from stepline.models.nasva.dataset import gather_samples
 from stepline.models.nasva.model import Aligner
 from stepline.models.nasva.settings import AlignerLossSettings
-from stepline.models.nasva.train import recall_counts, shuffle_texts, train_aligner
+from stepline.models.nasva.train import count_recall, shuffle_texts, train_aligner
 from stepline.models.training.batches import collate
-from stepline.models.training.run_folder import LOG_FILE
+from stepline.models.training.run import LOG_FILE
 from stepline.models.training.settings import CHECKPOINT_FILE, TrainSettings
 from stepline.models.training.sources import read_labelled_texts
 
@@ -96,7 +96,7 @@ def recall(network, stores):
     vectors = {kind: FeatureStore(stores / kind) for kind in ("narration", "step")}
     batch = collate(list(gather_samples(told, FeatureStore(stores / "video"), vectors)))
     with torch.no_grad():
-        hit, count = recall_counts(network(batch), batch)
+        hit, count = count_recall(network(batch), batch)
     return float(hit / count)
 
 
@@ -254,9 +254,9 @@ def test_the_authors_weights_are_trained_on(tmp_path, shared, stepline):
     path = shared / "nasva_parity" / "tiny_checkpoint_fp32.pth"
     if not path.exists():
         pytest.skip("needs the weights in the released format")
-    from stepline.models.nasva.checkpoint import import_official
+    from stepline.models.nasva.checkpoint import read_released_weights
 
-    settings, weights = import_official(path)
+    settings, weights = read_released_weights(path)
     with_widths(tmp_path / "video", settings.video_width)
     with_widths(tmp_path / "step", settings.text_width, texts=True)
     made = stepline(
@@ -372,7 +372,7 @@ def test_a_list_that_excludes_nothing_is_warned_of(tmp_path, stores, stepline):
     assert "is excluded" not in made.stderr
 
 
-def other_videos(folder):
+def choose_other_videos(folder):
     with FeatureWriter(folder) as writer:
         writer.add("elsewhere", np.ones((20, WIDTH), np.float32), rate=1.0, backbone="drawn")
     return folder
@@ -384,7 +384,7 @@ def test_no_sample_left_and_no_store_are_errors(tmp_path, stores, stepline):
     arguments[arguments.index("--features") + 1] = str(stores / "step")
     mistaken = stepline(*arguments)
     assert "holds features of texts, not of videos" in mistaken.stderr
-    arguments[arguments.index("--features") + 1] = str(other_videos(tmp_path / "other"))
+    arguments[arguments.index("--features") + 1] = str(choose_other_videos(tmp_path / "other"))
     assert (
         "no sample is left of 16: 16 x there are no features of its video"
         in stepline(*arguments).stderr
@@ -430,10 +430,10 @@ def one_of_two(rank, port, arguments):
     torch.set_num_threads(1)
     import stepline.models.training.loop as loop
 
-    step = loop._step
+    step = loop._take_step
 
     def stopped(*given, **named):
-        if named["batch"].number == 10:
+        if named["batch"].step == 10:
             raise Stopped
         return step(*given, **named)
 
@@ -470,7 +470,7 @@ def fresh_stores(tmp_path):
 
 
 def test_two_processes_train_as_one_also_when_stopped_and_resumed(tmp_path, fresh_stores, stepline):
-    held = (*STILL, "--set", "data.held_out=0.3", "--set", "data.held_out_score=loss")
+    held = (*STILL, "--set", "data.held_out=0.3")
     settings = ("epochs=6", *SETTINGS)  # 12 samples are left: 24 steps
     assert (
         stepline(*command(fresh_stores, tmp_path / "one", *settings, options=held)).exit_code == 0

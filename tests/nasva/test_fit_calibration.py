@@ -11,17 +11,17 @@ from stepline.evaluate.calibration import calibration_error, fit_logistic
 from stepline.models.nasva.align import TextScores
 from stepline.models.nasva.calibration import (
     Calibration,
-    calibration_features,
+    compute_calibration_features,
+    estimate_shown_fraction,
+    estimate_uncalibrated,
     read_calibration,
-    shown_fraction,
-    uncalibrated_probability,
     write_calibration,
 )
 from stepline.models.nasva.checkpoint import NO_SPACE, LoadedAligner
 from stepline.models.nasva.fit_calibration import (
-    calibrate_by_foreign_texts,
+    calibrate_on_foreign_texts,
+    compute_shown_probability,
     cross_validate,
-    shown_probability,
 )
 from stepline.models.nasva.model import Aligner
 
@@ -29,7 +29,7 @@ from stepline.models.nasva.model import Aligner
 def test_evidence_is_what_a_row_looks_like():
     scores = np.zeros((2, 40), np.float32)
     scores[0, 5], scores[0, 30], scores[1, 5] = 0.8, 0.3, 0.1
-    rows = calibration_features(TextScores(scores, np.array([2.0, -1.0], np.float32), 1.0))
+    rows = compute_calibration_features(TextScores(scores, np.array([2.0, -1.0], np.float32), 1.0))
     np.testing.assert_allclose(rows[0, [0, 1, 3, 4, 5]], [0.8, 0.8, 0.5, 0.7, 2.0], atol=1e-6)
     np.testing.assert_allclose(rows[1, [0, 1, 3, 4, 5]], [0.1, 0.1, 0.1, -0.7, -1.0], atol=1e-6)
     assert 0 < rows[0, 2] < rows[1, 2] < 1
@@ -37,16 +37,18 @@ def test_evidence_is_what_a_row_looks_like():
 
 def test_evidence_of_one_text_in_one_row_is_finite():
     assert np.isfinite(
-        calibration_features(TextScores(np.full((1, 1), 0.2, np.float32), None, 1.0))
+        compute_calibration_features(TextScores(np.full((1, 1), 0.2, np.float32), None, 1.0))
     ).all()
-    assert calibration_features(TextScores(np.zeros((0, 7), np.float32), None, 1.0)).shape == (0, 6)
+    assert compute_calibration_features(
+        TextScores(np.zeros((0, 7), np.float32), None, 1.0)
+    ).shape == (0, 6)
 
 
 def test_without_a_fit_the_head_or_the_best_cosine_stands_in():
     scores = np.array([[0.4, -0.2], [-0.3, -0.1]], np.float32)
-    np.testing.assert_allclose(uncalibrated_probability(TextScores(scores, None, 1.0)), [0.4, 0.0])
+    np.testing.assert_allclose(estimate_uncalibrated(TextScores(scores, None, 1.0)), [0.4, 0.0])
     np.testing.assert_allclose(
-        uncalibrated_probability(TextScores(scores, np.zeros(2, np.float32), 1.0)), [0.5, 0.5]
+        estimate_uncalibrated(TextScores(scores, np.zeros(2, np.float32), 1.0)), [0.5, 0.5]
     )
 
 
@@ -120,24 +122,26 @@ def made(
 def test_the_share_is_read_from_how_many_own_texts_look_foreign() -> None:
     foreign = np.linspace(0.0, 0.4, 101)  # median 0.2
     own = np.array([0.1, 0.9, 0.9, 0.9])  # a quarter of them below it
-    assert shown_fraction(own, foreign) == pytest.approx(0.5)
-    assert shown_fraction(foreign, foreign) == pytest.approx(0.0, abs=0.02)
+    assert estimate_shown_fraction(own, foreign) == pytest.approx(0.5)
+    assert estimate_shown_fraction(foreign, foreign) == pytest.approx(0.0, abs=0.02)
 
 
 def test_chances_are_one_where_nothing_foreign_looks_so_and_average_to_the_share() -> None:
-    assert shown_probability(np.array([1.0]), 1.0, 0.6)[0] == pytest.approx(1.0, abs=1e-2)
-    assert shown_probability(np.array([0.5]), 1.0, 0.6)[0] == pytest.approx(
+    assert compute_shown_probability(np.array([1.0]), 1.0, 0.6)[0] == pytest.approx(1.0, abs=1e-2)
+    assert compute_shown_probability(np.array([0.5]), 1.0, 0.6)[0] == pytest.approx(
         0.6
     )  # own and foreign look alike: the prior
-    assert shown_probability(np.array([0.1]), 1.0, 0.6)[0] == 0.0
+    assert compute_shown_probability(np.array([0.1]), 1.0, 0.6)[0] == 0.0
 
 
 def test_p_shown_means_what_it_says_though_no_one_gave_the_truth() -> None:
     fits, _ = made(200, 0.6, seed=0)
-    calibration, share = calibrate_by_foreign_texts(NETWORK, fits)
+    calibration, share = calibrate_on_foreign_texts(NETWORK, fits)
     assert share == pytest.approx(0.6, abs=0.12)
     new, truth = made(200, 0.6, seed=1)
-    p = np.concatenate([calibration.modes["step"](calibration_features(own)) for own, _ in new])
+    p = np.concatenate(
+        [calibration.modes["step"](compute_calibration_features(own)) for own, _ in new]
+    )
     assert calibration_error(np.array(truth), p) < 0.1
     assert p[np.array(truth)].mean() - p[~np.array(truth)].mean() > 0.4
     assert calibration.aligner == "abc"
@@ -145,7 +149,7 @@ def test_p_shown_means_what_it_says_though_no_one_gave_the_truth() -> None:
 
 def test_a_known_share_is_taken_as_it_is_and_one_that_cannot_be_estimated_is_an_error() -> None:
     fits, _ = made(40, 0.6, seed=2)
-    assert calibrate_by_foreign_texts(NETWORK, fits, rate=0.3)[1] == 0.3
+    assert calibrate_on_foreign_texts(NETWORK, fits, rate=0.3)[1] == 0.3
     twice = [(own, TextScores(np.concatenate([own.scores] * 2), None, 1.0)) for own, _ in fits]
     with pytest.raises(DatasetError, match=r"the share of shown texts comes out as 1\.00"):
-        calibrate_by_foreign_texts(NETWORK, twice)  # alike in all they show
+        calibrate_on_foreign_texts(NETWORK, twice)  # alike in all they show

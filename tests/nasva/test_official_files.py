@@ -19,7 +19,7 @@ from stepline.curate.stages.intermediate import (
 )
 from stepline.datasets.htstep import read_queries
 from stepline.errors import ModelError
-from stepline.models.nasva.benchmarks import benchmark_questions
+from stepline.models.nasva.benchmarks import read_benchmark_questions
 from stepline.models.nasva.checkpoint import load_aligner, read_aligner, write_aligner
 from stepline.models.nasva.model import Aligner
 from stepline.models.training.network import FeatureSpace
@@ -296,9 +296,9 @@ def test_blanks_around_a_text_do_not_hide_its_vector(stepline, files, tmp_path):
 def test_a_moment_is_a_shown_sentence_to_a_calibration(files, tmp_path):
     truth = [[1, 5.0, 5.0, "a"], [0, 6.0, 6.0, "b"]]
     (tmp_path / "htm_align.json").write_text(json.dumps({"one": truth, "two": [[1, 1, 2, " "]]}))
-    questions = benchmark_questions("htm-align", tmp_path / "htm_align.json")
+    questions = read_benchmark_questions("htm-align", tmp_path / "htm_align.json")
     assert [question.truth for question in questions.questions] == [(True, False)]
-    assert questions.reasons() == {"a text of it is empty or cannot be stored": 1}
+    assert questions.count_reasons() == {"a text of it is empty or cannot be stored": 1}
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ import pytest
 
 from stepline.errors import ShapeError
 from stepline.evaluate.calibration import Logistic
-from stepline.models.nasva.align import TextScores, posterior_spans
+from stepline.models.nasva.align import TextScores, extract_spans
 from stepline.models.nasva.calibration import Calibration
 from stepline.models.nasva.predict import place_steps
 from stepline.models.nasva.settings import AlignerSettings
@@ -68,7 +68,7 @@ def test_the_second_of_a_step_is_in_its_span():
     # row 2 alone is best, seven others together
     scores[0, 2], scores[0, 20:27], scores[0, 23] = 1.0, 0.9, 0.91
     placing = place_steps(steps()[:1], TextScores(scores, None, 1.0))
-    assert placing.chances.best.tolist() == [2]
+    assert placing.posterior.best_rows.tolist() == [2]
     assert placing.steps[0].spans[0].iou(Span(20.0, 27.0)) > 0.7
     assert placing.steps[0].at == 23.5
 
@@ -90,20 +90,20 @@ def test_a_span_begins_is_centred_or_grows_at_the_best_second():
     at = np.zeros((1, 40))
     at[0, 18:23] = 0.1, 0.2, 0.4, 0.2, 0.1
     by = {
-        rule: posterior_spans(at, 1.0, AlignerSettings(spans=rule, smooth=1))[0]
+        rule: extract_spans(at, 1.0, AlignerSettings(spans=rule, smooth=1))[0]
         for rule in ("start", "center", "grown")
     }
     assert by == {"start": Span(20.0, 28.0), "center": Span(16.5, 24.5), "grown": Span(19.0, 22.0)}
-    assert posterior_spans(at, 2.0, AlignerSettings(spans="start"))[0] == Span(10.0, 18.0)
-    assert posterior_spans(at, 1.0, AlignerSettings(spans="start"), end=25.0)[0] == Span(20.0, 25.0)
+    assert extract_spans(at, 2.0, AlignerSettings(spans="start"))[0] == Span(10.0, 18.0)
+    assert extract_spans(at, 1.0, AlignerSettings(spans="start"), end=25.0)[0] == Span(20.0, 25.0)
 
 
 def test_one_dim_second_does_not_cut_a_span():
     at = np.full((1, 40), 1e-6)
     at[0, 15:26] = 0.1
     at[0, 20] = 0.001
-    assert posterior_spans(at, 1.0)[0].iou(Span(15.0, 26.0)) > 0.7
-    assert posterior_spans(at, 1.0, AlignerSettings(smooth=1))[0].duration <= 6
+    assert extract_spans(at, 1.0)[0].iou(Span(15.0, 26.0)) > 0.7
+    assert extract_spans(at, 1.0, AlignerSettings(smooth=1))[0].duration <= 6
 
 
 def test_scores_of_other_steps_are_refused():

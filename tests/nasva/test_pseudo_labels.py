@@ -4,14 +4,12 @@ import pytest
 from lab.nasva.matrices import relabel
 from stepline.errors import ShapeError
 from stepline.models.nasva.pseudo_labels import (
-    alignable_fraction,
-    best_scores,
-    label_shift,
-    label_span,
-    labelled_fraction,
-    score_threshold,
-    teacher_agreement,
-    teachers_agree,
+    compute_labelled_fraction,
+    compute_threshold,
+    find_agreement,
+    find_best_scores,
+    measure_label_shift,
+    place_label,
 )
 from stepline.models.nasva.settings import RefineSettings
 from stepline.numeric import cosine_matrix
@@ -29,25 +27,25 @@ def peaks(*seconds, height=0.5, length=10):
 
 def test_the_best_second_starts_a_label_or_is_its_middle():
     at_start = RefineSettings(position="start", seconds=4.0)
-    assert label_span(ROW, 1.0, at_start) == Span(3.0, 7.0)
-    assert label_span(ROW, 1.0, at_start.model_copy(update={"position": "center"})) == Span(
+    assert place_label(ROW, 1.0, at_start) == Span(3.0, 7.0)
+    assert place_label(ROW, 1.0, at_start.model_copy(update={"position": "center"})) == Span(
         1.5, 5.5
     )
-    assert label_span(ROW, 2.0, at_start) == Span(1.5, 4.0)  # 8 rows at 2 a second are 4 s
+    assert place_label(ROW, 2.0, at_start) == Span(1.5, 4.0)  # 8 rows at 2 a second are 4 s
 
 
 def test_a_label_ends_with_the_video():
     last = np.array([0.0, 0.0, 0.0, 0.9], dtype=np.float32)
-    assert label_span(last, 1.0, RefineSettings(position="start")) == Span(3.0, 4.0)
-    assert label_span(last[::-1], 1.0, RefineSettings(position="center")) == Span(0.0, 4.0)
+    assert place_label(last, 1.0, RefineSettings(position="start")) == Span(3.0, 4.0)
+    assert place_label(last[::-1], 1.0, RefineSettings(position="center")) == Span(0.0, 4.0)
 
 
 def test_a_label_grows_while_the_score_is_seven_tenths_of_the_peak():
     grown = RefineSettings(seconds=None)
-    assert label_span(ROW, 1.0, grown) == Span(2.0, 5.0)  # 0.56 and more
-    assert label_span(ROW, 1.0, grown.model_copy(update={"grow": 0.6})) == Span(2.0, 6.0)
+    assert place_label(ROW, 1.0, grown) == Span(2.0, 5.0)  # 0.56 and more
+    assert place_label(ROW, 1.0, grown.model_copy(update={"grow": 0.6})) == Span(2.0, 6.0)
     # a share of a score below 0 means nothing
-    assert label_span(ROW - 1, 1.0, grown) == Span(3.0, 4.0)
+    assert place_label(ROW - 1, 1.0, grown) == Span(3.0, 4.0)
 
 
 def test_a_cosine_drops_texts_below_it_and_a_quantile_drops_a_share():
@@ -56,12 +54,12 @@ def test_a_cosine_drops_texts_below_it_and_a_quantile_drops_a_share():
     assert [span is not None for span in cosine[0]] == [False, False, True, True]
     share = relabel([[matrix]], [1.0], RefineSettings(threshold=0.25))
     assert [span is not None for span in share[0]] == [False, True, True, True]
-    assert score_threshold([best_scores(matrix)], RefineSettings(threshold=0.0)) == -np.inf
+    assert compute_threshold([find_best_scores(matrix)], RefineSettings(threshold=0.0)) == -np.inf
 
 
 def test_teachers_are_averaged_and_may_have_to_agree():
     first, second = peaks(1, 8, height=0.5), peaks(3, 2, height=0.9)
-    assert teachers_agree([first, second], 2.0).tolist() == [True, False]
+    assert find_agreement([first, second], 2.0).tolist() == [True, False]
     both = RefineSettings(position="start", seconds=1.0, agree=None)
     assert relabel([[first], [second]], [1.0], both) == ((Span(3.0, 4.0), Span(2.0, 3.0)),)
     agreed = relabel([[first], [second]], [1.0], both.model_copy(update={"agree": 2.0}))
@@ -106,29 +104,12 @@ AFTER = ((Span(2.0, 6.0), Span(0.0, 1.0), Span(10.0, 14.0)),)
 
 
 def test_kept_is_the_share_of_texts_with_a_label():
-    assert labelled_fraction(BEFORE) == pytest.approx(2 / 3)
-    assert labelled_fraction(()) == 0.0
+    assert compute_labelled_fraction(BEFORE) == pytest.approx(2 / 3)
+    assert compute_labelled_fraction(()) == 0.0
 
 
 def test_moved_is_reported_for_texts_with_both_labels():
-    seconds, iou = label_shift(BEFORE, AFTER)
+    seconds, iou = measure_label_shift(BEFORE, AFTER)
     assert seconds == 1.0  # the median of 2 and 0
     assert iou == pytest.approx((2 / 6 + 1) / 2)
-    assert label_shift(BEFORE, ((None, Span(0.0, 1.0), None),)) == (None, None)
-
-
-def test_two_rounds_agree_where_their_best_seconds_are_near():
-    # the best rows
-    one, other, empty = np.array([0, 1, 2]), np.array([0, 3, 5]), np.array([], dtype=np.int64)
-    assert teacher_agreement([one, empty], [other, empty], [2.0, 2.0]) == pytest.approx(2 / 3)
-    assert teacher_agreement([empty], [empty], [2.0]) is None
-
-
-def test_alignable_are_those_that_score_above_foreign_texts():
-    null = np.linspace(0.0, 0.2, 101, dtype=np.float32)  # median 0.1
-    # half of the texts score as null ones
-    half_shown = np.concatenate([null[::2], np.full(51, 0.9, np.float32)])
-    assert alignable_fraction([half_shown], [null]) == pytest.approx(0.5, abs=0.02)
-    assert alignable_fraction([null], [null]) == pytest.approx(0.0, abs=0.02)
-    assert alignable_fraction([null + 1], [null]) == 1.0
-    assert alignable_fraction([], []) is None
+    assert measure_label_shift(BEFORE, ((None, Span(0.0, 1.0), None),)) == (None, None)

@@ -17,8 +17,8 @@ from stepline.models.nasva.refine import (
     NO_LABEL_REASON,
     RefineSources,
     _VideoReader,
+    make_refined_records,
     refine_dataset,
-    refined_records,
 )
 from stepline.models.nasva.settings import RefineRunSettings
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
@@ -92,15 +92,7 @@ def test_the_command_places_steps_and_a_rerun_does_nothing_again(dataset, tmp_pa
     assert again.exit_code == 0
     assert teacher.stat().st_mtime_ns == before
     assert "aligner:" not in again.stderr
-    assert again.stdout.splitlines()[0].split() == [
-        "round",
-        "texts",
-        "kept",
-        "alignable",
-        "moved",
-        "iou",
-        "agreement",
-    ]
+    assert again.stdout.splitlines()[0].split() == ["round", "texts", "kept", "moved", "iou"]
 
 
 def test_narrations_are_learnt_next_to_the_steps(dataset, tmp_path):
@@ -173,7 +165,7 @@ def test_evaluation_videos_are_in_no_round(dataset, tmp_path):
 def said_spans(record, seconds, settings=None):
     """Where each step of a record is said, in a video of so many seconds."""
     reader = _VideoReader(None, None, settings or RefineRunSettings())
-    return reader._said(record, seconds)
+    return reader._get_said_spans(record, seconds)
 
 
 def test_a_dataset_that_gives_only_spans_has_its_first_labels_there():
@@ -248,6 +240,6 @@ def test_what_loses_its_label_is_dropped_with_its_reason():
     steps = (Step(id="1", text="Boil"), Step(id="2", text="Stir"))
     record = Record(id="r", video=Video(id="a"), steps=steps)
     given = iter([record, record, Record(id="o", video=Video(id="b"))])
-    (done,) = refined_records(given, {"a": (None, Span(1.0, 2.0))})
+    (done,) = make_refined_records(given, {"a": (None, Span(1.0, 2.0))})
     assert [(step.id, step.spans) for step in done.steps] == [("2", (Span(1.0, 2.0),))]
     assert [(one.text, one.reason) for one in done.dropped] == [("Boil", NO_LABEL_REASON)]

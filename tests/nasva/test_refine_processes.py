@@ -15,7 +15,7 @@ from lab.simulate import SimulationSettings, simulate
 from stepline.cli import main
 from stepline.features import FeatureWriter, RowTexts
 from stepline.models.nasva.model import Aligner
-from stepline.models.nasva.pseudo_labels import iterate_matrices, unlabelled_samples
+from stepline.models.nasva.pseudo_labels import iterate_matrices, make_unlabelled_samples
 from stepline.models.nasva.settings import AlignerNetworkSettings
 from stepline.storage import read_parquet, write_parquet
 
@@ -30,7 +30,6 @@ STILL = (
     "--set",
     "rounds.rounds=2",
     "--set",
-    "rounds.held_out=0.2",
     "--set",
     "train.batch=4",
 )
@@ -125,9 +124,9 @@ def test_the_shares_of_two_processes_are_the_same_bits_as_the_whole():
     network = Aligner(
         AlignerNetworkSettings(**size, width=16, heads=2, encoder_layers=1, decoder_layers=1)
     )
-    whole = dict(iterate_matrices([network], unlabelled_samples(videos)))
+    whole = dict(iterate_matrices([network], make_unlabelled_samples(videos)))
     shares = [
-        dict(iterate_matrices([network], unlabelled_samples(videos), rank=rank, of=2))
+        dict(iterate_matrices([network], make_unlabelled_samples(videos), rank=rank, world_size=2))
         for rank in range(2)
     ]
     assert not shares[0].keys() & shares[1].keys()

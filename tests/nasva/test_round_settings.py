@@ -23,7 +23,7 @@ def test_the_crosses_of_table_8_can_be_typed():
     typed = rounds(
         "rounds.refine.threshold=0.6", "rounds.refine.position=center", "rounds.refine.seconds=none"
     )
-    assert labelling(typed.refinement(1)) == (0.6, "center", None)
+    assert labelling(typed.get_round_settings(1)) == (0.6, "center", None)
 
 
 TABLE_9 = (
@@ -38,7 +38,7 @@ TABLE_9 = (
 
 def test_the_rounds_of_table_9_can_be_typed():
     typed = rounds(*TABLE_9)
-    assert [labelling(typed.refinement(number)) for number in (1, 2, 3)] == [
+    assert [labelling(typed.get_round_settings(number)) for number in (1, 2, 3)] == [
         (0.8, "start", 8.0),
         (0.7, "center", None),
         (0.8, "center", None),
@@ -59,9 +59,9 @@ def test_what_is_written_down_is_read_back():
     settings = load_settings(RefineRunSettings, None, TABLE_9, preset=PAPER)
     written = settings.model_dump(mode="json")
     assert written["rounds"]["by_round"]["3"] == {"position": "center", "seconds": None}
-    assert validate(RefineRunSettings, written).rounds.refinement(3) == settings.rounds.refinement(
+    assert validate(RefineRunSettings, written).rounds.get_round_settings(
         3
-    )
+    ) == settings.rounds.get_round_settings(3)
     assert "by_round" not in RefineRunSettings().model_dump()["rounds"]
 
 

@@ -13,13 +13,7 @@ from lab.simulate import SimulationSettings, simulate
 from stepline.errors import SettingsError, ShapeError, StoreError
 from stepline.grounding.speech import coarse_spans
 from stepline.models.nasva.model import Aligner
-from stepline.models.nasva.pseudo_labels import (
-    read_labels,
-    step_samples,
-    unlabelled_samples,
-    with_foreign_texts,
-    write_labels,
-)
+from stepline.models.nasva.pseudo_labels import make_step_samples, read_labels, write_labels
 from stepline.models.nasva.self_training import SelfTraining
 from stepline.models.nasva.settings import AlignerNetworkSettings, RefineSettings, SelfTrainSettings
 from stepline.models.training.settings import TrainSettings
@@ -37,7 +31,7 @@ MODEL = AlignerNetworkSettings(
     text_positions=128,
 )
 TRAINING = TrainSettings(epochs=3, learning_rate=2e-3, save_every=5)
-SETTINGS = SelfTrainSettings(rounds=2, teacher_epochs=2, held_out=0.2, enough=1.0)
+SETTINGS = SelfTrainSettings(rounds=2, teacher_epochs=2)
 
 
 def simulated(video):
@@ -75,17 +69,13 @@ def files(folder):
 def test_two_rounds_give_labels_a_network_and_a_report_each(training, videos):
     done = training.run()
     assert [report.number for report in done.rounds] == [0, 1, 2]
-    first, second, last = done.rounds
+    first, second, _ = done.rounds
     assert first.texts == sum(len(video.said_spans) for video in videos)
     assert first.kept == pytest.approx(1.0, abs=0.05)
     assert 0.02 < second.kept < 1.0  # the teachers do not agree on all
     assert first.moved is None
     assert second.moved > 0
     assert 0 < second.iou < 1
-    assert first.agreement is None
-    assert 0 <= second.agreement <= 1
-    # its labels train the final network alone
-    assert (last.agreement, last.alignable) == (None, None)
     assert len(done.labels) == len(videos)
     assert not any(path.name.endswith(".training") for path in training.folder.rglob("*"))
 
@@ -101,7 +91,7 @@ def test_labels_are_made_with_one_batch_of_matrices_in_memory(tmp_path, monkeypa
     )
     monkeypatch.setattr("stepline.models.nasva.pseudo_labels.VIDEOS_PER_BATCH", 2)
     monkeypatch.setattr(
-        SelfTraining, "_teachers", lambda training, number: [Aligner(model), Aligner(model)]
+        SelfTraining, "_train_teachers", lambda training, number: [Aligner(model), Aligner(model)]
     )
 
     def peak(count):
@@ -115,7 +105,7 @@ def test_labels_are_made_with_one_batch_of_matrices_in_memory(tmp_path, monkeypa
             videos, tmp_path / str(count), model=model, training=TRAINING, settings=settings
         )
         tracemalloc.start()
-        run._labels(0 if first else 1)
+        run._get_round_labels(0 if first else 1)
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most
@@ -161,11 +151,6 @@ def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(training, tmp_path)
         assert torch.equal(weight, other)
 
 
-def test_rounds_end_when_two_agree_on_videos_that_no_teacher_saw(training):
-    easy = SETTINGS.model_copy(update={"rounds": 5, "enough": 0.0})
-    assert len(replace(training, settings=easy).run().rounds) == 2  # the first that can be compared
-
-
 def test_no_round_trains_on_the_first_labels_alone(training, videos):
     done = replace(training, settings=SETTINGS.model_copy(update={"rounds": 0})).run()
     assert done.labels == tuple(video.said_spans for video in videos)
@@ -200,9 +185,9 @@ def test_nothing_labelled_is_an_error(training, videos):
 def test_samples_hold_the_steps_with_a_label_or_all(videos):
     first = (Span(0.0, 2.0), *[None] * (len(videos[0].said_spans) - 1))
     labels = [first, (None,) * len(videos[1].said_spans)]
-    (sample,) = step_samples(videos[:2], labels)
+    (sample,) = make_step_samples(videos[:2], labels)
     assert sample.positive.sum(axis=1).tolist() == [2]
-    every = step_samples(videos[:2], labels, keep_all=True)
+    every = make_step_samples(videos[:2], labels, keep_all=True)
     assert [len(one.text) for one in every] == [len(video.said_spans) for video in videos[:2]]
     assert [int(one.positive.sum()) for one in every] == [2, 0]
 
@@ -216,15 +201,6 @@ def test_labels_are_read_back_and_refused_for_other_videos(tmp_path):
         read_labels(path, [("a", 3), ("b", 0)])
     with pytest.raises(StoreError, match="'c'"):
         read_labels(path, [("c", 1)])
-
-
-def test_foreign_texts_are_those_of_another_video(videos):
-    foreign = unlabelled_samples(with_foreign_texts(videos[:4]))
-    own = unlabelled_samples(videos[:4])
-    assert foreign.lengths == own.lengths
-    for place, sample in enumerate(foreign):
-        assert (sample.video == own[place].video).all()
-        assert (sample.text == own[(place + 2) % 4].text).all()
 
 
 def test_places_and_vectors_must_fit(videos):
@@ -248,4 +224,4 @@ def test_a_round_takes_its_own_way_to_label(training, videos):
     assert max(durations) == 8.0
     flags = [span is not None for spans in second for span in spans]
     assert sum(flags) / len(flags) == pytest.approx(0.5, abs=0.05)
-    assert 8.0 not in {span.end - span.start for spans in second for span in spans if span}
+    assert len({span.end - span.start for spans in second for span in spans if span}) > 3

@@ -28,9 +28,6 @@ def write_captions(folder, suffix):
     elif suffix == ".sbv":
         blocks = [f"0:00:{start:06.3f},0:00:{end:06.3f}\n{text}\n" for start, end, text in ROWS]
         path.write_text("\n".join(blocks))
-    elif suffix in (".ttml", ".dfxp"):
-        parts = [f'<p begin="{start}s" end="{end}s">{text}</p>' for start, end, text in ROWS]
-        path.write_text(f"<tt><body><div>{''.join(parts)}</div></body></tt>")
     elif suffix == ".csv":
         lines = [f"{start},{end},{text}" for start, end, text in ROWS]
         path.write_text("\n".join(["start,end,text", *lines]))
@@ -40,7 +37,7 @@ def write_captions(folder, suffix):
     return path
 
 
-@pytest.mark.parametrize("suffix", [".srt", ".vtt", ".sbv", ".ttml", ".dfxp", ".csv", ".json"])
+@pytest.mark.parametrize("suffix", [".srt", ".vtt", ".sbv", ".csv", ".json"])
 def test_captions_alone_give_steps_placed_by_words(suffix, tmp_path, stepline):
     captions = write_captions(tmp_path, suffix)
     result = stepline("steps", captions, "--out", tmp_path / "out")

@@ -43,8 +43,7 @@ ALONE = ("--set", "procx.when=alone")
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory):
-    """A folder with a fresh network of conse's features that reads speech; its words mean
-    nothing."""
+    """A folder with a fresh network of conse's features; its words mean nothing."""
     torch.manual_seed(0)
     words = train_vocabulary(["slice the lemons"], VocabularySettings(size=300))
     folder = tmp_path_factory.mktemp("network")
@@ -52,7 +51,7 @@ def network(tmp_path_factory):
         ProcX(SIZES, len(words)),
         words,
         folder / "procx.safetensors",
-        TrainingFeatures("conse", unit=True, around=5.0),
+        TrainingFeatures("conse", unit=True),
     )
     return folder
 
@@ -148,7 +147,7 @@ def test_speech_goes_before_pictures_unless_both_are_asked_for(
 
 
 def test_describe_describes_a_video_from_its_pictures_alone(
-    stepline, network, small_video, captions_file, tmp_path
+    stepline, network, small_video, tmp_path
 ):
     job = ("steps", small_video, "--describe", network, "--out", tmp_path, "--json", *ALONE)
     job += ("--set", "procx.count=3")
@@ -160,14 +159,6 @@ def test_describe_describes_a_video_from_its_pictures_alone(
     assert record.transcript.sentences == ()  # nobody listened
     assert record.models["writer"] is None
     assert {path.name for path in tmp_path.iterdir()} == {"small.json", "small.vtt"}
-    heard = stepline(
-        *job, "--format", "json", "--set", "procx.speech=true", "--captions", captions_file
-    )
-    assert heard.exit_code == 0, heard.stderr
-    spoken = from_json(heard.stdout)
-    assert len(spoken.transcript.sentences) == 3 + 1
-    assert [step.spans for step in spoken.steps] == [step.spans for step in record.steps]
-    assert spoken.models["describer"]["speech"] is True
 
 
 def test_a_video_of_a_second_is_described(stepline, network, tmp_path):
@@ -216,10 +207,6 @@ def test_describe_refuses_networks_features_and_options_that_do_not_match_in_one
         ("not a ProcX network", (*describe, silent)),
         ("trained on features of 's3d', given are 'conse'", (*describe, other)),
         ("trained at 4 rows per second", (*describe, quick)),
-        (
-            "trained on pictures alone",
-            (*describe, other, "--set", "procx.speech=true", "--set", "vision.backbone=s3d"),
-        ),
         ("needs pictures", (*describe, network, "--set", "vision.backbone=none")),
         ("NaN", ("steps", nan, "--describe", network)),
         ("are 3 wide", ("steps", narrow, "--describe", network)),

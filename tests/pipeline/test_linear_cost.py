@@ -21,7 +21,6 @@ from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import StoppedError
 from stepline.records import Span, Step
 from stepline.speech.captions import read_captions
-from stepline.writing.extractive.pronouns import Mention, Mentions
 from stepline.writing.extractive.writer import merge_repeats
 
 TENFOLD = 11.0  # ten times the input, and a tenth for what does not divide evenly
@@ -117,26 +116,6 @@ def test_a_step_near_two_merged_ones_goes_to_the_first():
     assert [step.sources for step in merge_repeats(steps)] == [(0, 5), (9, 14)]
     unsourced = [Step(id="0", text="stir it"), Step(id="0", text="stir it", sources=(3,))]
     assert [step.sources for step in merge_repeats([*unsourced, steps[3]])] == [(3,), (14,)]
-
-
-def test_what_a_sentence_makes_is_found_without_reading_all_before_it():
-    class Counted(list):
-        seen = 0
-
-        def __reversed__(self):
-            for item in super().__reversed__():
-                Counted.seen += 1
-                yield item
-
-        def __iter__(self):
-            for item in super().__iter__():
-                Counted.seen += 1
-                yield item
-
-    batter = Mention("batter", "one", "product")
-    mentions = Mentions(Counted((sentence, (batter,)) for sentence in range(1000)))
-    assert mentions.resolve("this", 1000) == "batter"
-    assert Counted.seen < 10
 
 
 @pytest.mark.parametrize("count", [50, 6000])

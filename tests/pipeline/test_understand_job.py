@@ -201,11 +201,8 @@ def test_a_recogniser_is_kept_from_one_call_to_the_next(small_video, tmp_path, m
         given.append(models)
         return Speech(transcript=Transcript(), end=16.0)
 
-    for module in ("pipeline.understand", "pipeline.batch"):
+    for module in ("pipeline.understand", "pipeline.batch", "curate.stages.per_video"):
         monkeypatch.setattr(f"stepline.{module}.recognise_speech", recognise)
-    monkeypatch.setattr(
-        per_video, "recognise_many", lambda *_given, **options: [recognise(**options)]
-    )
     settings = StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
     other = StepsSettings.model_validate_json(
         '{"vision": {"backbone": "none"}, "asr": {"beam": 2}}'

@@ -31,7 +31,6 @@ TINY = ModelSettings(
         projection=8,
         dropout=0.0,
         longest=12,
-        longest_transcript=12,
     ),
 )
 OPTIONS = (
@@ -54,7 +53,6 @@ OPTIONS = (
     "model.captioner.projection=8",
     "model.captioner.dropout=0.0",
     "model.captioner.longest=12",
-    "model.captioner.longest_transcript=12",
     "train.device=cpu",
 )
 

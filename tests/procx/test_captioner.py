@@ -6,13 +6,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from stepline.errors import ShapeError
 from stepline.models.procx.captioner import (
     CaptionContext,
     Captioner,
+    CaptionSlots,
     KeyValueCache,
     VideoKeyValues,
-    VideoSlots,
 )
 from stepline.models.procx.inference import generate
 from stepline.models.procx.losses import caption_loss
@@ -31,11 +30,6 @@ SENTENCES = [
 ]
 VOCABULARY = train_vocabulary(SENTENCES, VocabularySettings(size=300, rare=1))
 KINDS = {"transformer": Captioner, "lstm": LstmCaptioner}
-
-
-def silent_of(context):
-    """Return the context as of a video in which nobody speaks."""
-    return replace(context, transcript=None, transcript_pad=None)
 
 
 def tiny(**changes):
@@ -61,18 +55,14 @@ def made(kind="transformer", seed=0, **changes):
 
 
 def everything(count=4, seed=0):
-    """Context of `count` captions of two videos, features and transcript padded."""
+    """Context of `count` captions of two videos, their features padded."""
     chance = torch.Generator().manual_seed(seed)
     pad = torch.arange(5) >= torch.tensor([[5], [3]])
-    # the third: nobody speaks
-    transcript_pad = torch.arange(6) >= torch.tensor([6, 2, 0, 4])[:count, None]
     return CaptionContext(
         queries=torch.randn(count, 32, generator=chance),
         features=torch.randn(2, 5, 32, generator=chance),
         video=torch.tensor([0, 0, 1, 1])[:count],
         feature_pad=pad,
-        transcript=torch.randint(3, len(VOCABULARY), (count, 6), generator=chance),
-        transcript_pad=transcript_pad,
     )
 
 
@@ -93,16 +83,12 @@ def test_a_word_never_sees_those_after_it():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_padding_of_words_features_and_transcript_changes_nothing(kind):
+def test_padding_of_words_and_features_changes_nothing(kind):
     network, data, context = made(kind), batch(), everything()
     wide = replace(
         context,
         features=torch.cat([context.features, torch.full((2, 3, 32), 9.0)], dim=1),
         feature_pad=torch.cat([context.feature_pad, torch.ones(2, 3, dtype=torch.bool)], dim=1),
-        transcript=torch.cat([context.transcript, torch.full((4, 2), 7)], dim=1),
-        transcript_pad=torch.cat(
-            [context.transcript_pad, torch.ones(4, 2, dtype=torch.bool)], dim=1
-        ),
     )
     tokens = torch.cat([data.tokens, torch.full((4, 3), 7)], dim=1)
     pad = torch.cat([data.token_pad, torch.ones(4, 3, dtype=torch.bool)], dim=1)
@@ -113,7 +99,7 @@ def test_padding_of_words_features_and_transcript_changes_nothing(kind):
         assert_close(first.text_vectors, second.text_vectors, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("part", ["queries", "features", "transcript"])
+@pytest.mark.parametrize("part", ["queries", "features"])
 def test_every_part_of_the_context_is_heard(part):
     network, data, context = made(), batch(), everything()
     other = replace(context, **{part: everything(seed=1).__getattribute__(part)})
@@ -124,21 +110,8 @@ def test_every_part_of_the_context_is_heard(part):
     assert (first - second)[3].abs().max() > 1e-3
 
 
-def test_a_silent_transcript_is_not_a_transcript():
-    network, data, context = made(), batch(), everything()
-    silent = replace(context, transcript_pad=torch.ones(4, 6, dtype=torch.bool))
-    with torch.no_grad():
-        heard = network(data.tokens, data.token_pad, silent).logits
-        without = network(data.tokens, data.token_pad, silent_of(context)).logits
-        empty = network(
-            data.tokens, data.token_pad, replace(context, transcript=context.transcript[:, :0])
-        ).logits
-    assert_close(heard, without, atol=1e-5, rtol=0)
-    assert_close(empty, without)
-
-
 def test_videos_share_their_features_but_captions_see_their_own():
-    network, data, context = made(), batch(), silent_of(everything())
+    network, data, context = made(), batch(), everything()
     with torch.no_grad():
         together = network(data.tokens, data.token_pad, context).logits
         alone = replace(
@@ -170,7 +143,9 @@ def test_writing_word_by_word_equals_reading_in_one_pass(kind):
 def test_no_caption_gives_no_row_and_a_zero_gradient(kind):
     network = made(kind)
     none = torch.zeros(0, 5, dtype=torch.int64)
-    told = network(none, none.bool(), CaptionContext(torch.zeros(0, 32)))
+    told = network(
+        none, none.bool(), CaptionContext(torch.zeros(0, 32), torch.zeros(0, dtype=torch.int64))
+    )
     assert told.logits.shape == (0, 5, len(VOCABULARY))
     loss = caption_loss(told.logits, none, none.bool()).mean
     loss.backward()
@@ -182,7 +157,7 @@ def test_no_caption_gives_no_row_and_a_zero_gradient(kind):
     )
 
 
-def test_gradients_are_finite_where_a_transcript_is_all_padding():
+def test_gradients_are_finite():
     network, data = made().train(), batch()
     told = network(data.tokens, data.token_pad, everything())
     (
@@ -195,31 +170,12 @@ def test_gradients_are_finite_where_a_transcript_is_all_padding():
     )
 
 
-WRONG = {
-    "of width 8": (lambda c: replace(c, queries=torch.zeros(4, 8)), "captioner.width"),
-    "features of nobody": (lambda c: replace(c, video=None), "both or neither"),
-    "a long transcript": (
-        lambda c: replace(c, transcript=torch.zeros(4, 200, dtype=torch.int64)),
-        "at most 128",
-    ),
-    "other captions": (lambda c: CaptionContext(torch.zeros(3, 32)), r"tokens must be \(3"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_a_context_that_does_not_fit_is_an_error(case):
-    change, message = WRONG[case]
-    data = batch()
-    with pytest.raises(ShapeError, match=message):
-        made()(data.tokens, data.token_pad, change(everything()))
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_batch_is_learnt_word_for_word(kind):
     torch.manual_seed(0)
     network = KINDS[kind](tiny(), len(VOCABULARY))
     temperature, data = Temperature(), tokenize(SENTENCES, VOCABULARY, 16)
-    context = CaptionContext(torch.randn(6, 32))
+    context = CaptionContext(torch.randn(6, 32), torch.zeros(6, dtype=torch.int64))
     optimizer = torch.optim.AdamW([*network.parameters(), *temperature.parameters()], lr=5e-3)
     for _ in range(120):
         told = network(data.tokens, data.token_pad, context)
@@ -243,50 +199,39 @@ def test_one_batch_is_learnt_word_for_word(kind):
         )
 
 
-def test_a_transcript_can_be_copied():
-    """The query says nothing; only what is spoken tells which sentence to write."""
-    torch.manual_seed(0)
-    network = Captioner(tiny(), len(VOCABULARY))
-    data = tokenize(SENTENCES, VOCABULARY, 16)
-    context = CaptionContext(
-        torch.zeros(6, 32), transcript=data.tokens, transcript_pad=data.token_pad
-    )
-    optimizer = torch.optim.AdamW(network.parameters(), lr=5e-3)
-    for _ in range(120):
-        loss = caption_loss(
-            network(data.tokens, data.token_pad, context).logits, data.targets, data.token_pad
-        ).mean
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    network.eval()
-    assert [VOCABULARY.decode(one.tokens) for one in generate(network, context)] == SENTENCES
-    assert len({one.tokens for one in generate(network, silent_of(context))}) == 1
-
-
-def memory(count, places, keep=None, seed=0):
+def memory(count, places, seed=0):
     chance = torch.Generator().manual_seed(seed)
     keys, values = torch.randn(2, count, 2, places, 3, generator=chance)
-    return KeyValueCache(keys.requires_grad_(), values.requires_grad_(), keep)
+    return KeyValueCache(keys.requires_grad_(), values.requires_grad_())
 
 
 def test_seats_are_in_the_order_of_captions():
-    seats = VideoSlots.of(torch.tensor([2, 0, 2, 2]), 3)
+    seats = CaptionSlots.of(torch.tensor([2, 0, 2, 2]), 3)
     assert seats.slot.tolist() == [0, 0, 1, 2]
-    assert seats.slots == 3
+    assert seats.slot_count == 3
     table = seats.scatter(torch.tensor([1.0, 2.0, 3.0, 4.0]))
     assert table.tolist() == [[2, 0, 0], [0, 0, 0], [1, 3, 4]]
     assert seats.gather(table).tolist() == [1, 2, 3, 4]
 
 
+def one_alone(query, shared, own, keep, video, row):
+    """What one caption reads of its query and its video's real rows."""
+    real = slice(None) if keep is None else keep[video[row]]
+    keys, values = (
+        torch.cat((mine[[row]], theirs[video[row]][None, :, real]), dim=2)
+        for mine, theirs in ((own.keys, shared.keys), (own.values, shared.values))
+    )
+    return KeyValueCache(keys, values).attend(query[[row]])
+
+
 @pytest.mark.parametrize("padded", [False, True])
 def test_together_captions_read_what_each_alone_would_with_its_gradients(padded):
     video = torch.tensor([1, 0, 1, 1])
-    keep = torch.arange(5) < torch.tensor([[[[5]]], [[[3]]]]) if padded else None
-    shared, own = memory(2, 5, keep), memory(4, 1, seed=1)
+    keep = torch.arange(5) < torch.tensor([[5], [3]]) if padded else None
+    shared, own = memory(2, 5), memory(4, 1, seed=1)
     query = torch.randn(4, 2, 6, 3, generator=torch.Generator().manual_seed(2)).requires_grad_()
-    together = VideoKeyValues(shared, own, VideoSlots.of(video, 2)).attend(query)
-    alone = own.concat(shared.take(video)).attend(query)
+    together = VideoKeyValues(shared, own, keep, CaptionSlots.of(video, 2)).attend(query)
+    alone = torch.cat([one_alone(query, shared, own, keep, video, row) for row in range(4)])
     assert_close(together, alone)
     wanted = (query, shared.keys, shared.values, own.keys, own.values)
     back = torch.randn(alone.shape, generator=torch.Generator().manual_seed(3))

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from test_captioner import everything, made, silent_of
+from test_captioner import everything, made
 
 from stepline.models.procx.captioner import CaptionContext
 from stepline.models.procx.inference import generate
@@ -28,7 +28,7 @@ class Chain:
 
 
 def one(count=1):
-    return CaptionContext(torch.zeros(count, 8))
+    return CaptionContext(torch.zeros(count, 8), torch.zeros(count, dtype=torch.int64))
 
 
 TRAP = Chain(
@@ -64,19 +64,22 @@ def test_the_end_does_not_come_too_soon_and_marks_are_never_said():
 
 def test_no_query_gives_no_caption():
     assert generate(TRAP, one(0)) == []
-    assert generate(made(), CaptionContext(torch.zeros(0, 32))) == []
+    assert (
+        generate(made(), CaptionContext(torch.zeros(0, 32), torch.zeros(0, dtype=torch.int64)))
+        == []
+    )
 
 
 def test_other_captions_of_the_batch_change_none():
     """Some end at once, some late: what has ended stays as it was."""
-    network, context = made(), silent_of(everything())
+    network, context = made(), everything()
     network.longest = 10
     whole = generate(network, context)
     for caption in range(4):
         alone = CaptionContext(
             context.queries[[caption]],
-            context.features,
             context.video[[caption]],
+            context.features,
             context.feature_pad,
         )
         (written,) = generate(network, alone)
@@ -85,15 +88,15 @@ def test_other_captions_of_the_batch_change_none():
 
 
 def test_the_reported_probability_is_that_of_the_tokens():
-    network, context = made(), silent_of(everything())
+    network, context = made(), everything()
     network.longest = 8
     for caption, written in enumerate(generate(network, context)):
         wanted = torch.tensor([[*written.tokens, *([END_TOKEN] if written.ended else [])]])
         tokens = torch.cat([torch.tensor([[BEGIN_TOKEN]]), wanted[:, :-1]], dim=1)
         alone = CaptionContext(
             context.queries[[caption]],
-            context.features,
             context.video[[caption]],
+            context.features,
             context.feature_pad,
         )
         with torch.no_grad():

@@ -5,7 +5,7 @@ import pytest
 import torch
 from silent_videos import DOINGS, SECONDS, TINY, WIDTH, features, records, samples
 
-from stepline.errors import SettingsError, ShapeError
+from stepline.errors import ShapeError
 from stepline.models.procx.inference import (
     Caption,
     Description,
@@ -19,18 +19,18 @@ from stepline.models.procx.inference import (
     select_proposals,
 )
 from stepline.models.procx.model import ProcX
-from stepline.models.procx.settings import CaptionerSettings, DescribeSettings, VocabularySettings
+from stepline.models.procx.settings import DescribeSettings, VocabularySettings
 from stepline.models.procx.train import soda_scorer, train_procx
 from stepline.models.procx.vocabulary import train_vocabulary
 from stepline.models.training.settings import TrainSettings
-from stepline.records import FeatureSequence, Sentence, Span
+from stepline.records import FeatureSequence
 
 BOXES = np.array([[10.0, 20.0], [0.0, 8.0], [11.0, 19.0], [30.0, 40.0], [50.0, 50.01]])
 SURE = np.array([0.9, 0.5, 0.8, 0.2, 0.99])
 
 
 def proposals(count=3, likelihood=None):
-    return Proposals(60.0, SURE, BOXES, np.eye(6)[count], likelihood)
+    return Proposals(SURE, BOXES, count, likelihood)
 
 
 @pytest.mark.parametrize(
@@ -167,60 +167,10 @@ def test_a_captions_likelihood_ranks_as_pdvc_does(fresh):
     assert caption_likelihood(captions, 2.0) == pytest.approx([-1.0, -2.0])
     ranked = DescribeSettings(caption_weight=1e6, count=1)
     (best,) = describe_many(fresh, WORDS, clips(1), ranked)[0].steps
-    found = propose(fresh, [clips(1)[0].values], [24.0])
-    assert found.videos[0].likelihood is None
-    (captions,) = generate_captions(fresh, found, [range(TINY.queries)])
+    output, [found] = propose(fresh, [clips(1)[0].values], [24.0])
+    assert found.likelihood is None
+    (captions,) = generate_captions(fresh, output, [range(TINY.queries)])
     assert best.text == WORDS.decode(captions[caption_likelihood(captions, 1.0).argmax()].tokens)
-
-
-def test_speech_is_read_only_where_it_is_asked_for(fresh):
-    said = (Sentence(text="fry the bacon well", span=Span(0.0, 24.0)),)
-    values = features(records(1)[0])
-    clip = VideoToDescribe(values.values, 24.0, 24.0, said)
-    silent = describe_many(fresh, WORDS, [clip], DescribeSettings(count=4))[0]
-    assert silent == describe_many(fresh, WORDS, clips(1), DescribeSettings(count=4))[0]
-    heard = describe_many(fresh, WORDS, [clip], DescribeSettings(count=4, speech=True))[0]
-    assert [step.spans for step in heard.steps] == [step.spans for step in silent.steps]
-    nothing = describe_many(fresh, WORDS, clips(1), DescribeSettings(count=4, speech=True))[0]
-    # nobody speaks
-    assert [step.text for step in nothing.steps] == [step.text for step in silent.steps]
-
-
-def test_what_is_said_changes_what_is_likely(fresh):
-    found = propose(fresh, [clips(1)[0].values], [24.0])
-
-    def likelihood(said):
-        (row,) = generate_captions(fresh, found, [[0, 1]], speech=said, vocabulary=WORDS)
-        return [one.log_probability for one in row]
-
-    silent = likelihood(None)
-    assert likelihood([["", ""]]) == pytest.approx(silent)
-    heard = likelihood([["fry the bacon well", ""]])
-    assert heard[0] != pytest.approx(silent[0])
-    assert heard[1] == pytest.approx(silent[1])
-
-
-def test_a_captioner_without_ears_refuses_speech():
-    deaf = TINY.model_copy(
-        update={"captioner": CaptionerSettings(**TINY.captioner.model_dump() | {"kind": "lstm"})}
-    )
-    network = ProcX(deaf, len(WORDS)).eval()
-    assert describe_many(network, WORDS, clips(1))[0].steps
-    with pytest.raises(SettingsError, match="reads no speech"):
-        describe_many(network, WORDS, clips(1), DescribeSettings(speech=True))
-
-
-def test_words_that_no_training_had_are_read_and_written():
-    strange = ("flambé the crêpes", "刺身を切る", "zzyzx")
-    network = ProcX(TINY, len(WORDS)).eval()
-    said = tuple(Sentence(text=text, span=Span(0.0, 24.0)) for text in strange)
-    found = describe_many(
-        network,
-        WORDS,
-        [VideoToDescribe(clips(1)[0].values, 24.0, 24.0, said)],
-        DescribeSettings(speech=True, count=2),
-    )
-    assert len(found[0].steps) + len(found[0].dropped) == 2
 
 
 def test_features_that_do_not_fit_are_refused(fresh):

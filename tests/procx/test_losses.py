@@ -1,23 +1,18 @@
-"""The losses by recorded values and by hand, their sum over a batch, and alternative wordings."""
+"""The losses by recorded values and by hand, and their sum over a batch."""
 
 import json
 import math
-from dataclasses import replace
 
 import pytest
 import torch
-from silent_videos import DOINGS, samples
-from silent_videos import TINY as SILENT
+from small_network import PDVC_LOSSES as PDVC
 from small_network import SENTENCES, VOCABULARY, made, network, sample, three, tiny
 from torch import nn
 from torch.testing import assert_close
 
 from stepline.errors import ShapeError
-from stepline.models.procx.batch import collate
 from stepline.models.procx.inference import generate
 from stepline.models.procx.losses import (
-    AlternativeTexts,
-    apply_weights,
     batch_losses,
     caption_loss,
     contrastive_loss,
@@ -31,17 +26,14 @@ from stepline.models.procx.losses import (
     varifocal_loss,
 )
 from stepline.models.procx.matcher import (
-    Matches,
     QueryIndex,
     boxes_to_spans,
     build_targets,
     giou,
     hungarian_match,
 )
-from stepline.models.procx.model import Predictions, ProcX, Temperature
-from stepline.models.procx.settings import PDVC_LOSSES as PDVC
-from stepline.models.procx.settings import LossSettings, VocabularySettings
-from stepline.models.procx.vocabulary import train_vocabulary
+from stepline.models.procx.model import Predictions, Temperature
+from stepline.models.procx.settings import LossSettings
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +182,7 @@ COUNTS = {
 def test_every_case_is_finite_with_finite_gradients(case, settings):
     raw, proposed, wanted = drawn_outputs(counts=COUNTS[case])
     losses, _ = localization_losses(proposed, wanted, settings)
-    sum(loss.mean for loss in apply_weights(losses, settings)).backward()
+    sum(loss.mean for loss in losses.values()).backward()
     for values in raw:
         assert torch.isfinite(values.grad).all()
     assert raw[0].grad.abs().max() > 0  # without steps too: queries learn to be unsure
@@ -281,7 +273,7 @@ def test_neighbours_are_right_in_the_same_video_alone():
 def test_contrast_is_finite_for_any_number_of_pairs(counts, form):
     settings = LossSettings(contrast=form)
     _, proposed, wanted = drawn_outputs(counts=counts)
-    pairs = hungarian_match(proposed.logits, proposed.boxes, wanted).of_layer(1)
+    pairs = hungarian_match(proposed.logits, proposed.boxes, wanted).select_layer(1)
     assert len(pairs) == sum(counts)
     query = units(len(pairs)).requires_grad_()
     loss = contrastive_loss(query, units(len(pairs), seed=1), pairs, torch.tensor(0.01), settings)
@@ -301,7 +293,7 @@ def test_layers_are_contrasted_apart_and_summed():
         contrastive_loss(
             vectors[pairs.layer == n],
             vectors[pairs.layer == n],
-            pairs.of_layer(n),
+            pairs.select_layer(n),
             temperature,
             settings,
         ).mean
@@ -321,9 +313,9 @@ def test_weights_are_those_of_section_e2():
         "caption": 5,
         "contrast": 0.8,
     }
-    _, proposed, wanted = drawn_outputs()
-    # PDVC leaves l1 out
-    assert len(apply_weights(localization_losses(proposed, wanted, PDVC)[0], PDVC)) == 3
+    # PDVC leaves l1 and the contrast out
+    settings = tiny("vanilla", "lstm")
+    assert len(training_losses(network(settings), made(three(), settings), PDVC)) == 4
 
 
 SYSTEMS = [("key-aware", "transformer", LossSettings()), ("vanilla", "lstm", PDVC)]
@@ -350,7 +342,7 @@ def broken(model):
 
 def test_gradients_reach_every_weight():
     model = network(stirred=True)
-    batch = made([sample(said=True), sample("b", steps=2, said=True, seed=1)])
+    batch = made([sample(), sample("b", steps=2, seed=1)])
     total(model, batch, LossSettings(contrast="multiple", text_layers="every")).backward()
     assert broken(model) == ([], [])
 
@@ -443,11 +435,11 @@ def test_one_batch_is_learnt_word_for_word(form, kind, settings, rate, steps):
     with torch.no_grad():
         seen = model(batch.videos)
     said = seen.predictions
-    pairs = hungarian_match(said.logits, said.boxes, batch.targets).of_layer(1)
+    pairs = hungarian_match(said.logits, said.boxes, batch.targets).select_layer(1)
     assert (
         giou(
-            boxes_to_spans(pairs.of_queries(said.boxes)),
-            boxes_to_spans(pairs.of_steps(batch.targets.boxes)),
+            boxes_to_spans(pairs.gather_queries(said.boxes)),
+            boxes_to_spans(pairs.gather_steps(batch.targets.boxes)),
         ).min()
         > 0.9
     )
@@ -456,79 +448,9 @@ def test_one_batch_is_learnt_word_for_word(form, kind, settings, rate, steps):
     for video, count in enumerate((3, 2, 0)):
         surest = said.logits[-1, video].topk(count).indices
         queries = surest[said.boxes[-1, video, surest, 0].argsort()]  # in time
-        context = model.context(
+        context = model.caption_context(
             seen, QueryIndex.last_layer(torch.full_like(queries, video), queries)
         )
         found += [VOCABULARY.decode(one.tokens) for one in generate(model.captioner, context)]
     assert found == list(SENTENCES)
     assert (said.logits[-1, 2] < 0).all()  # no step: sure of nothing
-
-
-WORDS = train_vocabulary(DOINGS, VocabularySettings(size=300))
-MULTIPLE = LossSettings(contrast="multiple", neighbours=0)
-
-
-def pairs(*rows):
-    video, step = torch.tensor(rows).T
-    return Matches(torch.zeros_like(video), video, torch.arange(len(rows)), step, 0)
-
-
-def test_a_further_wording_is_a_positive_of_its_step_alone():
-    wordings = AlternativeTexts(torch.eye(2), torch.tensor([0, 1]), torch.tensor([2, 0]))
-    found = wordings.positives(pairs((0, 1), (0, 2), (1, 0), (1, 2)))
-    assert found.tolist() == [[False, False], [True, False], [False, True], [False, False]]
-    near = wordings.positives(pairs((0, 1), (0, 2), (1, 0), (1, 2)), neighbours=1)
-    assert near.tolist() == [[True, False], [True, False], [False, True], [False, False]]
-
-
-def test_a_further_wording_shares_the_numerator():
-    """One query, its own sentence across from it, another wording just like it: only the wording is
-    near."""
-    query, own = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
-    one, temperature = pairs((0, 0)), torch.tensor(1.0)
-    right = AlternativeTexts(query, torch.tensor([0]), torch.tensor([0]))
-    wrong = AlternativeTexts(query, torch.tensor([1]), torch.tensor([0]))
-    assert contrastive_loss(query, own, one, temperature, MULTIPLE, right).mean == pytest.approx(
-        0.0, abs=1e-6
-    )
-    # of exp(0) among exp(0) + exp(1); from text to query there is one choice
-    surprise = math.log(1 + math.e)
-    assert contrastive_loss(query, own, one, temperature, MULTIPLE, wrong).mean == pytest.approx(
-        0.5 * surprise
-    )
-    single = LossSettings(contrast="pair")
-    assert contrastive_loss(query, own, one, temperature, single, wrong).mean == pytest.approx(
-        0.0, abs=1e-6
-    )
-
-
-def test_a_batch_carries_them_to_the_loss():
-    plain = samples(3)
-    told = [
-        replace(one, alternatives=tuple((f"now {text}", text) for text in one.sentences))
-        for one in plain
-    ]
-    torch.manual_seed(0)
-    network = ProcX(SILENT, len(WORDS)).eval()
-    batch = collate(told, WORDS, SILENT)
-    assert len(batch.alternatives.sentences) == 12
-    assert batch.alternatives.video.tolist() == [0] * 4 + [1] * 4 + [2] * 4
-    assert batch.alternatives.step.tolist() == [0, 0, 1, 1] * 3
-    assert collate(plain, WORDS, SILENT).alternatives is None
-    with_them, without = (
-        batch_losses(network, one, MULTIPLE) for one in (batch, collate(plain, WORDS, SILENT))
-    )
-    assert with_them["contrast"].mean != without["contrast"].mean
-    assert with_them["caption"].mean == without["caption"].mean
-    single = LossSettings(contrast="pair")
-    paired, unpaired = (
-        batch_losses(network, one, single)["contrast"].mean
-        for one in (batch, collate(plain, WORDS, SILENT))
-    )
-    assert paired == unpaired
-    with_them["contrast"].mean.backward()
-    assert all(
-        torch.isfinite(weight.grad).all()
-        for weight in network.parameters()
-        if weight.grad is not None
-    )

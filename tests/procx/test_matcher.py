@@ -122,7 +122,7 @@ def test_padding_in_the_middle_does_no_harm():
 def test_no_steps_give_no_pairs():
     pairs = hungarian_match(*drawn(counts=(0, 0, 0)))
     assert len(pairs) == 0
-    assert pairs.of_layer(1).query.shape == (0,)
+    assert pairs.select_layer(1).query.shape == (0,)
 
 
 def test_ties_are_settled_the_same_way_each_time():

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from small_network import SENTENCES, VOCABULARY, WIDTH, made, sample, tiny
+from small_network import SENTENCES, VOCABULARY, WIDTH, made, sample
 from torch.testing import assert_close
 
 from stepline.errors import ShapeError
@@ -17,21 +17,18 @@ def rows(count):
 
 
 def test_steps_stand_in_the_order_of_time_with_their_words():
-    late = StepSample(
-        "a", rows(4), 10.0, ((6.0, 8.0), (1.0, 3.0)), (SENTENCES[0], SENTENCES[4]), ("oil", "salt")
-    )
+    late = StepSample("a", rows(4), 10.0, ((6.0, 8.0), (1.0, 3.0)), (SENTENCES[0], SENTENCES[4]))
     batch = made([late])
     assert_close(batch.targets.boxes[0], torch.tensor([[0.2, 0.2], [0.7, 0.2]]))
     assert [VOCABULARY.decode(row) for row in batch.captions.targets.tolist()] == [
         SENTENCES[4],
         SENTENCES[0],
     ]
-    assert [VOCABULARY.decode(row) for row in batch.speech.tolist()] == ["salt", "oil"]
 
 
 def test_captions_are_found_by_video_and_step():
     batch = made([sample(steps=2), sample(steps=0), sample(steps=3)])
-    assert batch.rows(torch.tensor([0, 0, 2, 2]), torch.tensor([0, 1, 0, 2])).tolist() == [
+    assert batch.caption_rows(torch.tensor([0, 0, 2, 2]), torch.tensor([0, 1, 0, 2])).tolist() == [
         0,
         1,
         2,
@@ -44,21 +41,6 @@ def test_no_step_is_dropped():
     batch = made([sample(steps=100)])
     assert batch.targets.counts.tolist() == [100]
     assert len(batch.captions) == 100
-
-
-def test_speech_may_be_of_some_videos_alone():
-    batch = made([sample(steps=1, said=True), sample(steps=1)])
-    assert batch.speech_pad.tolist()[1] == [True] * batch.speech.shape[1]
-    assert not batch.speech_pad[0].any()
-    assert made([sample(steps=1)]).speech is None
-
-
-def test_speech_is_cut_to_the_most_that_is_read():
-    settings = tiny()
-    settings = settings.model_copy(
-        update={"captioner": settings.captioner.model_copy(update={"longest_transcript": 2})}
-    )
-    assert made([sample(steps=2, said=True)], settings).speech.shape == (2, 2)
 
 
 def test_a_video_without_rows_is_zeros_and_marked():
@@ -78,12 +60,7 @@ def test_a_video_without_rows_is_zeros_and_marked():
     ("broken", "told"),
     [
         (lambda: StepSample("a", rows(2), 5.0, ((0.0, 1.0),), ()), "as many sentences, not 0"),
-        (
-            lambda: StepSample("a", rows(2), 5.0, ((0.0, 1.0),), ("cut",), ()),
-            "as many texts of speech, not 0",
-        ),
         (lambda: StepSample("a", np.full((2, 3), np.nan, np.float32), 5.0), "finite"),
-        (lambda: made([]), "at least one video"),
         (lambda: made([StepSample("a", np.zeros((2, 3), np.float32), 5.0)]), "one width"),
         (
             lambda: made([StepSample("a", rows(2), 5.0, ((7.0, 8.0),), ("cut",))]),
@@ -133,7 +110,7 @@ def test_one_place_is_the_first_row():
 
 
 def test_no_row_and_no_place_are_errors():
-    with pytest.raises(ShapeError, match="a row at least"):
+    with pytest.raises(ShapeError, match="0 rows cannot be resized"):
         resize_rows(np.zeros((0, 4), np.float32), 256)
     with pytest.raises(ShapeError, match="resized to 0"):
         resize_rows(np.zeros((3, 4), np.float32), 0)

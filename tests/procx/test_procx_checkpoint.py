@@ -26,7 +26,7 @@ def written(tmp_path_factory):
     torch.manual_seed(0)
     network = ProcX(TINY, len(WORDS)).eval()
     path = tmp_path_factory.mktemp("network") / "procx.safetensors"
-    write_model(network, WORDS, path, TrainingFeatures("drawn", 2.0, unit=True, around=4.0))
+    write_model(network, WORDS, path, TrainingFeatures("drawn", 2.0, unit=True))
     return network, path
 
 
@@ -49,7 +49,7 @@ def test_what_is_read_is_what_was_written(written):
     network, path = written
     loaded = load_model(path.parent)  # a folder is searched
     assert loaded.vocabulary == WORDS
-    assert loaded.trained == TrainingFeatures("drawn", 2.0, unit=True, around=4.0)
+    assert loaded.trained == TrainingFeatures("drawn", 2.0, unit=True)
     assert loaded.sha256 == sha256(path)
     assert not loaded.model.training
     seen = stack_videos([np.ones((9, WIDTH), np.float32)], [9.0], TINY.rows)
@@ -103,26 +103,23 @@ def test_weights_that_do_not_fit_are_named(written, tmp_path):
 def test_features_of_another_kind_are_refused(written):
     loaded = load_model(written[1])
     values = np.ones((4, WIDTH), np.float32)
-    loaded.check(FeatureSequence(values, 2.0, "drawn"))
-    loaded.check(FeatureSequence(values, 2.0, "precomputed"))
+    loaded.check_features(FeatureSequence(values, 2.0, "drawn"))
+    loaded.check_features(FeatureSequence(values, 2.0, "precomputed"))
     with pytest.raises(ModelError, match="trained on features of 'drawn', given are 's3d'"):
-        loaded.check(FeatureSequence(values, 2.0, "s3d"))
+        loaded.check_features(FeatureSequence(values, 2.0, "s3d"))
     with pytest.raises(ModelError, match="trained at 2 rows per second, given are 1"):
-        loaded.check(FeatureSequence(values, 1.0, "drawn"))
+        loaded.check_features(FeatureSequence(values, 1.0, "drawn"))
     with pytest.raises(ModelError, match="8 wide, drawn features are 3 wide"):
-        loaded.check(FeatureSequence(values[:, :3], 2.0, "drawn"))
+        loaded.check_features(FeatureSequence(values[:, :3], 2.0, "drawn"))
 
 
-def test_speech_and_scale_are_those_of_the_training(written, tmp_path):
+def test_scale_is_that_of_the_training(written, tmp_path):
     network, path = written
-    load_model(path).check_speech()
-    load_model(path).check_scale(unit=True)
+    load_model(path).check_row_scale(unit=True)
     raw = tmp_path / "raw.safetensors"
     write_model(network, WORDS, raw, TrainingFeatures("drawn"))
-    load_model(raw).check_scale(unit=True)  # it gives rows a length of its own
+    load_model(raw).check_row_scale(unit=True)  # it gives rows a length of its own
     as_given = ProcX(network.settings.model_copy(update={"standardise": False}), len(WORDS))
     write_model(as_given, WORDS, raw, TrainingFeatures("drawn"))
-    with pytest.raises(ModelError, match="trained on pictures alone"):
-        load_model(raw).check_speech()
     with pytest.raises(ModelError, match="not on rows of length 1"):
-        load_model(raw).check_scale(unit=True)
+        load_model(raw).check_row_scale(unit=True)

@@ -8,12 +8,10 @@ from small_network import WIDTH, made, network, sample, three, tiny
 from torch.testing import assert_close
 
 from stepline.errors import ShapeError
-from stepline.models.procx.batch import Videos, stack_videos
+from stepline.models.procx.batch import VideoBatch, stack_videos
 from stepline.models.procx.inference import generate
 from stepline.models.procx.matcher import QueryIndex
 from stepline.models.procx.model import fuse_levels, sinusoidal_encoding, standardise
-from stepline.models.procx.settings import PDVC_MODEL as PDVC
-from stepline.models.procx.settings import PROCX_MODEL
 
 FORMS = [("key-aware", "transformer"), ("vanilla", "lstm")]
 
@@ -27,15 +25,10 @@ def said(model, seen, video, query):
     """Logits of a fixed sentence's words, of the last layer's queries."""
     tokens = torch.arange(3, 8).expand(len(video), -1)
     with torch.no_grad():
-        context = model.context(
+        context = model.caption_context(
             seen, QueryIndex.last_layer(torch.tensor(video), torch.tensor(query))
         )
         return model.captioner(tokens, torch.zeros_like(tokens, dtype=torch.bool), context).logits
-
-
-@pytest.mark.parametrize("settings", [PROCX_MODEL, PDVC])
-def test_presets_are_settings_that_fit(settings):
-    assert type(settings).model_validate(settings.model_dump()) == settings
 
 
 def test_shapes_are_by_layer_video_and_query():
@@ -79,7 +72,11 @@ def test_an_empty_video_is_defined_and_changes_no_other(form, kind):
     assert torch.isfinite(said(model, seen, [3], [0])).all()
     assert_close(seen.predictions.boxes[:, :3], without.predictions.boxes, atol=1e-5, rtol=1e-5)
     assert (
-        len(generate(model.captioner, model.context(look(model, nothing, settings), picked(0, 1))))
+        len(
+            generate(
+                model.captioner, model.caption_context(look(model, nothing, settings), picked(0, 1))
+            )
+        )
         == 1
     )
 
@@ -126,17 +123,6 @@ def test_each_layer_moves_the_boxes_of_the_one_before():
     assert_close(first[..., 1], torch.full((3, 8), torch.tensor(-2.0).sigmoid().item()))
 
 
-def test_without_refinement_each_layer_begins_again():
-    settings = tiny(refine=False)
-    model = network(settings)
-    with torch.no_grad():
-        model.heads[0].box[-1].bias.copy_(torch.tensor([3.0, 0.0]))
-        first, second = look(model, three(), settings).predictions.boxes[..., 0]
-        start = model.reference(model.query_places.weight)[:, 0]
-    assert_close(first.logit(), (start + 3.0).expand(3, -1), atol=1e-4, rtol=1e-4)
-    assert_close(second.logit(), start.expand(3, -1), atol=1e-4, rtol=1e-4)
-
-
 def test_a_fresh_network_is_unsure_of_every_query():
     sure = look(network(), three()).predictions.logits.sigmoid()
     assert sure.max() < 0.1
@@ -146,7 +132,7 @@ def test_durations_beyond_the_longest_look_alike():
     model = network(stirred=True).eval()
     values = made(three()).videos.values[:1].expand(3, -1, -1)
     with torch.no_grad():
-        counts = model(Videos(values, torch.tensor([20.0, 64.0, 900.0]))).predictions.counts[-1]
+        counts = model(VideoBatch(values, torch.tensor([20.0, 64.0, 900.0]))).predictions.counts[-1]
     assert_close(counts[1], counts[2], atol=1e-5, rtol=1e-5)
     assert (counts[0] - counts[1]).abs().max() > 1e-4
 

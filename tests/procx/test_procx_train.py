@@ -19,7 +19,7 @@ from stepline.models.procx.model import ProcX
 from stepline.models.procx.settings import ProcxRunSettings, VocabularySettings
 from stepline.models.procx.train import ProcxSources, train_procx, train_procx_run
 from stepline.models.procx.vocabulary import train_vocabulary
-from stepline.models.training.run_folder import LOG_FILE
+from stepline.models.training.run import LOG_FILE
 from stepline.models.training.settings import CHECKPOINT_FILE
 from stepline.settings import load_settings
 from stepline.storage import read_record, write_parquet
@@ -109,15 +109,11 @@ def test_videos_without_features_are_listed_and_scored_as_missing(tmp_path, stor
         assert refused.exit_code == 1
         assert "leave --" in refused.stderr
     assert "answered by --aligner" in stepline("predict", "ht-step", *run[2:]).stderr
-    deaf = stepline(*run, "--transcripts", stores[2])
-    assert "trained on pictures alone" in deaf.stderr
 
 
 def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, stores):
     sources = ProcxSources(stores[0], str(stores[2]))
-    settings = chosen(
-        "data.wording=any", "data.speech=0.5", "model.dropout=0.2", "data.held_out=0.3"
-    )
+    settings = chosen("data.wording=said", "model.dropout=0.2", "data.held_out=0.3")
 
     def stop(progress):
         if progress.step == 3:
@@ -132,47 +128,31 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, stores):
         assert (tmp_path / "stopped" / name).read_bytes() == (
             tmp_path / "whole" / name
         ).read_bytes(), name
-    assert load_model(tmp_path / "whole").trained.around == 10.0
     with pytest.raises(SettingsError, match="another run"):
         train_procx_run(sources, tmp_path / "whole", chosen())
 
 
-def test_a_network_learns_from_packed_texts_what_it_does_from_texts_in_memory(tmp_path, stores):
-    settings = chosen("data.wording=any", "data.speech=0.5", "data.around=2.0", "model.dropout=0.2")
-    train_procx_run(ProcxSources(stores[0], str(stores[2])), tmp_path / "packed", settings)
+def test_a_network_learns_from_a_store_what_it_does_from_samples_in_memory(tmp_path, stores):
+    settings = chosen("model.dropout=0.2")
+    train_procx_run(ProcxSources(stores[0], str(stores[2])), tmp_path / "stored", settings)
     held = []
     for record in records():
         spans = tuple((span.start, span.end) for step in record.steps for span in step.spans)
-        heard = tuple(
-            " ".join(
-                s.text
-                for s in record.sentences
-                if s.span.end > start - 2.0 and s.span.start < end + 2.0
-            )
-            for start, end in spans
-        )
-        own, others = (
-            tuple(getattr(step, name) for step in record.steps) for name in ("text", "alternatives")
-        )
+        texts = tuple(step.text for step in record.steps)
         values = FeatureStore(stores[0]).read(record.id).values
-        held.append(StepSample(record.id, values, float(SECONDS), spans, own, heard, others))
-    words, model = (
-        load_model(tmp_path / "packed").vocabulary,
-        TINY.model_copy(update={"dropout": 0.2}),
-    )
-    given = {"loss": settings.loss, "data": settings.data, "settings": settings.train}
+        held.append(StepSample(record.id, values, float(SECONDS), spans, texts))
+    words = load_model(tmp_path / "stored").vocabulary
+    model = TINY.model_copy(update={"dropout": 0.2})
+    given = {"loss": settings.loss, "settings": settings.train}
     train_procx(held, tmp_path / "held", vocabulary=words, model=model, **given)
-    assert (tmp_path / "held" / CHECKPOINT_FILE).read_bytes() == (
-        (tmp_path / "packed") / CHECKPOINT_FILE
-    ).read_bytes()
-    assert (tmp_path / "held" / LOG_FILE).read_bytes() == (
-        (tmp_path / "packed") / LOG_FILE
-    ).read_bytes()
+    for name in (CHECKPOINT_FILE, LOG_FILE):
+        stored = (tmp_path / "stored" / name).read_bytes()
+        assert (tmp_path / "held" / name).read_bytes() == stored
 
 
 def test_fine_tuning_goes_on_from_a_network_with_its_words(tmp_path, stores, stepline):
     store, flat, swapped = stores
-    multiple = ("loss.contrast=multiple", "data.wording=any")
+    multiple = ("loss.contrast=multiple",)
     first = train_command(
         store, swapped, tmp_path / "first", *QUICK, *multiple, options=("--words", flat)
     )
@@ -244,7 +224,6 @@ def test_train_procx_refuses_sources_that_do_not_match_in_one_line(tmp_path, sto
     words = train_vocabulary(["cut"], VocabularySettings(size=300))
     other = tmp_path / "other.safetensors"
     write_model(ProcX(TINY, len(words)), words, other, TrainingFeatures("s3d"))
-    deaf = ("--set", "model.captioner.kind=lstm", "--set", "data.speech=1.0")
     for says, steps, given in (
         ("no records to train on", tmp_path / "none", ()),
         ("leave --subset out", swapped, ("--subset", "val")),
@@ -252,7 +231,6 @@ def test_train_procx_refuses_sources_that_do_not_match_in_one_line(tmp_path, sto
         ("model.features=3", flat, ("--set", "model.features=3")),
         ("takes features of 's3d'", flat, ("--start", other)),
         ("not a ProcX network", flat, ("--start", swapped)),
-        ("reads no speech", swapped, deaf),
         ("did you mean", flat, ("--set", "train.epoch=3")),
     ):
         failed = stepline(*train_command(store, steps, tmp_path / "out", *QUICK, options=given))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import safe_open
-from small_network import SENTENCES, VOCABULARY, made, network, sample, three, tiny
+from small_network import PDVC_LOSSES, SENTENCES, VOCABULARY, made, network, sample, three, tiny
 from torch.testing import assert_close
 
 from stepline.models.procx.checkpoint import TrainingFeatures, load_model, write_model
@@ -19,7 +19,7 @@ from stepline.models.procx.losses import (
     training_losses,
 )
 from stepline.models.procx.matcher import Matches, QueryIndex
-from stepline.models.procx.settings import PDVC_LOSSES, LossSettings
+from stepline.models.procx.settings import LossSettings
 
 OLD_FILE = Path(__file__).parents[1] / "golden" / "inputs" / "networks" / "procx.safetensors"
 SYSTEMS = [("key-aware", "transformer", LossSettings()), ("vanilla", "lstm", PDVC_LOSSES)]
@@ -80,7 +80,7 @@ def test_no_gradient_of_words_reaches_what_places_them(form, kind, settings):
 @pytest.mark.parametrize(("form", "kind", "settings"), SYSTEMS)
 def test_gradients_of_all_losses_reach_every_weight(form, kind, settings):
     made_of = by_role(form, kind)
-    model, batch = network(made_of, stirred=True), made([sample(said=True), *three()], made_of)
+    model, batch = network(made_of, stirred=True), made([sample(), *three()], made_of)
     changes = {"text_layers": "every"}
     losses = training_losses(model, batch, settings.model_copy(update=changes))
     sum(loss.mean for loss in losses).backward()
@@ -142,10 +142,10 @@ def test_one_batch_is_learnt_word_for_word():
     output = look(model, three(), made_of)
     losses, matches = localization_losses(output.predictions, batch.targets)
     assert float(losses["giou"].mean) < 0.4  # over both layers
-    last = matches.of_layer(1)
-    context = model.context(output, QueryIndex.last_layer(last.video, last.query))
+    last = matches.select_layer(1)
+    context = model.caption_context(output, QueryIndex.last_layer(last.video, last.query))
     captions = generate(model.captioner, context)
-    rows = batch.rows(last.video, last.step).tolist()
+    rows = batch.caption_rows(last.video, last.step).tolist()
     sentences = [VOCABULARY.decode(caption.tokens) for caption in captions]
     assert sentences == [SENTENCES[row] for row in rows]
 

@@ -1,22 +1,11 @@
-import random
-import tracemalloc
-
 import numpy as np
 import pytest
-from silent_videos import DOINGS, SECONDS, features, records, write_videos
+from silent_videos import SECONDS, features, records, write_videos
 
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore
-from stepline.models.procx.dataset import (
-    NO_STEP,
-    STEP_AFTER_END,
-    gather_samples,
-    speech_window,
-    steps_given_by,
-    timed_texts,
-)
+from stepline.models.procx.dataset import NO_STEP, STEP_AFTER_END, default_target, gather_samples
 from stepline.models.procx.settings import DataSettings
-from stepline.models.procx.train import augment_sample
 from stepline.models.training.sources import (
     EXCLUDED_REASON,
     NO_FEATURES,
@@ -26,7 +15,7 @@ from stepline.models.training.sources import (
     SEEN_TWICE,
     read_records,
 )
-from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
+from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Video
 from stepline.storage import write_parquet, write_record
 
 
@@ -39,22 +28,18 @@ def gathered(told=None, given=None, excluded=frozenset(), **settings):
 @pytest.mark.parametrize(
     ("settings", "wanted"),
     [
-        ({"target": "reference"}, ("plain", ())),
-        ({"target": "steps"}, ("plain", ())),
-        ({"target": "narration"}, ("now we plain", ())),
-        ({"target": "steps", "wording": "said"}, ("now we plain", ())),  # only-sieve
-        ({"target": "steps", "wording": "any"}, ("plain", ("now we plain",))),
+        ({"target": "reference"}, "plain"),
+        ({"target": "steps"}, "plain"),
+        ({"target": "narration"}, "now we plain"),
+        ({"target": "steps", "wording": "said"}, "now we plain"),  # only-sieve
     ],
 )
 def test_the_setting_says_which_steps_are_asked_for(settings, wanted):
     sample = gathered(**settings)[0]
     plain = records()[0].reference[0].text
-    text, others = wanted
-    assert sample.sentences[0] == text.replace("plain", plain)
-    assert sample.alternatives[0] == tuple(other.replace("plain", plain) for other in others)
+    assert sample.sentences[0] == wanted.replace("plain", plain)
     assert sample.spans == ((2.0, 8.0), (13.0, 19.0))
     assert sample.duration == SECONDS
-    assert sample.speech is None
 
 
 def test_a_step_that_is_only_said_lies_where_it_is_said():
@@ -89,7 +74,7 @@ def test_what_is_left_out_is_reported():
     given["v6"] = FeatureSequence(np.zeros((0, 8), np.float32), 1.0, "drawn")
     found = gathered([one, one, long, empty, late, five, six, seven], given)
     every = (SEEN_TWICE, OTHER_LENGTH, NO_STEP, STEP_AFTER_END, NO_FEATURES, OTHER_WIDTH, NO_ROWS)
-    assert found.reasons() == dict.fromkeys(every, 1)
+    assert found.count_reasons() == dict.fromkeys(every, 1)
     assert found.videos == ("v0", "v3")
     (past,) = [each for each in found.omitted if each.reason == STEP_AFTER_END]
     assert (past.id, past.text, past.value) == ("v3", "late", "30 s of 24 s")
@@ -97,7 +82,7 @@ def test_what_is_left_out_is_reported():
 
 def test_evaluation_videos_are_kept_out():
     found = gathered(excluded=frozenset({"v1", "v2"}))
-    assert found.reasons() == {EXCLUDED_REASON: 2}
+    assert found.count_reasons() == {EXCLUDED_REASON: 2}
     assert "v1" not in found.videos
 
 
@@ -118,82 +103,6 @@ def test_features_that_hold_nan_are_refused_when_they_are_read(tmp_path):
         _ = found[1]
 
 
-def test_what_is_said_around_a_step_comes_only_where_it_is_asked_for():
-    sample = gathered(records(1), speech=0.5, around=1.0)[0]
-    first, second = records(1)[0].transcript.sentences
-    assert sample.speech == (first.text, second.text)
-    said = timed_texts((first, second))
-    assert speech_window(said, 20.0, 8.0, 9.0) == f"{first.text} {second.text}"
-    assert speech_window(said, 0.0, 8.0, 13.0) == ""
-    assert set(gathered(speech=0.5).texts()) == {*DOINGS, *(f"now we {text}" for text in DOINGS)}
-    assert set(gathered().texts()) == set(DOINGS)
-
-
-def test_texts_and_times_come_back_as_they_were():
-    odd = ("½ cup, “sauté” 切る 🍳\n", 'a "quoted" \\ line', "\x00\x1f\u2028")
-    spans = [
-        Span(0.1 + 0.2, 1 / 3 + 1),
-        Span(2, 2.0000000000000004),
-        Span(1e-310, 23.999999999999996),
-    ]
-    steps = tuple(
-        Step(id=text, text=text, spans=(span,)) for text, span in zip(odd, spans, strict=True)
-    )
-    said = tuple(
-        Sentence(text=text, span=span)
-        for text, span in sorted(zip(odd, spans, strict=True), key=str)[::-1]
-    )
-    told = Transcript.model_construct(sentences=said)
-    record = records(1)[0].model_copy(update={"steps": steps, "transcript": told})
-    found = gathered([record], speech=1.0, around=0.0)
-    assert found[0].sentences == odd
-    assert found[0].spans == tuple((span.start, span.end) for span in spans)
-    for span, heard in zip(spans, found[0].speech, strict=True):
-        assert heard == " ".join(
-            s.text for s in said if s.span.end > span.start and s.span.start < span.end
-        )
-    assert list(found.texts()) == [*odd, *(sentence.text for sentence in said)]
-
-
-def test_a_hundred_sentences_a_video_take_a_few_kilobytes():
-    rng, videos = random.Random(0), 50
-
-    def told():
-        for number, record in enumerate(records(videos)):
-            texts = (
-                f"and then you {rng.randrange(999)} the {rng.randrange(999)} a little more"
-                for _ in range(100)
-            )
-            spans = (Span(start, start + rng.random()) for start in (0.2 * k for k in range(100)))
-            said = tuple(
-                Sentence(text=text, span=span) for text, span in zip(texts, spans, strict=True)
-            )
-            yield record.model_copy(
-                update={"id": str(number), "transcript": Transcript(sentences=said)}
-            )
-
-    given = {record.video.id: features(record) for record in records(videos)}
-    tracemalloc.start()
-    found = gather_samples(told(), given, DataSettings(speech=1.0))
-    held = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    assert len(found) == videos
-    assert held / videos < 5_000  # as objects 68,000
-
-
-def test_chance_draws_wordings_and_who_is_heard():
-    sample = gathered(records(1), speech=1.0, wording="any")[0]
-    settings = DataSettings(wording="any", speech=0.5)
-    chance = np.random.default_rng(0)
-    seen = [augment_sample(sample, settings, chance) for _ in range(60)]
-    own, other = sample.sentences[0], sample.alternatives[0][0]
-    assert {one.sentences[0] for one in seen} == {own, other}
-    assert all({one.sentences[0], *one.alternatives[0]} == {own, other} for one in seen)
-    heard = sum(one.speech is not None for one in seen)
-    assert 15 < heard < 45
-    assert augment_sample(sample, DataSettings(speech=1.0), chance).speech == sample.speech
-
-
 def test_held_out_videos_are_chosen_by_their_ids():
     told = records(40)
     kept, out = gathered(told).split(0.25)
@@ -207,14 +116,14 @@ def test_held_out_videos_are_chosen_by_their_ids():
 def test_sources_are_records_or_a_public_dataset(tmp_path):
     _, flat = write_videos(tmp_path, 2)
     dataset = f"youcook2:{flat}"
-    assert steps_given_by(dataset) == "reference"
+    assert default_target(dataset) == "reference"
     assert [record.id for record in read_records(dataset)] == ["v0", "v1"]
     assert [record.id for record in read_records(dataset, subset="val")] == []
     parts = tmp_path / "swapped"
     parts.mkdir()
     write_parquet(records(2), parts / "a.parquet")
     write_record(Record(id="z", video=Video(id="z")), parts / "z.json")
-    assert steps_given_by(str(parts)) == "steps"
+    assert default_target(str(parts)) == "steps"
     assert [record.id for record in read_records(str(parts))] == ["v0", "v1", "z"]
     with pytest.raises(DatasetError, match="leave --subset out"):
         list(read_records(str(parts), subset="val"))
@@ -228,4 +137,4 @@ def test_a_blank_sentence_is_not_a_step():
     told = record.transcript.model_copy(update={"sentences": (*record.transcript.sentences, blank)})
     found = gathered([record.model_copy(update={"transcript": told})], target="narration")
     assert found.counts == (2,)
-    assert found.reasons() == {"the step has no text": 1}
+    assert found.count_reasons() == {"the step has no text": 1}

@@ -14,7 +14,7 @@ from stepline.models.procx.vocabulary import (
     BEGIN_TOKEN,
     END_TOKEN,
     PAD_TOKEN,
-    normalise,
+    normalise_text,
     tokenize,
     train_vocabulary,
 )
@@ -61,11 +61,11 @@ def test_any_sentence_comes_back_as_it_was(sentence, lower):
     vocabulary = train_vocabulary(SENTENCES, VocabularySettings(size=320, lower=lower))
     numbers = vocabulary.encode(sentence)
     assert PAD_TOKEN not in numbers  # which stands for the unknown
-    assert vocabulary.decode(numbers).replace(" ", "") == normalise(sentence, lower).replace(
+    assert vocabulary.decode(numbers).replace(" ", "") == normalise_text(sentence, lower).replace(
         " ", ""
     )
     if len(sentence) < 100:
-        assert vocabulary.decode(numbers) == normalise(sentence, lower)
+        assert vocabulary.decode(numbers) == normalise_text(sentence, lower)
 
 
 def test_blanks_are_not_a_token(vocabulary):
@@ -146,7 +146,7 @@ def test_held_out_sentences_of_youcook2_have_no_unknown_token(shared):
     encoded = [vocabulary.encode(sentence) for sentence in held_out]
     assert sum(PAD_TOKEN in numbers for numbers in encoded) == 0
     assert [vocabulary.decode(numbers) for numbers in encoded] == [
-        normalise(s, lower=True) for s in held_out
+        normalise_text(s, lower=True) for s in held_out
     ]
     assert sum(map(len, encoded)) / sum(len(s.split()) for s in held_out) < 1.1  # tokens a word
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stepline.sieve_swap.text_base.base import TextBase
-from stepline.sieve_swap.text_base.documents import Document, TextStep
+from stepline.sieve_swap.text_base.base import Document, TextBase, TextStep
 
 TOAST = (
     "Garlic toast",
@@ -62,9 +61,6 @@ class SmallBase(TextBase):
     def documents(self):
         return iter(self._documents)
 
-    def document(self, number):
-        return self._documents[number]
-
     def rows_of(self, number):
         first = sum(len(document.steps) for document in self._documents[:number])
         return np.arange(first, first + len(self._documents[number].steps))
@@ -75,7 +71,7 @@ class SmallBase(TextBase):
     def vectors(self, rows):
         return self._vectors[np.asarray(rows, dtype=np.int64)]
 
-    def nearest(self, queries, k=1, *, engine=None, documents=None):
+    def nearest(self, queries, k=1, *, documents=None):
         every = range(self.document_count) if documents is None else documents
         rows = np.concatenate([self.rows_of(int(number)) for number in every])
         cosines = queries @ self._vectors[rows].T

@@ -24,15 +24,17 @@ VIDEO = ("bean salad bowl", "bean onion chop mix oil friend subscribe channel")
 
 def pairing(documents=DOCUMENTS):
     vocabulary = WordVocabulary()
-    titles = WordSets.of([vocabulary.add(title.split()) for title, _ in documents])
-    contents = WordSets.of([vocabulary.add(words.split()) for _, words in documents])
+    titles = WordSets.from_lists([vocabulary.add_words(title.split()) for title, _ in documents])
+    contents = WordSets.from_lists([vocabulary.add_words(words.split()) for _, words in documents])
     return PairFinder(titles, contents, len(vocabulary)), vocabulary
 
 
 def pairs_of(video, settings, documents=DOCUMENTS):
     found, vocabulary = pairing(documents)
-    titles, contents = (WordSets.of([vocabulary.find(text.split())]) for text in video)
-    return next(found.all_pairs(titles, contents, settings))
+    titles, contents = (
+        WordSets.from_lists([vocabulary.find_words(text.split())]) for text in video
+    )
+    return next(found.find_pairs(titles, contents, settings))
 
 
 def test_token_iou_and_recall_are_those_worked_by_hand():
@@ -61,9 +63,9 @@ def test_without_a_common_title_word_there_is_no_pair():
 
 def test_the_best_pair_decides_the_split():
     settings = PairingSettings()
-    assert pairs_of(VIDEO, settings).split(settings) == "validation"
-    assert pairs_of(VIDEO, settings).split(PairingSettings(validation_iou=0.51)) == "train"
-    assert pairs_of(("cake", "x"), settings).split(settings) is None
+    assert pairs_of(VIDEO, settings).choose_split(settings) == "validation"
+    assert pairs_of(VIDEO, settings).choose_split(PairingSettings(validation_iou=0.51)) == "train"
+    assert pairs_of(("cake", "x"), settings).choose_split(settings) is None
 
 
 @pytest.mark.parametrize("recall_of", ["document", "transcript"])
@@ -72,13 +74,16 @@ def test_the_best_pair_decides_the_split():
 )
 def test_the_result_is_that_of_the_pairwise_loop(iou, recall, recall_of):
     chance = np.random.default_rng(7)
-    documents = WordSets.of(sets(chance, 300, 2, 60)), WordSets.of(sets(chance, 300, 30, 60))
+    documents = (
+        WordSets.from_lists(sets(chance, 300, 2, 60)),
+        WordSets.from_lists(sets(chance, 300, 30, 60)),
+    )
     videos = (
-        WordSets.of(sets(chance, 40, 3, 70, unknown=True)),
-        WordSets.of(sets(chance, 40, 40, 70, unknown=True)),
+        WordSets.from_lists(sets(chance, 40, 3, 70, unknown=True)),
+        WordSets.from_lists(sets(chance, 40, 40, 70, unknown=True)),
     )
     settings = PairingSettings(iou=iou, recall=recall, recall_of=recall_of)
-    found = list(PairFinder(*documents, 60).all_pairs(*videos, settings))
+    found = list(PairFinder(*documents, 60).find_pairs(*videos, settings))
     assert sum(map(len, found)) > 0
     for video, pairs in enumerate(found):
         expected = loop(videos, documents, video, settings)
@@ -110,11 +115,11 @@ def loop(videos, documents, video, settings):
 
 
 def test_sets_joined_are_the_sets_one_after_another():
-    first, second = WordSets.of([[3, 1, 3], []]), WordSets.of([[2, -1, -1]])
-    joined = WordSets.join([first, second])
+    first, second = WordSets.from_lists([[3, 1, 3], []]), WordSets.from_lists([[2, -1, -1]])
+    joined = WordSets.concat([first, second])
     assert [joined[index].tolist() for index in range(3)] == [[1, 3], [], [2]]
     assert joined.sizes.tolist() == [2, 0, 3]
-    assert len(WordSets.join([])) == 0
+    assert len(WordSets.concat([])) == 0
 
 
 def test_sets_whose_arrays_do_not_fit_are_refused():
@@ -131,7 +136,7 @@ def test_the_table_counts_what_each_pair_of_thresholds_keeps():
         (row.iou, row.recall): row
         for row in threshold_table(found, ious=(0.1, 0.3, 0.6), recalls=(0.3, 0.9))
     }
-    # Pairs: (video 0, document 0) .5 / 1, (0, 1) .167 / .333, (0, 3) 0 / 0, (1, 1) 2 / 6 and 2 / 6.
+    # DocumentPairs: (video 0, document 0) .5 / 1, (0, 1) .167 / .333, (0, 3) 0 / 0, (1, 1) 2 / 6 and 2 / 6.
     assert (rows[0.1, 0.3].videos, rows[0.1, 0.3].documents, rows[0.1, 0.3].pairs) == (2, 2, 3)
     assert (rows[0.1, 0.9].videos, rows[0.1, 0.9].documents, rows[0.1, 0.9].pairs) == (1, 1, 1)
     assert (rows[0.3, 0.3].videos, rows[0.3, 0.3].pairs) == (2, 2)
@@ -140,10 +145,16 @@ def test_the_table_counts_what_each_pair_of_thresholds_keeps():
 
 def test_pairs_are_exact_over_several_batches_and_where_more_words_are_shared_than_a_byte_counts():
     chance = np.random.default_rng(11)
-    documents = WordSets.of(sets(chance, 200, 3, 1900)), WordSets.of(sets(chance, 200, 1900, 1900))
-    videos = WordSets.of(sets(chance, 150, 20, 1900)), WordSets.of(sets(chance, 150, 1900, 1900))
+    documents = (
+        WordSets.from_lists(sets(chance, 200, 3, 1900)),
+        WordSets.from_lists(sets(chance, 200, 1900, 1900)),
+    )
+    videos = (
+        WordSets.from_lists(sets(chance, 150, 20, 1900)),
+        WordSets.from_lists(sets(chance, 150, 1900, 1900)),
+    )
     settings = PairingSettings(iou=0.02, recall=0.03)
-    found = list(PairFinder(*documents, 1900).all_pairs(*videos, settings))
+    found = list(PairFinder(*documents, 1900).find_pairs(*videos, settings))
     assert sum(map(len, found)) > 0
     assert len(found) > 2 * BATCH_VIDEOS
     assert any((pairs.recall * documents[1].sizes[pairs.documents] > 255).any() for pairs in found)

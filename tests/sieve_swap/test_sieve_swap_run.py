@@ -19,7 +19,7 @@ from stepline.errors import DatasetError, SettingsError, StoreError
 from stepline.records import Record, Sentence, Span, Transcript, Video
 from stepline.settings import validate
 from stepline.sieve_swap import run as collection
-from stepline.sieve_swap.report import write_released
+from stepline.sieve_swap.report import write_released_json
 from stepline.sieve_swap.run import Job, run
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.storage import read_parquet, to_json
@@ -132,7 +132,7 @@ def test_a_second_run_does_nothing_and_changes_no_byte(tmp_path):
     run(job(tmp_path))
     before = digests(tmp_path / "out")
     again = run(job(tmp_path))
-    assert again.earlier == len(again.parts) == 3
+    assert again.resumed_count == len(again.parts) == 3
     assert digests(tmp_path / "out") == before
 
 
@@ -141,7 +141,7 @@ def test_a_part_that_is_lost_is_made_again_with_the_same_bytes(tmp_path):
     before = digests(tmp_path / "out")
     for victim in list((tmp_path / "out").rglob("00001-*")):
         victim.unlink()
-    assert run(job(tmp_path)).earlier == 2
+    assert run(job(tmp_path)).resumed_count == 2
     assert digests(tmp_path / "out") == before
 
 
@@ -184,7 +184,7 @@ def test_the_whole_base_can_be_searched_without_pairing(tmp_path):
 def test_the_released_form_is_read_by_the_dataset_s_reader(tmp_path):
     run(job(tmp_path))
     files = (tmp_path / "out" / "validation").glob("*.parquet")
-    assert write_released(files, tmp_path / "val.json") == 9
+    assert write_released_json(files, tmp_path / "val.json") == 9
     found = {record.id: record for record in read("sieve-swap", tmp_path / "val.json").records}
     first = found["beans1"].steps[0]
     assert (first.text, first.alternatives, first.spans) == (
@@ -205,7 +205,7 @@ def test_what_cannot_be_read_is_counted_and_survived(tmp_path):
     )
     base, said = SmallBase(), []
     outcome = run(
-        Job(folder, base, tmp_path / "out", settings(), embed=base.embed, say=said.append)
+        Job(folder, base, tmp_path / "out", settings(), embed=base.embed, report=said.append)
     )
     assert outcome.statistics.videos["it cannot be read"] == 5
     assert "broken.parquet" in next(line for line in said if line.startswith("left out"))

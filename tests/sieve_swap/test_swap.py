@@ -7,7 +7,12 @@ from small_base import SmallBase
 from stepline.errors import ModelError, ShapeError
 from stepline.records import Record, Sentence, Span, Transcript, Video
 from stepline.sieve_swap.agreement import CHANGED_NEGATION, CHANGED_NUMBER
-from stepline.sieve_swap.match import NO_DOCUMENT, NO_SIMILAR_STEP, STEP_NOT_SPOKEN, segments
+from stepline.sieve_swap.match import (
+    NO_DOCUMENT,
+    NO_SIMILAR_STEP,
+    STEP_NOT_SPOKEN,
+    narration_segments,
+)
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.swap import (
     NO_INSTRUCTION,
@@ -218,15 +223,23 @@ def test_short_neighbours_merge_before_retrieval_when_asked():
     # a and b: 5 s and 3 s, 1 s apart. a b lasts 9 s, so c stays out; c and d are 4.1 s apart; e
     # lasts 9 s.
     settings = SwapSettings(merge="before")
-    assert [piece.text for piece in segments(found, settings)] == ["a b", "c", "d", "e", "f"]
-    assert segments(found, settings)[0].sources == (0, 1)
-    assert [piece.text for piece in segments(found, SwapSettings(merge="after"))] == list("abcdef")
+    assert [piece.text for piece in narration_segments(found, settings)] == [
+        "a b",
+        "c",
+        "d",
+        "e",
+        "f",
+    ]
+    assert narration_segments(found, settings)[0].sources == (0, 1)
+    assert [piece.text for piece in narration_segments(found, SwapSettings(merge="after"))] == list(
+        "abcdef"
+    )
 
 
 def test_a_gap_of_exactly_the_limit_does_not_merge():
     found = record([(0.0, 2.0, "a"), (6.0, 8.0, "b")]).transcript.sentences
-    assert len(segments(found, SwapSettings(merge="before"))) == 2
-    assert len(segments(found, SwapSettings(merge="before", merge_gap=4.01))) == 1
+    assert len(narration_segments(found, SwapSettings(merge="before"))) == 2
+    assert len(narration_segments(found, SwapSettings(merge="before", merge_gap=4.01))) == 1
 
 
 def test_a_record_without_speech_has_no_steps():

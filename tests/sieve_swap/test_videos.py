@@ -9,7 +9,7 @@ from test_sieve_swap_run import VIDEOS
 from stepline.errors import DatasetError
 from stepline.records import Record, Rejected
 from stepline.sieve_swap.text_base import json_stream
-from stepline.sieve_swap.text_base.json_stream import JsonFileError, json_members
+from stepline.sieve_swap.text_base.json_stream import JsonFileError, read_json_members
 from stepline.sieve_swap.videos import read_videos
 from stepline.storage import write_parquet, write_record
 
@@ -98,7 +98,7 @@ def test_records_come_from_parquet_json_and_folders_alike(tmp_path):
 )
 def test_a_broken_object_is_read_up_to_the_damage(tmp_path, text, read):
     (tmp_path / "x.json").write_text(text)
-    found = list(json_members(tmp_path / "x.json"))
+    found = list(read_json_members(tmp_path / "x.json"))
     for (key, value), expected in zip(found, read, strict=True):
         if isinstance(expected, str):
             assert key == expected
@@ -113,9 +113,9 @@ def test_members_do_not_depend_on_where_a_block_ends(tmp_path, monkeypatch, bloc
     monkeypatch.setattr(json_stream, "BLOCK_CHARS", block)
     tree = {"a": [1, 2.5, 'x\\"y'], "é": {"b": None}, "c": 123456, "d": -1.5e3, "e": ""}
     (tmp_path / "x.json").write_text(json.dumps(tree, indent=1, ensure_ascii=False))
-    assert dict(json_members(tmp_path / "x.json")) == tree
+    assert dict(read_json_members(tmp_path / "x.json")) == tree
     (tmp_path / "x.json.gz").write_bytes(gzip.compress(json.dumps(tree).encode()))
-    assert dict(json_members(tmp_path / "x.json.gz")) == tree
+    assert dict(read_json_members(tmp_path / "x.json.gz")) == tree
 
 
 def test_a_cut_gzip_and_binary_junk_are_reported(tmp_path):

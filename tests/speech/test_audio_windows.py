@@ -7,10 +7,14 @@ import pytest
 
 from stepline.media import AudioBlock
 from stepline.media.audio import SAMPLE_RATE, Samples
-from stepline.speech import audio_windows as tapes
-from stepline.speech.audio_windows import AudioWindower
+from stepline.speech import audio_windows as windowers
+from stepline.speech.audio_windows import (
+    FRAME_SAMPLES,
+    AudioWindower,
+    find_speech,
+    middle_of_longest_silence,
+)
 from stepline.speech.settings import AsrSettings
-from stepline.speech.vad import FRAME_SAMPLES, find_speech, middle_of_longest_silence
 
 SETTINGS = AsrSettings(window=10.0)
 
@@ -23,7 +27,7 @@ def _loud_is_voice(monkeypatch: pytest.MonkeyPatch) -> None:
         padded = np.pad(samples, (0, -len(samples) % FRAME_SAMPLES)).reshape(-1, FRAME_SAMPLES)
         return np.asarray(np.abs(padded).mean(axis=1) > 0.1, np.float32)
 
-    monkeypatch.setattr(tapes, "voice_probability", voice)
+    monkeypatch.setattr(windowers, "voice_probability", voice)
 
 
 def ramp(seconds: float) -> Samples:
@@ -55,16 +59,16 @@ def test_a_window_ends_in_the_silence_near_its_end() -> None:
 
 
 def test_resume_starts_the_next_window_earlier_but_never_stands_still() -> None:
-    tape = AudioWindower(SETTINGS)
-    windows = tape.windows(blocks(ramp(20.0)))
+    windower = AudioWindower(SETTINGS)
+    windows = windower.windows(blocks(ramp(20.0)))
     next(windows)
-    assert tape.resume(5.0) == 5.0
+    assert windower.set_next_start(5.0) == 5.0
     second = next(windows)
     assert second.start == 5.0
     quarter = pytest.approx(5.0 + 0.25 * len(second.samples) / SAMPLE_RATE, abs=1e-3)
     # of the whole window, however often it is asked
-    assert [tape.resume(0.0) for _ in range(3)] == [quarter] * 3
-    assert tape.resume(9.0) == 9.0
+    assert [windower.set_next_start(0.0) for _ in range(3)] == [quarter] * 3
+    assert windower.set_next_start(9.0) == 9.0
 
 
 def test_a_small_hole_becomes_silence_and_a_large_one_ends_the_window() -> None:

@@ -12,8 +12,8 @@ from stepline.speech.hallucinations import (
 from stepline.speech.settings import AsrSettings
 
 SETTINGS = AsrSettings()
-CLEAR = SpeechEvidence(voiced=0.8, log_probability=-0.2)
-MUSIC = SpeechEvidence(voiced=0.3, log_probability=-0.6)
+CLEAR = SpeechEvidence(voice_probability=0.8, log_probability=-0.2)
+MUSIC = SpeechEvidence(voice_probability=0.3, log_probability=-0.6)
 
 
 def sentence(text: str, confidence: float = 0.9) -> Sentence:

@@ -153,18 +153,6 @@ def test_a_cancelled_job_leaves_no_process_and_can_be_tried_again(folder, sleepy
     wait_until_gone(*pids)  # the server's end is theirs
 
 
-def test_the_highest_priority_comes_first(folder, sleepy):
-    with serving(folder) as server:
-        first, second, third = (job_of(server) for _ in range(3))
-        sleepy()
-        assert server.ask("POST", f"/api/jobs/{third}/priority", {"priority": 5})[0].status == 200
-        # it runs
-        assert server.ask("POST", f"/api/jobs/{first}/priority", {"priority": 5})[0].status == 409
-        assert [job["id"] for job in server.read("/api/jobs")["jobs"]] == [first, third, second]
-        server.ask("POST", f"/api/jobs/{first}/cancel", "")
-        wait_for(server, third, "running")
-
-
 def test_a_path_outside_of_the_library_is_not_a_job(folder, tmp_path, small_video):
     shutil.copyfile(small_video, tmp_path / "outside.mp4")
     (folder / "link.mp4").symlink_to(tmp_path / "outside.mp4")

@@ -1,4 +1,4 @@
-"""`stepline text-base`: build, index, show, ask."""
+"""`stepline text-base`: build, show, ask."""
 
 import json
 
@@ -6,7 +6,6 @@ import pytest
 from click.testing import CliRunner
 
 from stepline.cli import main
-from stepline.sieve_swap.text_base import open_base
 
 ITEMS = [
     {"id": "tea", "title": "Tea", "steps": ["Boil the water.", "Pour the tea."], "source": "book"},
@@ -30,7 +29,7 @@ def base(tmp_path_factory):
 def test_a_base_reports_what_it_holds_and_what_was_left_out(base):
     assert run("show", base).stdout.splitlines() == [
         "1 documents, 2 different steps, embedded by minilm",
-        "part 0001: 1 documents, 2 steps read, 0 of the same words and 0 near-duplicates merged",
+        "2 steps read, 0 of them merged",
         "  tea.json: 1 documents, 2 steps (CC0)",
         "    left out: 1 (no steps), e.g. tea.json, 1: fields id",
     ]
@@ -42,12 +41,6 @@ def test_a_text_is_answered_with_the_nearest_steps_and_where_they_are_from(base)
     assert first == "pour some tea:"
     assert second.endswith("Pour the tea.  [book, CC0]")
     assert third.endswith("Boil the water.  [book, CC0]")
-
-
-def test_an_index_is_built_and_used(base):
-    assert "lists: recall@1 1.000 at effort 1" in run("index", base).stderr
-    assert open_base(base).engine == "lists"
-    assert "Pour the tea." in run("ask", base, "pour some tea", "-k", "1").stdout
 
 
 def test_a_source_that_is_not_there_is_one_line_and_exit_code_1(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stepline.sieve_swap.text_base.split_steps import single_steps, strip_markup
+from stepline.sieve_swap.text_base.split_steps import split_into_steps, strip_markup
 
 CASES = [
     ("Bake at 375 degrees F. for 1 hr. Cool.", ["Bake at 375 degrees F. for 1 hr.", "Cool."]),
@@ -46,7 +46,7 @@ CASES = [
 
 @pytest.mark.parametrize(("text", "steps"), CASES, ids=[text[:30] for text, _ in CASES])
 def test_a_paragraph_is_cut_into_its_single_steps(text, steps):
-    assert single_steps(text) == steps
+    assert split_into_steps(text) == steps
 
 
 def test_marks_tags_links_and_control_characters_are_left_out():
@@ -57,4 +57,4 @@ def test_marks_tags_links_and_control_characters_are_left_out():
 
 
 def test_a_decomposed_letter_becomes_one_character():
-    assert single_steps("Saute\u0301 it.") == ["Saut\u00e9 it."]
+    assert split_into_steps("Saute\u0301 it.") == ["Saut\u00e9 it."]

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from stepline.errors import ShapeError
-from stepline.models.training.batches import LazySamples, Sample, collate, length_buckets, pad
+from stepline.models.training.batches import LazySamples, Sample, collate, pad_rows, plan_batches
 
 
 def make(seconds=3, texts=2, width=4, name="v", **changes):
@@ -29,7 +29,7 @@ def test_padding_is_true_past_each_end_and_holds_zeros():
 def test_a_long_video_is_cut_with_its_labels():
     labels = np.zeros((1, 6), bool)
     labels[0, 3:5] = True
-    batch = collate([make(6, 1, positive=labels)], longest=4)
+    batch = collate([make(6, 1, positive=labels)], max_rows=4)
     assert batch.video.shape == (1, 4, 4)
     assert batch.positive.tolist() == [[[False, False, False, True]]]
 
@@ -78,13 +78,13 @@ def test_a_batch_of_nothing_or_of_two_widths_is_refused():
     with pytest.raises(ShapeError, match="at least one video"):
         collate([])
     with pytest.raises(ShapeError, match=r"one width, not \[4, 5\]"):
-        pad([np.ones((1, 4), np.float32), np.ones((2, 5), np.float32)])
+        pad_rows([np.ones((1, 4), np.float32), np.ones((2, 5), np.float32)])
 
 
 def test_shuffling_keeps_texts_with_their_labels_and_loses_their_order():
     text = np.arange(5, dtype=np.float32)[:, None].repeat(4, axis=1)
     positive = np.eye(5, 6, dtype=bool)
-    shuffled = make(6, 5, text=text, positive=positive).shuffled(np.random.default_rng(3))
+    shuffled = make(6, 5, text=text, positive=positive).shuffle_texts(np.random.default_rng(3))
     assert not shuffled.ordered
     assert shuffled.text[:, 0].tolist() != [0, 1, 2, 3, 4]
     assert shuffled.positive.argmax(axis=1).tolist() == shuffled.text[:, 0].tolist()
@@ -92,7 +92,7 @@ def test_shuffling_keeps_texts_with_their_labels_and_loses_their_order():
 
 def test_buckets_hold_every_video_once_and_hardly_pad():
     lengths = np.random.default_rng(0).integers(60, 1200, 333).tolist()
-    batches = list(length_buckets(lengths, 8, seed=5, epoch=1))
+    batches = list(plan_batches(lengths, 8, seed=5, epoch=1))
     assert sorted(index for batch in batches for index in batch) == list(range(333))
     assert max(map(len, batches)) == 8
     padded = sum(max(lengths[i] for i in batch) * len(batch) for batch in batches)
@@ -101,11 +101,11 @@ def test_buckets_hold_every_video_once_and_hardly_pad():
 
 def test_buckets_depend_on_seed_and_epoch_alone():
     lengths = list(range(40))
-    first = list(length_buckets(lengths, 4, seed=5, epoch=1))
-    assert list(length_buckets(lengths, 4, seed=5, epoch=1)) == first
-    assert list(length_buckets(lengths, 4, seed=5, epoch=2)) != first
-    assert list(length_buckets(lengths, 4, seed=6, epoch=1)) != first
-    assert list(length_buckets([], 4, seed=5, epoch=1)) == []
+    first = list(plan_batches(lengths, 4, seed=5, epoch=1))
+    assert list(plan_batches(lengths, 4, seed=5, epoch=1)) == first
+    assert list(plan_batches(lengths, 4, seed=5, epoch=2)) != first
+    assert list(plan_batches(lengths, 4, seed=6, epoch=1)) != first
+    assert list(plan_batches([], 4, seed=5, epoch=1)) == []
 
 
 def test_lazy_samples_are_made_when_they_are_asked_for():
@@ -122,7 +122,7 @@ def test_lazy_samples_are_made_when_they_are_asked_for():
 def test_an_epoch_goes_through_a_few_shards_at_a_time():
     shards = np.repeat(np.arange(10), 13)[np.random.default_rng(3).permutation(130)].tolist()
     lengths = list(range(130))
-    batches = list(length_buckets(lengths, 4, seed=5, epoch=1, shards=shards, window=3))
+    batches = list(plan_batches(lengths, 4, seed=5, epoch=1, shards=shards, window=3))
     assert sorted(index for batch in batches for index in batch) == lengths
     assert [len(batch) for batch in batches].count(4) == 32  # as many steps as of any other order
     met = [shards[index] for batch in batches for index in batch]
@@ -136,8 +136,7 @@ def test_an_epoch_goes_through_a_few_shards_at_a_time():
 def test_windows_of_shards_differ_from_epoch_to_epoch():
     shards = np.repeat(np.arange(12), 5).tolist()
     epochs = [
-        list(length_buckets([1] * 60, 5, seed=0, epoch=e, shards=shards, window=3))
-        for e in (0, 0, 1)
+        list(plan_batches([1] * 60, 5, seed=0, epoch=e, shards=shards, window=3)) for e in (0, 0, 1)
     ]
     assert epochs[0] == epochs[1] != epochs[2]
     together = [{frozenset(shards[i] for i in batch) for batch in epoch} for epoch in epochs]
@@ -146,7 +145,7 @@ def test_windows_of_shards_differ_from_epoch_to_epoch():
 
 def test_few_shards_are_shuffled_as_if_there_were_one():
     plain, known = (
-        list(length_buckets(range(70), 4, seed=5, epoch=1, shards=s))
+        list(plan_batches(range(70), 4, seed=5, epoch=1, shards=s))
         for s in ((), [1] * 30 + [2] * 40)
     )
     assert plain == known

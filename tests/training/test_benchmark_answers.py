@@ -13,7 +13,7 @@ from stepline.models.nasva.benchmarks import (
     AlignmentQuestion,
     BenchmarkInputs,
     TextVectors,
-    write_answers,
+    write_alignments,
 )
 from stepline.models.nasva.checkpoint import load_aligner, write_aligner
 from stepline.models.nasva.model import Aligner
@@ -29,9 +29,13 @@ from stepline.models.procx.settings import (
     VocabularySettings,
 )
 from stepline.models.procx.vocabulary import train_vocabulary
-from stepline.models.training.benchmark_answers import Questions, StoredFeatures, answer_each
+from stepline.models.training.benchmark_answers import (
+    BenchmarkQuestions,
+    StoredFeatures,
+    answer_questions,
+)
 from stepline.models.training.network import FeatureSpace
-from stepline.models.wys2.benchmark import DetectorForBenchmarks, answer_sentences
+from stepline.models.wys2.benchmark import DetectorForBenchmarks, write_sentence_scores
 from stepline.models.wys2.detector import Detector
 from stepline.models.wys2.settings import DetectorSettings
 from stepline.records import Step
@@ -65,7 +69,7 @@ def nasva(ids, store, folder):
     questions = [AlignmentQuestion(id, id, steps, None) for id in ids]
     inputs = BenchmarkInputs(store, TextVectors(folder / "texts", loaded))
     out = folder / "out.json"
-    return write_answers("crosstask", questions, loaded, inputs, out, AlignerSettings())
+    return write_alignments("crosstask", questions, loaded, inputs, out, AlignerSettings())
 
 
 def procx(ids, store, folder):
@@ -97,7 +101,7 @@ def wys2(ids, store, folder):
         folder / "detector.safetensors", "", FeatureSpace("drawn"), WIDTH, True, network, encode
     )
     texts = dict.fromkeys(ids, TEXTS)
-    return answer_sentences(texts, {}, loaded, store.read, folder / "out.json")
+    return write_sentence_scores(texts, {}, loaded, store.read, folder / "out.json")
 
 
 # how each network answers, and what its error counts
@@ -130,13 +134,13 @@ def test_only_errors_of_stepline_are_taken_for_an_answer_that_is_missing():
             raise StoreError("no features")
         return 6 // number
 
-    answers = answer_each({"a": 3, "b": 2, "c": 1}, answer)
+    answers = answer_questions({"a": 3, "b": 2, "c": 1}, answer)
     assert answers.by_id == {"a": 2, "c": 6}
     assert answers.missing == {"b": "no features"}
     with pytest.raises(ZeroDivisionError):
-        answer_each({"a": 0}, answer)
+        answer_questions({"a": 0}, answer)
 
 
 def test_reasons_are_counted_the_most_frequent_first():
-    questions = Questions((), {"a": "no text", "b": "no video", "c": "no video"})
-    assert list(questions.reasons().items()) == [("no video", 2), ("no text", 1)]
+    questions = BenchmarkQuestions((), {"a": "no text", "b": "no video", "c": "no video"})
+    assert list(questions.count_reasons().items()) == [("no video", 2), ("no text", 1)]

@@ -21,11 +21,11 @@ from stepline.models.training.loop import (
     BATCHES_AHEAD,
     HeldOutScorer,
     Loss,
-    PrefetchingLoader,
     TrainingTask,
     fit,
+    prefetch,
 )
-from stepline.models.training.run_folder import LOG_FILE
+from stepline.models.training.run import LOG_FILE
 from stepline.models.training.settings import CHECKPOINT_FILE, TrainSettings
 
 QUICK = TrainSettings(epochs=3, batch=2, learning_rate=1e-2, save_every=2)
@@ -376,8 +376,8 @@ def test_results_come_in_the_order_of_their_jobs(workers):
         time.sleep(0.01 if job % 3 == 0 else 0)
         return job * job
 
-    assert list(PrefetchingLoader(range(20), work, workers)) == [job * job for job in range(20)]
-    assert list(PrefetchingLoader([], work, workers)) == []
+    assert list(prefetch(range(20), work, workers)) == [job * job for job in range(20)]
+    assert list(prefetch([], work, workers)) == []
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -387,7 +387,7 @@ def test_an_error_comes_where_its_result_would(workers):
             raise ValueError("job 3")
         return job
 
-    results, seen = iter(PrefetchingLoader(range(9), work, workers)), []
+    results, seen = iter(prefetch(range(9), work, workers)), []
     with pytest.raises(ValueError, match="job 3"):
         for result in results:
             seen.append(result)
@@ -396,9 +396,8 @@ def test_an_error_comes_where_its_result_would(workers):
 
 def test_it_is_only_so_far_ahead_and_stops_when_it_is_closed():
     begun = []
-    ahead = PrefetchingLoader(range(1000), begun.append, 2)
-    results = iter(ahead)
-    next(results)
+    ahead = prefetch(range(1000), begun.append, 2)
+    next(ahead)
     time.sleep(0.05)
     assert len(begun) <= 2 * BATCHES_AHEAD + 1
     ahead.close()
@@ -406,13 +405,3 @@ def test_it_is_only_so_far_ahead_and_stops_when_it_is_closed():
     time.sleep(0.05)
     assert len(begun) == left
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ahead")]
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_the_wait_for_results_is_measured(monkeypatch, workers):
-    clock = iter((10.0, 12.5, 20.0, 20.25))
-    ahead = PrefetchingLoader([0, 1], lambda job: job, workers)
-    with monkeypatch.context() as patched:
-        patched.setattr("stepline.models.training.loop.time.perf_counter", lambda: next(clock))
-        assert list(ahead) == [0, 1]
-    assert ahead.waited == 2.75

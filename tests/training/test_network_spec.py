@@ -29,8 +29,7 @@ from stepline.models.procx.vocabulary import train_vocabulary
 from stepline.models.training.network import NetworkSpec
 from stepline.models.training.settings import CHECKPOINT_FILE
 from stepline.models.wys2 import detector as wys2_detector
-from stepline.models.wys2 import summarizer as wys2_summarizer
-from stepline.models.wys2.settings import DetectorSettings, SummarizerSettings
+from stepline.models.wys2.settings import DetectorSettings
 
 WORDS = train_vocabulary(["cut the onion", "stir the pan"], VocabularySettings(size=300))
 ALIGNER = AlignerNetworkSettings(
@@ -95,15 +94,6 @@ SYSTEMS = {
         lambda path: wys2_detector.read_detector(path)[1],
         "text.1.bias",
     ),
-    "summarizer": System(
-        wys2_summarizer.NETWORK,
-        lambda: wys2_summarizer.Summarizer(
-            SummarizerSettings(video_width=6, width=8, heads=2, layers=1)
-        ),
-        wys2_summarizer.write_summarizer,
-        lambda path: wys2_summarizer.read_summarizer(path).network,
-        "project.bias",
-    ),
 }
 
 
@@ -115,7 +105,7 @@ def system(request: pytest.FixtureRequest) -> System:
 @pytest.fixture
 def path(system: System, tmp_path: Path) -> Path:
     torch.manual_seed(0)
-    file = tmp_path / system.file.names[-1]
+    file = tmp_path / system.file.file_names[-1]
     system.write(system.make(), file)
     return file
 
@@ -199,23 +189,23 @@ def test_weights_of_another_name_or_shape_are_named(system, path):
 
 
 def test_a_folder_gives_its_best_network_else_the_final_or_only_one(system, path):
-    find, folder = system.file.find, path.parent
+    find, folder = system.file.find_file, path.parent
     assert find(path) == path
     assert find(folder) == path
-    for name in reversed(system.file.names):
+    for name in reversed(system.file.file_names):
         (folder / name).write_bytes(path.read_bytes())
         assert find(folder) == folder / name
-    for name in system.file.names:
+    for name in system.file.file_names:
         (folder / name).unlink()
     with pytest.raises(
-        ModelError, match=f"holds none of {system.file.names[0]}.*; give the .safetensors file"
+        ModelError, match=f"holds none of {system.file.file_names[0]}.*; give the .safetensors file"
     ):
         find(folder)
     (folder / "mine.safetensors").write_bytes(b"")
     assert find(folder) == folder / "mine.safetensors"
     (folder / CHECKPOINT_FILE).write_bytes(b"")
     with pytest.raises(
-        ModelError, match=f"the run is not finished; run {system.file.writer} again to end it"
+        ModelError, match=f"the run is not finished; run {system.file.command} again to end it"
     ):
         find(folder)
     with pytest.raises(ModelError, match="no such file"):

@@ -18,7 +18,7 @@ from stepline.models.nasva.settings import (
     RefineRunSettings,
     SelfTrainSettings,
 )
-from stepline.models.nasva.train import AlignerSources, train_run
+from stepline.models.nasva.train import AlignerSources, train_aligner_run
 from stepline.models.procx.settings import (
     AttentionSettings,
     CaptionerSettings,
@@ -31,17 +31,18 @@ from stepline.models.procx.settings import (
 from stepline.models.procx.train import ProcxSources, train_procx_run
 from stepline.models.training.run import TrainingRun, run_training
 from stepline.models.training.settings import TrainSettings
-from stepline.models.training.sources import labelled_texts, read_records, store_text_vectors
+from stepline.models.training.sources import (
+    iterate_labelled_texts,
+    read_records,
+    store_text_vectors,
+)
 from stepline.models.wys2.dataset import gather_clips
 from stepline.models.wys2.settings import (
     ClipSettings,
     DetectorSettings,
     LabelSettings,
-    SummarizerRunSettings,
-    SummarizerSettings,
     Wys2Settings,
 )
-from stepline.models.wys2.summarizer import gather_summaries, train_summarizer_run
 from stepline.models.wys2.train import DetectorClips, train_detector_run
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.storage import write_parquet
@@ -107,7 +108,7 @@ def sources(tmp_path_factory):
             writer.add(f"v{number}", rows, rate=1.0, backbone="drawn")
     records = folder / "records.parquet"
     write_parquet(map(record, range(VIDEOS + 1)), records)
-    texts = labelled_texts(read_records(str(records)), "step")
+    texts = iterate_labelled_texts(read_records(str(records)), "step")
     store_text_vectors(texts, encode, folder / "texts", name="drawn")
     return folder
 
@@ -123,7 +124,7 @@ def nasva(sources, folder, seed):
         steps=str(sources / "records.parquet"),
         step_vectors=str(sources / "texts"),
     )
-    train_run(texts, folder, settings)
+    train_aligner_run(texts, folder, settings)
 
 
 def procx(sources, folder, seed):
@@ -149,17 +150,6 @@ def wys2(sources, folder, seed):
     train_detector_run(DetectorClips(clips), folder, settings)
 
 
-def summarizer(sources, folder, seed):
-    settings = SummarizerRunSettings(
-        summarizer=SummarizerSettings(width=8, heads=2, layers=1),
-        train=TrainSettings(**SHORT, seed=seed),
-    )
-    records = read_records(str(sources / "records.parquet"))
-    store = FeatureStore(sources / "store")
-    samples = gather_summaries(records, store, encode, settings.summarizer)
-    train_summarizer_run(samples, folder, settings)
-
-
 def refine(sources, folder, seed):
     settings = RefineRunSettings(
         model=ALIGNER,
@@ -177,7 +167,6 @@ RUNS = {
     nasva: "aligner.safetensors",
     procx: "procx.safetensors",
     wys2: "detector.safetensors",
-    summarizer: "summarizer.safetensors",
     refine: "aligner.safetensors",
 }
 runs = pytest.mark.parametrize("train", RUNS, ids=lambda train: train.__name__)
@@ -241,7 +230,7 @@ def test_a_run_claims_its_folder_before_it_trains_and_writes_what_training_retur
         return "last"
 
     names = ("best", "final")
-    spec = replace(NETWORK, names=names)
+    spec = replace(NETWORK, file_names=names)
     run = TrainingRun(
         tmp_path, spec, {"seed": 1}, write, facts={"videos": 3}, omitted=[{"video": "a"}]
     )

@@ -73,7 +73,6 @@ def test_steps_that_are_all_excluded(tmp_path, stores, stepline):
 TRAINED = {
     "train procx": ("--steps", "records.json"),
     "train wys2": ("--key-steps", "records.json"),
-    "train summarizer": ("--key-steps", "records.json"),
     "refine": ("records.json",),
 }
 

@@ -8,7 +8,7 @@ from stepline.datasets.excluded import ExcludedVideos
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.models.training import sources
 from stepline.models.training.batches import is_held_out
-from stepline.models.training.sources import FeatureJoin, reasons_in_words
+from stepline.models.training.sources import FeatureJoin, format_reasons
 from stepline.records import FeatureSequence
 
 
@@ -27,11 +27,11 @@ def in_store(folder, **videos):
 def test_a_video_that_fits_has_no_flaw_and_comes_once(tmp_path, stored):
     given = {"a": features(), "b": features()}
     join = FeatureJoin(in_store(tmp_path, **given) if stored else given, slack=1.0)
-    assert join.flaw("a", 8.5, key="a") is None
-    assert join.flaw("a", 8.5, key="a") == (sources.SEEN_TWICE, "")
-    assert join.flaw("b", 10.0, key="b") == (sources.OTHER_LENGTH, "10 s and 8 s")
-    assert join.flaw("c", key="c") == (sources.NO_FEATURES, "")
-    assert join.flaw("a") is None  # without a key it comes as often as it likes
+    assert join.reason_to_omit("a", 8.5, key="a") is None
+    assert join.reason_to_omit("a", 8.5, key="a") == (sources.SEEN_TWICE, "")
+    assert join.reason_to_omit("b", 10.0, key="b") == (sources.OTHER_LENGTH, "10 s and 8 s")
+    assert join.reason_to_omit("c", key="c") == (sources.NO_FEATURES, "")
+    assert join.reason_to_omit("a") is None  # without a key it comes as often as it likes
     assert join.omitted == []
 
 
@@ -46,34 +46,34 @@ def test_a_video_that_fits_has_no_flaw_and_comes_once(tmp_path, stored):
 )
 def test_features_must_be_of_the_first_videos_kind(other, reason, value):
     join = FeatureJoin({"a": features(), "b": other}, one_rate=True)
-    assert join.flaw("a") is None
-    assert join.flaw("b") == (reason, value)
+    assert join.reason_to_omit("a") is None
+    assert join.reason_to_omit("b") == (reason, value)
     loose = FeatureJoin({"a": features(), "b": other})
-    assert loose.flaw("a") is None
-    assert (loose.flaw("b") is None) == (reason == sources.OTHER_RATE)
+    assert loose.reason_to_omit("a") is None
+    assert (loose.reason_to_omit("b") is None) == (reason == sources.OTHER_RATE)
 
 
 def test_vectors_of_the_texts_must_be_there_and_alike(tmp_path):
     vectors = in_store(tmp_path, a=features(width=3))
     join = FeatureJoin({"a": features(), "b": features()})
-    assert join.flaw("a", vectors=vectors) is None
-    assert join.flaw("b", vectors=vectors) == (sources.NO_VECTORS, "")
+    assert join.reason_to_omit("a", vectors=vectors) is None
+    assert join.reason_to_omit("b", vectors=vectors) == (sources.NO_VECTORS, "")
     assert join.specs["text"].width == 3
 
 
 def test_what_is_left_out_is_counted_by_its_reason():
     join = FeatureJoin({}, excluded=ExcludedVideos({"x": ("youcook2",)}))
     for video in ("x", "y", "z"):
-        join.omit("video", video, join.flaw(video))
-    join.omit("step", "w", join.flaw("w", lack="it has no text"), "cut")
+        join.omit("video", video, join.reason_to_omit(video))
+    join.omit("step", "w", join.reason_to_omit("w", lack="it has no text"), "cut")
     assert [(row.what, row.id, row.reason, row.text) for row in join.omitted] == [
         ("video", "x", sources.EXCLUDED_REASON, ""),
         ("video", "y", sources.NO_FEATURES, ""),
         ("video", "z", sources.NO_FEATURES, ""),
         ("step", "w", "it has no text", "cut"),
     ]
-    assert reasons_in_words(join.omitted).startswith(f"2 x {sources.NO_FEATURES}, 1 x ")
-    assert reasons_in_words([]) == "nothing was given"
+    assert format_reasons(join.omitted).startswith(f"2 x {sources.NO_FEATURES}, 1 x ")
+    assert format_reasons([]) == "nothing was given"
 
 
 def test_the_id_alone_decides_whether_a_video_is_held_out():

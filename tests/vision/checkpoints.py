@@ -87,7 +87,7 @@ def write_internvideo(
         text_width=64,
         text_layers=2,
         max_tokens=9,
-        words=512 + len(merges) + 2,
+        vocabulary=512 + len(merges) + 2,
         joint=joint,
     )
     torch.manual_seed(1)

@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose
 from vision_samples import NOISE, photo
 
 from stepline.errors import ModelError, ShapeError
-from stepline.networks.device import Device
 from stepline.networks.weights import find_weights
 from stepline.text import embed
 from stepline.vision import VisionSettings, conse, load_backbone
@@ -124,19 +123,17 @@ def plain_scores(weights, pictures):
                 for name in ("running_mean", "running_var", "weight", "bias")
             ]
             hidden = F.batch_norm(hidden, *norm, eps=1e-3)
-            hidden = F.relu6(hidden) if conv.relu6 else hidden
-            hidden = hidden + before if conv.residual else hidden
+            hidden = F.relu6(hidden) if conv.has_relu6 else hidden
+            hidden = hidden + before if conv.has_residual else hidden
     return F.linear(hidden.mean((2, 3)), weights["_fc.weight"], weights["_fc.bias"])
 
 
-@pytest.mark.parametrize("engine", ["ONNX Runtime", "torch"])
-def test_the_scores_are_those_of_the_network_as_published(engine, weights, monkeypatch):
-    monkeypatch.setattr(Device, "needs_torch", engine == "torch")
-    pictures = np.ascontiguousarray(
+def test_the_scores_are_those_of_the_network_as_published(network, weights):
+    images = np.ascontiguousarray(
         np.stack([photo("flower.jpg")[:224, :224], photo("china.jpg")[:224, :224]])
     )
-    expected = plain_scores(weights, torch.from_numpy(pictures))
-    scores = EfficientNetLite0(find_weights("efficientnet-lite0"))(pictures)
+    expected = plain_scores(weights, torch.from_numpy(images))
+    scores = network(images)
     assert_allclose(scores, expected, atol=3e-5)  # scores reach 10
     assert_allclose(torch.from_numpy(scores).softmax(1), expected.softmax(1), atol=1e-5)
 
@@ -144,13 +141,13 @@ def test_the_scores_are_those_of_the_network_as_published(engine, weights, monke
 @pytest.mark.parametrize(
     "size", [(256, 455), (455, 256), (224, 300), (100, 80), (9, 3), (720, 1280), (2000, 230)]
 )
-def test_a_picture_is_resized_to_the_pixels_that_torch_makes(size):
-    pictures = np.random.default_rng(0).integers(0, 256, (2, *size, 3), dtype=np.uint8)
-    planes = torch.from_numpy(pictures).permute(0, 3, 1, 2)
-    expected = F.interpolate(planes, (224, 224), mode="bilinear", antialias=True).permute(
-        0, 2, 3, 1
+def test_an_image_is_resized_to_the_pixels_that_torch_makes(size):
+    image = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
+    planes = torch.from_numpy(image).permute(2, 0, 1)[None]
+    expected = F.interpolate(planes, (224, 224), mode="bilinear", antialias=True)[0].permute(
+        1, 2, 0
     )
-    np.testing.assert_array_equal(resize(pictures), expected)
+    np.testing.assert_array_equal(resize(image), expected)
 
 
 def test_the_network_has_the_published_size():

@@ -8,7 +8,7 @@ from vision_samples import photo
 
 from stepline.networks.weights import find_weights, weights_fetched
 from stepline.vision import faces as seen
-from stepline.vision.faces import Detection, FaceDetector, SquareDetector
+from stepline.vision.faces import Detection, FaceDetector
 
 
 def test_anchors_are_in_the_middle_of_every_place_two_per_map():
@@ -27,7 +27,7 @@ def test_anchors_are_in_the_middle_of_every_place_two_per_map():
     ],
 )
 def test_squares_of_the_shorter_side_cover_a_picture(height, width, expected):
-    assert seen.squares(np.zeros((height, width, 3), np.uint8)) == expected
+    assert seen.covering_squares(np.zeros((height, width, 3), np.uint8)) == expected
 
 
 class OneBox:
@@ -47,7 +47,7 @@ class OneBox:
 def test_a_box_is_given_in_pixels_of_the_picture(monkeypatch, tmp_path):
     network = OneBox()
     monkeypatch.setattr(seen, "load_tflite", lambda path: network)
-    (found,) = SquareDetector(tmp_path, black_value=-1.0)(np.full((64, 64, 3), 255, np.uint8))
+    (found,) = FaceDetector(tmp_path).detect(np.full((64, 64, 3), 255, np.uint8))
     assert found.score == pytest.approx(1 / (1 + np.exp(-2)))
     # The anchor is at 4 px of 128, the picture half as large: the middle at ((4 + 8) / 2, 4 / 2).
     assert_allclose(found.box, [6 - 8, 2 - 4, 6 + 8, 2 + 4])
@@ -60,7 +60,7 @@ def box(score, left, right):
 
 
 def test_of_boxes_that_overlap_the_surest_is_kept():
-    kept = seen.without_overlaps([box(0.6, 0, 10), box(0.9, 2, 12), box(0.7, 30, 40)])
+    kept = seen.suppress_overlaps([box(0.6, 0, 10), box(0.9, 2, 12), box(0.7, 30, 40)])
     assert [each.score for each in kept] == [0.9, 0.7]
 
 

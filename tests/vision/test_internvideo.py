@@ -139,15 +139,15 @@ def test_the_text_tower_is_clip_s(network):
     transformers = pytest.importorskip("transformers")
     sizes = network.sizes
     config = transformers.CLIPTextConfig(
-        vocab_size=sizes.words,
+        vocab_size=sizes.vocabulary,
         hidden_size=64,
         intermediate_size=256,
         projection_dim=sizes.joint,
         num_hidden_layers=2,
         num_attention_heads=1,
         max_position_embeddings=sizes.max_tokens,
-        eos_token_id=sizes.words - 1,
-        bos_token_id=sizes.words - 2,
+        eos_token_id=sizes.vocabulary - 1,
+        bos_token_id=sizes.vocabulary - 2,
     )
     weights = clip_names(network.transformer.state_dict(), "encoder")
     weights |= {

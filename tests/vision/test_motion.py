@@ -46,11 +46,6 @@ def test_nothing_shown_has_no_activity():
     assert shown.cuts == ()
 
 
-def test_pictures_smaller_than_the_grid_are_measured():
-    tiny = [Frame(second, np.full((5, 7, 3), 255 * (second % 2), np.uint8)) for second in range(2)]
-    assert_allclose(measure_activity(tiny).motion, [0, 1])
-
-
 def test_an_impossible_rate_is_refused():
     with pytest.raises(SettingsError, match="rate"):
         measure_activity([], rate=0.0)

@@ -12,7 +12,6 @@ import pytest
 
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video, Word, covering_span
 from stepline.writing import WritingSettings, WrittenSteps, write_steps
-from stepline.writing.extractive.coreference import resolve_pronouns
 from stepline.writing.extractive.segments import MAX_SEGMENT_WORDS, split_into_segments
 from stepline.writing.extractive.writer import merge_repeats, number_steps, write_extractive
 
@@ -404,36 +403,6 @@ def test_the_own_narrations_keep_their_recall_and_precision(bench: ModuleType) -
     assert sum(got.chat for got in scores) <= 3
     assert min(got.recall for got in scores) >= 0.65
     assert min(got.precision for got in scores) >= 0.65
-
-
-# ---------------------------------------------------------------- coreference
-
-
-@pytest.mark.parametrize(
-    ("sentences", "wanted"),
-    [
-        (
-            ["Peel the banana.", "Cut it into slices."],
-            ["Peel the banana.", "Cut the banana into slices."],
-        ),
-        (["Wash the carrots.", "Then chop them."], ["Wash the carrots.", "Then chop the carrots."]),
-        # nothing that it could be
-        (["Hello everybody.", "Cut it."], ["Hello everybody.", "Cut it."]),
-        ([], []),
-    ],
-)
-def test_a_pronoun_is_named_where_one_thing_can_be_meant(sentences, wanted):
-    assert resolve_pronouns(sentences) == wanted
-
-
-def test_two_things_that_it_could_be_leave_the_pronoun():
-    given = ["Put the onion into the pot.", "Stir it."]
-    assert resolve_pronouns(given) == given
-
-
-def test_spaces_and_case_of_all_else_stay():
-    given = ["So,  hi THERE (again)!"]
-    assert resolve_pronouns(given) == given
 
 
 def test_a_sentence_that_a_pause_cuts_is_read_whole_and_cites_both_halves() -> None:

@@ -13,7 +13,7 @@ from wys2_samples import pairs
 from stepline.errors import DatasetError, ModelError, ShapeError
 from stepline.models.training.network import FeatureSpace
 from stepline.models.training.settings import TrainSettings
-from stepline.models.wys2.clips import ClipTextPair, clip_text_pair, collate_pairs
+from stepline.models.wys2.clips import ClipTextPair, collate_pairs, make_feature_pair
 from stepline.models.wys2.detector import (
     Detector,
     contrastive_loss,
@@ -77,7 +77,7 @@ def test_a_clips_own_score_is_the_diagonal_of_all_scores(form):
     batch = collate_pairs(known)
     with torch.no_grad():
         torch.testing.assert_close(
-            detector.matched_pair_scores(batch), detector(batch)[:, :, 0].diagonal()
+            detector.score_matched_pairs(batch), detector(batch)[:, :, 0].diagonal()
         )
 
 
@@ -122,9 +122,14 @@ def test_frames_train_s3d_from_end_to_end(tmp_path):
 def test_a_pair_is_the_rows_of_its_clip():
     features = FeatureSequence(np.arange(10, dtype=np.float32)[:, None], 1.0, "b")
     text = np.ones((1, 2), np.float32)
-    assert clip_text_pair("v", features, Span(2.0, 5.0), text).video[:, 0].tolist() == [2, 3, 4]
-    assert clip_text_pair("v", features, Span(2.5, 5.5), text).video[:, 0].tolist() == [2, 3, 4, 5]
-    assert clip_text_pair("v", features, Span(11.0, 14.0), text).video[:, 0].tolist() == [9]
+    assert make_feature_pair("v", features, Span(2.0, 5.0), text).video[:, 0].tolist() == [2, 3, 4]
+    assert make_feature_pair("v", features, Span(2.5, 5.5), text).video[:, 0].tolist() == [
+        2,
+        3,
+        4,
+        5,
+    ]
+    assert make_feature_pair("v", features, Span(11.0, 14.0), text).video[:, 0].tolist() == [9]
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from stepline.evaluate.calibration import Logistic
 from stepline.models.training.network import FeatureSpace, LoadedNetwork
 from stepline.models.wys2.detector import Detector, write_detector
 from stepline.models.wys2.judge import (
-    grounding_evidence,
+    collect_grounding_evidence,
     judge_by_grounding,
     judge_by_words,
-    judged_span,
-    regression_weights,
+    load_regression_weights,
+    widen_span,
 )
 from stepline.models.wys2.predict import (
     DetectorCalibration,
@@ -69,9 +69,9 @@ def probabilities(*rows):
 
 
 def test_a_short_sentence_is_judged_in_three_seconds_around_it():
-    assert judged_span(Span(10.0, 11.0)) == Span(9.0, 12.0)
-    assert judged_span(Span(0.2, 0.4)) == Span(0.0, 3.0)
-    assert judged_span(Span(10.0, 20.0)) == Span(10.0, 20.0)
+    assert widen_span(Span(10.0, 11.0)) == Span(9.0, 12.0)
+    assert widen_span(Span(0.2, 0.4)) == Span(0.0, 3.0)
+    assert widen_span(Span(10.0, 20.0)) == Span(10.0, 20.0)
 
 
 def test_on_screen_is_the_best_second_of_the_clip_of_any_step_that_rests_on_the_sentence():
@@ -79,7 +79,7 @@ def test_on_screen_is_the_best_second_of_the_clip_of_any_step_that_rests_on_the_
     rows = probabilities(
         [0.1, 0.2, 0.3, 0.9, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.4, 0, 0, 0, 0, 0, 0, 0, 0]
     )
-    told, seen = grounding_evidence(transcript, [step(0, 1), step(0)], rows)
+    told, seen = collect_grounding_evidence(transcript, [step(0, 1), step(0)], rows)
     assert told.tolist() == [1.0, 1.0, 0.0]
     # .9 is at second 3, between the two sentences
     assert seen.tolist() == pytest.approx([0.4, 0.5, 0.0])
@@ -88,7 +88,9 @@ def test_on_screen_is_the_best_second_of_the_clip_of_any_step_that_rests_on_the_
 def test_cosines_are_not_chances_so_the_steps_own_counts_where_its_span_is():
     transcript = spoken((0.0, 3.0), (5.0, 8.0))
     cosines = Alignment(("x",), np.full((1, 9), 0.9, np.float32), 1.0, "cosine")
-    _, seen = grounding_evidence(transcript, [step(0, 1, spans=((6.0, 7.0),), score=0.6)], cosines)
+    _, seen = collect_grounding_evidence(
+        transcript, [step(0, 1, spans=((6.0, 7.0),), score=0.6)], cosines
+    )
     assert seen.tolist() == pytest.approx([0.0, 0.6])
 
 
@@ -110,14 +112,14 @@ def test_wording_decides_where_nothing_was_grounded():
     chop, rest = judge_by_words(vectors, [True, True])
     assert chop > rest
     assert judge_by_words(vectors, [False, False])[0] < chop
-    assert regression_weights("words")[0] > 0
+    assert load_regression_weights("words")[0] > 0
 
 
 def test_arrays_that_do_not_fit_are_named():
     with pytest.raises(ShapeError, match="2 sentence vectors need as many flags, not 1"):
         judge_by_words(np.zeros((2, 384), np.float32), [True])
     with pytest.raises(ShapeError, match="1 steps need as many rows"):
-        grounding_evidence(spoken((0.0, 1.0)), [step(0)], probabilities([0.1], [0.2]))
+        collect_grounding_evidence(spoken((0.0, 1.0)), [step(0)], probabilities([0.1], [0.2]))
 
 
 def test_another_language_is_not_judged_by_english_wording():

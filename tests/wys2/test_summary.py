@@ -2,10 +2,9 @@
 
 import json
 
-import numpy as np
 import pytest
 
-from stepline.errors import MediaError, SettingsError, ShapeError
+from stepline.errors import MediaError, SettingsError
 from stepline.models.wys2.settings import SummarySettings
 from stepline.models.wys2.summary import summarize
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video, Word
@@ -127,20 +126,6 @@ def test_overlapping_steps_cost_their_shared_seconds_once():
     assert spans(summarize(made, SummarySettings(seconds=9.0))) == [(0.0, 9.0)]
 
 
-def test_importance_decides_between_equal_steps():
-    made = record(step("a", 0.0, 10.0), step("b", 20.0, 30.0))
-    importance = np.zeros(100, np.float32)
-    importance[20:30] = 1.0
-    assert spans(summarize(made, SummarySettings(seconds=10.0), importance)) == [(20.0, 30.0)]
-    for wrong in (
-        np.full(9, np.nan, np.float32),
-        np.zeros((2, 2), np.float32),
-        np.zeros(0, np.float32),
-    ):
-        with pytest.raises(ShapeError, match="one per second"):
-            summarize(made, importance=wrong)
-
-
 def test_a_target_shorter_than_any_step_shows_part_of_the_surest():
     made = record(step("a", 0.0, 10.0, score=0.6), step("b", 20.0, 40.0, score=0.9, at=25.0))
     assert spans(summarize(made, SummarySettings(seconds=4.0))) == [(23.0, 27.0)]
@@ -166,9 +151,9 @@ def test_an_invalid_length_is_refused(text):
 def test_a_length_is_read_as_a_clock_or_a_percentage():
     from stepline.cli.one_video import parse_length
 
-    assert parse_length("1:30").target(500.0) == 90.0
-    assert parse_length("25%").target(500.0) == 125.0
-    assert parse_length(None).target(500.0) is None
+    assert parse_length("1:30").compute_target(500.0) == 90.0
+    assert parse_length("25%").compute_target(500.0) == 125.0
+    assert parse_length(None).compute_target(500.0) is None
 
 
 def test_the_command_writes_a_film_and_replaces_no_other(

@@ -95,11 +95,11 @@ def corpus(tmp_path_factory):
 
 def test_a_clip_of_frames_is_spread_over_its_span_and_square(corpus):
     video = corpus / "videos" / "v0.mp4"
-    frames = FrameClip(video, Span(1.0, 3.0), 4, 32).read()
+    frames = FrameClip(video, Span(1.0, 3.0), 4, 32).read_frames()
     assert (frames.shape, frames.dtype) == ((4, 32, 32, 3), np.uint8)
-    late = FrameClip(video, Span(7.0, 11.0), 4, 32).read()  # past 9 s the last picture stays
+    late = FrameClip(video, Span(7.0, 11.0), 4, 32).read_frames()  # past 9 s the last picture stays
     np.testing.assert_array_equal(late[2], late[3])
-    past = FrameClip(video, Span(20.0, 23.0), 4, 32).read()
+    past = FrameClip(video, Span(20.0, 23.0), 4, 32).read_frames()
     assert np.abs(past[0].astype(int) - late[3]).mean() < 1
     (corpus / "sound").mkdir()
     with av.open(str(corpus / "sound" / "s.mp4"), "w") as out:
@@ -111,7 +111,7 @@ def test_a_clip_of_frames_is_spread_over_its_span_and_square(corpus):
         out.mux(hum.encode(frame))
         out.mux(hum.encode(None))
     with pytest.raises(MediaError, match=r"no picture up to 2 s can be seen; leave the video out"):
-        FrameClip(corpus / "sound" / "s.mp4", Span(0.0, 2.0), 4, 32).read()
+        FrameClip(corpus / "sound" / "s.mp4", Span(0.0, 2.0), 4, 32).read_frames()
 
 
 class Texts:
@@ -177,9 +177,9 @@ def test_a_video_that_cannot_be_read_is_not_a_sample(corpus):
     frames = VideoFrames(
         {"v6": corpus / "videos" / "v6.mp4", "v0": corpus / "videos" / "v0.mp4"}, 2, 32
     )
-    assert frames.flaw("v0") is None
-    assert frames.flaw("v6")[0] == "its video cannot be read"
-    assert frames.flaw("x")[0] == "there is no video of it"
+    assert frames.reason_to_omit("v0") is None
+    assert frames.reason_to_omit("v6")[0] == "its video cannot be read"
+    assert frames.reason_to_omit("x")[0] == "there is no video of it"
 
 
 def test_the_command_trains_s3d_from_released_weights_and_what_it_made_is_used(corpus, tmp_path):

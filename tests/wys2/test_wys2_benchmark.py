@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.models.wys2.clips import clip_text_pair
+from stepline.models.wys2.clips import make_feature_pair
 from stepline.models.wys2.detector import Detector, score_pairs, write_detector
 from stepline.models.wys2.settings import DetectorSettings
 from stepline.records import Span
@@ -73,7 +73,7 @@ def given(folder, reference, detector="detector.safetensors"):
 def score(folder, detector, video, start, end, text):
     """Return the score of a clip by the network itself."""
     rows = FeatureStore(folder / "store").read(video)
-    pair = clip_text_pair(video, rows, Span(start, end), embed([text], model="minilm"))
+    pair = make_feature_pair(video, rows, Span(start, end), embed([text], model="minilm"))
     return float(score_pairs(detector, [pair])[0])
 
 

@@ -20,13 +20,14 @@ from stepline.models.training.settings import TrainSettings
 from stepline.models.training.sources import (
     EXCLUDED_REASON,
     NO_FEATURES,
+    fill_in_transcripts,
     store_text_vectors,
-    with_transcripts,
 )
 from stepline.models.wys2.clips import ClipTextPair
 from stepline.models.wys2.dataset import gather_clips, infer_labels
 from stepline.models.wys2.detector import Detector, read_detector, score_pairs
 from stepline.models.wys2.pseudo_labels import (
+    ClipStream,
     ValidationClips,
     choose_threshold,
     train_with_pseudo_labels,
@@ -39,7 +40,6 @@ from stepline.models.wys2.settings import (
     Wys2Settings,
 )
 from stepline.models.wys2.train import DetectorClips, train_detector_run
-from stepline.models.wys2.unlabelled import ClipStream
 from stepline.records import Transcript, count_reasons
 from stepline.storage import write_parquet
 
@@ -152,7 +152,7 @@ def test_narration_may_come_from_another_source(world, store):
     mute = [record.model_copy(update={"transcript": None}) for record in world.records]
     said = {record.video.id: record.transcript for record in world.records}
     assert (
-        gather_clips(with_transcripts(mute, said), store, words, PLAIN).clips
+        gather_clips(fill_in_transcripts(mute, said), store, words, PLAIN).clips
         == gather_clips(world.records, store, words, PLAIN).clips
     )
 
@@ -260,7 +260,7 @@ def test_the_defaults_learn_what_an_untrained_cosine_does_not_tell(tmp_path):
     )
     run = train_detector_run(DetectorClips(gathered), tmp_path / "run", Wys2Settings())
     parts = json.loads((tmp_path / "run" / "videos.json").read_text())
-    unseen = gathered.of_videos(frozenset(parts["test"] + parts["validation"]))
+    unseen = gathered.select_videos(frozenset(parts["test"] + parts["validation"]))
     shown = {video.id: video.shown("narration") for video in world.videos}
     truth = [shown[clip.video][clip.sentence, int(clip.span.center)] for clip in unseen.clips]
     seen = np.stack([pair.video.mean(0) for pair in unseen.pairs])
@@ -285,7 +285,7 @@ class FirstNumber(Detector):
     def __init__(self):
         super().__init__(DetectorSettings(video_width=6, text_width=6))
 
-    def matched_pair_scores(self, batch):
+    def score_matched_pairs(self, batch):
         return batch.video[:, 0, 0]
 
 

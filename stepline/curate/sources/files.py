@@ -28,8 +28,6 @@ from stepline.sieve_swap.text_base.json_stream import JsonFileError, JsonObjectR
 CAPTIONS_SUFFIXES = (
     ".vtt",
     ".srt",
-    ".ttml",
-    ".dfxp",
     ".sbv",
     ".json3",
     ".json",
@@ -253,14 +251,14 @@ class CaptionIndex:
             file.seek(offset)
             text = io.TextIOWrapper(file, encoding=BYTE_ENCODING, newline="")
             reader = JsonObjectReader(text)
-            for key, value in reader.members():
+            for key, value in reader.read_members():
                 if isinstance(value, JsonFileError):
                     what = f"{file_path.display_url}: {f'{key} '.lstrip()}{value.reason}"
                     raise DatasetError(
                         f"{what}; unpack it where it is compressed, else download it again"
                     )
-                start, end = reader.last
-                source = reader.source.encode(BYTE_ENCODING)
+                start, end = reader.last_range
+                source = reader.last_source.encode(BYTE_ENCODING)
                 digest = hashlib.sha256(source).digest()
                 part = (offset + start, offset + end, digest[:DIGEST_BYTES])
                 self._parts.setdefault(key.encode(BYTE_ENCODING), part)

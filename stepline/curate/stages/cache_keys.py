@@ -223,8 +223,8 @@ def text_libraries(recipe: "Recipe") -> tuple[str, ...]:
 
 
 def encode_uses_gpu(recipe: "Recipe") -> bool:
-    """Return whether `encode` runs a network."""
-    return recipe.steps.vision.backbone not in NO_NETWORK_BACKBONES
+    """Return whether `encode` runs a network in torch. ONNX Runtime uses the CPU."""
+    return "torch" in encode_libraries(recipe)
 
 
 def ground_uses_gpu(recipe: "Recipe") -> bool:

@@ -40,7 +40,7 @@ from stepline.errors import StoreError
 from stepline.features import FeatureWriter
 from stepline.files.atomic_files import write_atomic
 from stepline.limits import parse_json
-from stepline.models.training.sources import Flaw
+from stepline.models.training.sources import OmitReason
 from stepline.pipeline.pictures import NO_PICTURE
 from stepline.records import Record, Transcript, Video
 from stepline.storage import read_parquet, write_parquet
@@ -142,7 +142,7 @@ def gather_features(dataset: DatasetContext) -> None:
     dataset.say(f"features of {count} videos, {len(left_out)} left out")
 
 
-def _add_features(store: FeatureWriter, id: str, data: bytes) -> Flaw | None:
+def _add_features(store: FeatureWriter, id: str, data: bytes) -> OmitReason | None:
     """Add the features of a video to a store. Return why they cannot be added, or None."""
     header, arrays = unpack(FeatureHeader, data)
     if "features" not in arrays or header.backbone is None:

@@ -41,7 +41,7 @@ from stepline.pipeline.networks import load_aligner, load_judge_detector, shared
 from stepline.pipeline.pictures import NO_PICTURE, VisualFeatures, VisualOptions, extract_features
 from stepline.pipeline.placing import ask_vlm, ground_steps, judge_sentences
 from stepline.pipeline.request import Request
-from stepline.pipeline.speech import NO_SOUND, Speech, drop_speech_past_end, recognise_many
+from stepline.pipeline.speech import NO_SOUND, Speech, drop_speech_past_end, recognise_speech
 from stepline.records import FeatureSequence, FrozenModel, Rejected, Step, Transcript
 from stepline.writing import WritingSettings, WrittenSteps, check_writer
 
@@ -92,7 +92,7 @@ def transcribe(video: VideoContext) -> bytes:
     models = shared_recognisers(settings.asr, current_device())
     info = media.probe(video.media, settings.media)
     request = Request(video.media, video.item.id)
-    (speech,) = recognise_many([(request, info)], settings, models=models)
+    speech = recognise_speech(request, info, settings, models=models)
     return to_bytes(speech)
 
 

@@ -27,10 +27,10 @@ from stepline.features import FeatureStore, open_store
 from stepline.models.nasva.align import TextScores, score_texts
 from stepline.models.nasva.calibration import calibration_path, write_calibration
 from stepline.models.nasva.checkpoint import LoadedAligner
-from stepline.models.nasva.fit_calibration import calibrate_by_foreign_texts, unshown_texts
+from stepline.models.nasva.fit_calibration import calibrate_on_foreign_texts, choose_foreign_texts
 from stepline.models.nasva.predict import place_steps
 from stepline.models.nasva.settings import AlignerNetworkSettings, AlignerRunSettings
-from stepline.models.training.sources import LabelledTexts, labelled_texts
+from stepline.models.training.sources import LabelledTexts, iterate_labelled_texts
 from stepline.records import Matrix, Record
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.storage import read_parquet
@@ -56,7 +56,7 @@ def sieve_swap(dataset: DatasetContext) -> None:
     base = open_base(settings.base)
     out = dataset.folder / RUN_FOLDER
     swap = SieveSwapSettings(pairing=settings.pairing, match=settings.match)
-    run(Job(source, base, out, swap, say=dataset.say))
+    run(Job(source, base, out, swap, report=dataset.say))
     # What was left out before stays so, with its reason.
     left_out = read_left_out(gathered)
     # The split is in each record's settings.
@@ -77,7 +77,7 @@ def sieve_swap(dataset: DatasetContext) -> None:
 
 def train(dataset: DatasetContext) -> None:
     """Train the grounding network on the steps where they are spoken. A killed run is continued."""
-    from stepline.models.nasva.train import AlignerSources, PreparedAligner, train_run
+    from stepline.models.nasva.train import AlignerSources, PreparedAligner, train_aligner_run
 
     features = dataset.folders["gather"] / FEATURES_FOLDER
     steps = previous_folder(dataset) / RECORDS_FILE
@@ -93,7 +93,7 @@ def train(dataset: DatasetContext) -> None:
         dataset.say(f"training on {len(samples)} videos, {samples.labelled} steps with a label")
 
     folder = dataset.folder / RUN_FOLDER
-    train_run(sources, folder, adapt_to_features(dataset.recipe.train), on_prepared=report)
+    train_aligner_run(sources, folder, adapt_to_features(dataset.recipe.train), on_prepared=report)
 
 
 def adapt_to_features(settings: AlignerRunSettings) -> AlignerRunSettings:
@@ -135,7 +135,7 @@ def refine(dataset: DatasetContext) -> None:
     tasks: list[str | None] = []
     for record in read_parquet(folder / REFINED_FILE):
         if record.steps:
-            texts += labelled_texts([record], "step")
+            texts += iterate_labelled_texts([record], "step")
             tasks.append(record.video.task)
         else:
             reasons[record.id] = NO_REFINED_STEP
@@ -170,9 +170,9 @@ class StepVectors:
     def vectors(self, texts: LabelledTexts) -> Matrix:
         """Return the vectors (K, C) of the steps of a video. Raises StoreError where the stored
         vectors are of other texts."""
-        from stepline.models.nasva.dataset import matching_rows  # loads torch
+        from stepline.models.nasva.dataset import match_vector_rows  # loads torch
 
-        rows = matching_rows(texts, self.texts)
+        rows = match_vector_rows(texts, self.texts)
         if rows is None:
             raise StoreError(
                 f"{texts.video}: its step vectors are of other texts; remove the stage's folder"
@@ -204,7 +204,7 @@ def calibrate(
         return vectors.vectors(videos[index])
 
     def score_pairs() -> Iterator[tuple[TextScores, TextScores]]:
-        for index, (other, rows) in enumerate(unshown_texts(tasks, read)):
+        for index, (other, rows) in enumerate(choose_foreign_texts(tasks, read)):
             video = videos[index].video
             own = read(index)
             # As many foreign texts as its own, so that both kinds count alike.
@@ -218,7 +218,7 @@ def calibrate(
     rate = settings.shown_rate
     try:
         # Without enough videos the network stays as it is.
-        calibration, fraction = calibrate_by_foreign_texts(
+        calibration, fraction = calibrate_on_foreign_texts(
             loaded, score_pairs(), mode=mode, rate=rate
         )
     except DatasetError as error:
@@ -233,7 +233,7 @@ def assign_final_spans(
 ) -> Record:
     """Return a record with the spans, scores and statuses that the final network gives its steps."""
     # The labels are those of self-training, and the places are the network's.
-    texts = next(labelled_texts([record], "step"))
+    texts = next(iterate_labelled_texts([record], "step"))
     steps = vectors.vectors(texts)
     fit = vectors.fit(loaded, record.video.id, steps, settings)
     duration = record.video.duration

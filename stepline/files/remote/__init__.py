@@ -1,5 +1,5 @@
 """Files by URL (s3://, gs://, http://), with atomic writes and retries of transient failures."""
 
-from stepline.files.remote.path import DEFAULT_SETTINGS, FileEntry, RemotePath, fingerprint_of
+from stepline.files.remote.path import DEFAULT_SETTINGS, FileEntry, RemotePath
 
-__all__ = ["DEFAULT_SETTINGS", "FileEntry", "RemotePath", "fingerprint_of"]
+__all__ = ["DEFAULT_SETTINGS", "FileEntry", "RemotePath"]

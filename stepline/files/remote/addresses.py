@@ -71,7 +71,7 @@ class NamedHost:
 
 def connect_checked(
     address: tuple[str, int],
-    silence: float,
+    timeout: float,
     *,
     private: bool = False,
     named: NamedHost | None = None,
@@ -80,7 +80,7 @@ def connect_checked(
 
     Args:
         address: host and port.
-        silence: timeout in seconds.
+        timeout: seconds.
         private: whether any private address is allowed.
         named: the only host that may have a private address.
 
@@ -100,7 +100,7 @@ def connect_checked(
             )
         connection = socket.socket(family, kind, protocol)
         try:
-            connection.settimeout(silence)
+            connection.settimeout(timeout)
             connection.connect(socket_address)
         except OSError as error:
             connection.close()

@@ -164,7 +164,7 @@ class RemotePath:
             whole, start, end = self.byte_range
             return end - start, f"{whole.fingerprint()}+{start}-{end}"
         if (path := self.local) is not None:
-            status = self._try(path.stat)
+            status = self._with_retries(path.stat)
             return status.st_size, f"{status.st_size}-{status.st_mtime_ns}"
         metadata = self._request("info")
         if metadata.get("type") == "directory":
@@ -178,7 +178,7 @@ class RemotePath:
             whole, first, last = self.byte_range
             return whole.read(first + start, last if end is None else min(last, first + end))
         if (path := self.local) is not None:
-            return self._try(lambda: read_range(path, start, end))
+            return self._with_retries(lambda: read_range(path, start, end))
         limits = {"start": start, "end": end} if start or end is not None else {}
 
         def request_bytes() -> bytes:
@@ -187,7 +187,7 @@ class RemotePath:
                 raise ShortReadError(f"{len(data)} bytes, not {end - start}")
             return data
 
-        return self._try(request_bytes)
+        return self._with_retries(request_bytes)
 
     def write(self, data: str | bytes) -> None:
         """Write a file atomically: by a rename on a local disk, by one upload elsewhere."""
@@ -196,7 +196,7 @@ class RemotePath:
             write_atomic(path, content)
         else:
             files, seconds = self._upload(len(content))
-            self._try(lambda: request(files, "pipe_file", self.url, seconds, content))
+            self._with_retries(lambda: request(files, "pipe_file", self.url, seconds, content))
 
     def create(self, data: bytes) -> bool:
         """Create a file only if none exists, atomically. Return whether this call created it.
@@ -208,10 +208,12 @@ class RemotePath:
         data: content that differs from that of every other caller.
         """
         if (path := self.local) is not None:
-            return self._try(lambda: create_local(path, data))
+            return self._with_retries(lambda: create_local(path, data))
         files, seconds = self._upload(len(data))
         try:
-            self._try(lambda: request(files, "pipe_file", self.url, seconds, data, mode="create"))
+            self._with_retries(
+                lambda: request(files, "pipe_file", self.url, seconds, data, mode="create")
+            )
         except StoreError as error:
             # An earlier try of this call may have created it, whose answer was lost.
             if exists_already(error):
@@ -231,7 +233,7 @@ class RemotePath:
         else:
             files, seconds = self._upload(source.stat().st_size)
             target = files._strip_protocol(self.url)
-            self._try(lambda: request(files, "put_file", str(source), seconds, target))
+            self._with_retries(lambda: request(files, "put_file", str(source), seconds, target))
 
     def fetch(self, path: Path) -> str:
         """Download the file to a local path, and return its fingerprint.
@@ -264,7 +266,7 @@ class RemotePath:
         buffer: bytes per request (None: a block of the settings).
         """
         if (path := self.local) is not None:
-            return cast(BinaryIO, self._try(lambda: path.open("rb")))
+            return cast(BinaryIO, self._with_retries(lambda: path.open("rb")))
         size = self.size()
         buffer = min(buffer or self.settings.block * BYTES_PER_MIB, max(size, 1))
         return cast(BinaryIO, io.BufferedReader(RangeReader(self, size), buffer))
@@ -277,12 +279,14 @@ class RemotePath:
         Raises StoreError for a missing local folder. A prefix without objects is empty.
         """
         if (path := self.local) is not None:
-            if not self._try(path.is_dir):
+            if not self._with_retries(path.is_dir):
                 raise StoreError(f"{self.display_url}: is not there; correct the address")
             yield from local_files(path, skipped)
             return
         # A remote listing may be endless.
-        for count, (name, metadata) in enumerate(list_objects(self.url, self.settings, self._try)):
+        for count, (name, metadata) in enumerate(
+            list_objects(self.url, self.settings, self._with_retries)
+        ):
             if count == self.settings.most:
                 raise StoreError(
                     f"{self.display_url}: lists more than places.most={count} files; raise that"
@@ -301,7 +305,7 @@ class RemotePath:
             with contextlib.suppress(FileNotFoundError):  # removed by an earlier try, for example
                 self._request_once("rm_file")
 
-        self._try(remove_remote)
+        self._with_retries(remove_remote)
 
     def _upload(self, size: int) -> tuple[Any, float]:
         """Return the filesystem for an upload of `size` bytes, and its timeout in seconds."""
@@ -317,9 +321,9 @@ class RemotePath:
         return request(files, method, self.url, self.settings.seconds, **options)
 
     def _request(self, method: str) -> Any:
-        return self._try(lambda: self._request_once(method))
+        return self._with_retries(lambda: self._request_once(method))
 
-    def _try(self, action: Callable[[], T]) -> T:
+    def _with_retries(self, action: Callable[[], T]) -> T:
         return retry_request(action, self.display_url, self.settings)
 
 

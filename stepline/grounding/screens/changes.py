@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from stepline.vision.encode import Pictures
+from stepline.vision.encode import Images
 from stepline.vision.on_screen_text import Box, connected_runs
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class ScreenMeter:
     """Measures the still and the flat part of the frames of a video, one frame at a time."""
 
     def __init__(self) -> None:
-        self._last: Pictures | None = None
+        self._last: Images | None = None
         self._still: list[float] = []
         self._flat: list[float] = []
         self._frames = 0
@@ -94,7 +94,7 @@ class ScreenMeter:
         return ScreenStatistics(still, float(np.median(self._flat)))
 
 
-def cell_changes(before: Pictures, after: Pictures, side: int) -> Pictures:
+def cell_changes(before: Images, after: Images, side: int) -> Images:
     """Return the largest change in each cell of `side` x `side` pixels of a channel (H, W), 0 to 255."""
     # bytes have no negative numbers
     change = np.maximum(before, after) - np.minimum(before, after)
@@ -102,11 +102,11 @@ def cell_changes(before: Pictures, after: Pictures, side: int) -> Pictures:
     rows = np.arange(0, height, side)
     columns = np.arange(0, width, side)
     by_row = np.maximum.reduceat(change, rows, axis=0)
-    cells: Pictures = np.maximum.reduceat(by_row, columns, axis=1)
+    cells: Images = np.maximum.reduceat(by_row, columns, axis=1)
     return cells
 
 
-def flat_fraction(channel: Pictures) -> float:
+def flat_fraction(channel: Images) -> float:
     """Return the fraction of the pixels (H, W) that equal the neighbours below and to the right."""
     # Differences of bytes would wrap around.
     grey = channel.astype(np.int16)
@@ -134,8 +134,8 @@ class ScreenChange:
     end: float
     patches: tuple[Box, ...]
     cursor: Point | None
-    before: Pictures
-    after: Pictures
+    before: Images
+    after: Images
 
     @property
     def box(self) -> Box:
@@ -356,7 +356,7 @@ class CursorTrack:
                 self.position = positions[1 - number]
 
 
-def changed_cells(before: Pictures, after: Pictures) -> Flags:
+def changed_cells(before: Images, after: Images) -> Flags:
     """Return which cells of two pictures (H, W, 3) differ, without single cells."""
     red = cell_changes(before[..., 0], after[..., 0], CELL_PIXELS)
     green = cell_changes(before[..., 1], after[..., 1], CELL_PIXELS)

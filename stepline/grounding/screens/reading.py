@@ -25,7 +25,7 @@ from stepline.grounding.screens.changes import (
 from stepline.networks.weights import find_weights
 from stepline.processes import trim_memory
 from stepline.records import Span
-from stepline.vision.encode import Pictures
+from stepline.vision.encode import Images
 from stepline.vision.faces import box_iou, resize
 from stepline.vision.on_screen_text import (
     LINE_HEIGHT,
@@ -39,7 +39,7 @@ from stepline.vision.on_screen_text import (
 if TYPE_CHECKING:
     from stepline.media import MediaInfo
     from stepline.media.settings import MediaSettings
-    from stepline.vision.encode import Pictures
+    from stepline.vision.encode import Images
 
 
 MARGIN_FRACTION = 0.03  # of the picture's shorter side, around a changed area
@@ -89,7 +89,7 @@ class ScreenLineReader:
 
     def read(
         self,
-        picture: Pictures,
+        picture: Images,
         patches: Sequence[Box] = (),
         lines_before: Sequence[ScreenLine] = (),
         *,
@@ -132,7 +132,7 @@ class ScreenLineReader:
         lines.sort(key=lambda line: line.box[1])
         return tuple(lines)
 
-    def _recognise_line(self, picture: Pictures, box: Box) -> ScreenLine | None:
+    def _recognise_line(self, picture: Images, box: Box) -> ScreenLine | None:
         """Return the line in a box, from the cache where it has not changed, None without readable text."""
         x, y, end_x, end_y = box
         height = end_y - y

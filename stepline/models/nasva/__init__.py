@@ -1,7 +1,6 @@
-"""NaSVA: texts placed in a video by a trained network: how they fit each second, where they are
-shown, whether at all.
+"""NaSVA: a trained network that finds where, and whether, each of K texts is shown in a video.
 
-loaded = load_aligner(path)                                 # the network, its feature space, its calibration
-scores = score_texts(loaded.aligner, features, vectors)     # cosines (K, T), in windows where the video is long
-placed = place_steps(steps, scores, loaded.calibration)     # spans, at, score and status of each step
+loaded = load_aligner(path)                                     # network, feature space, calibration
+scores = score_texts(loaded.aligner, features, vectors)         # cosines (K, T)
+placement = place_steps(steps, scores, loaded.calibration)      # span, best second, score and status of each step
 """

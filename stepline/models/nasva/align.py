@@ -1,37 +1,33 @@
 """Alignment of texts with a video of any length by a trained network, and the posterior of where
 each text is shown.
 
-    at[0] = 0.6  0.3  0.1     posterior_spans, smooth 1, grow 0.4: 0.3 >= 0.4 x 0.6, so Span(0, 2)
-    at[1] = 0.1  0.2  0.7     0.2 < 0.4 x 0.7, so Span(2, 3)
-    best_seconds of the two spans, at 1 row per second: 0.5 and 2.5, the middles of the best rows
+    p[0] = 0.6  0.3  0.1     extract_spans, smooth 1, grow 0.4: 0.3 >= 0.4 x 0.6, so Span(0, 2)
+    p[1] = 0.1  0.2  0.7     0.2 < 0.4 x 0.7, so Span(2, 3)
+    find_best_seconds of the two spans, at 1 row per second: 0.5 and 2.5, the middles of the best rows
 
-Scores. The network sees a whole video, or windows whose scores are averaged. Nothing is decided by
-padding. Source: TAN, eval_zeroshot_align. Differs: no text is left out of a window unless it is
-known when the texts are said.
+Scores. The network sees a whole video, or windows whose scores are averaged. Padding decides
+nothing. Source: TAN, eval_zeroshot_align. Differs: every text is sought in every window.
 
-Posterior. Texts compete for seconds and may keep their order, softly:
+Posterior. Texts compete for feature rows, and may keep their order softly:
 
-    pi_k(t) = p_k softmax_t(A[k, t] / tau) prior_k(t)^w              pi_k(none) = 1 - p_k
-    pi_k(t) <- pi_k(t) prod_{j != k} (1 - occupancy_j(t))^c          two texts are not shown at once; c = `compete`
-    P(x) ~ prod_k pi_k(x_k) exp(-cost [x_k is before the last shown x_j, j < k])
+    pi_k(t) = softmax_t(A[k, t] / tau) prior_k(t)^w               when it is said weighs in; w = `speech`
+    pi_k(t) <- pi_k(t) prod_{j != k} (1 - occupancy_j(t))^c       two texts are not shown together; c = `compete`
+    pi_k(t) <- pi_k(t) prod_j exp(-cost_kj P(j is shown on the wrong side of t))
 
-x_k is the second of text k, or none. The last line is a chain whose state is the second of the last
-shown text. So forward-backward gives every P(x_k = t) and P(x_k = none) exactly, in time K T. The
-price of going back is the same from everywhere, so a step of the chain is a cumulative sum. A
-dependency matrix, which is not a chain, acts through the means of the others (mean field).
+The texts act on one another through their means (mean field). The cost of a pair is the log odds of
+its order: that of the list (`order="given"`), or of a table of P(text i comes before text j).
 
-Spans. The paper takes 8 s from the best second (its round 1, `start`) or grows a window around it
-(rounds 2 and 3). Here the posterior is first summed over `smooth` rows, so that a span is not cut
-by one dim second. One bright second among dim ones may then be outside of its span. So the second
-of a text that has a span is the best one in it. In two drawn sets that no result uses (seeds 10,
-11) this is right more often, R@1 +1.7 to +3.9.
+Spans. The paper takes 8 s from the best second (its round 1, `start`) or grows a span around it
+(rounds 2 and 3). Here the posterior is first summed over `smooth` rows, so that one dim second does
+not cut a span. The best second of a text is the best one in its span. In two simulated sets that no
+result uses (seeds 10, 11) this raises R@1 by 1.7 to 3.9.
 
-Letters: K texts, T feature rows, C width of the features.
+Letters: K texts, T feature rows, C width of a feature row.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,24 +36,23 @@ import numpy.typing as npt
 from stepline.errors import ShapeError
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.speech import grow_window
-from stepline.models.nasva.onnx_aligner import OnnxAligner
 from stepline.models.nasva.settings import AlignerSettings
 from stepline.networks.device import current_device, device_of
-from stepline.numeric import sigmoid, softmax, sum_to_one
+from stepline.numeric import softmax, sum_to_one
 from stepline.records import FeatureSequence, Matrix, Span
 
 if TYPE_CHECKING:
     from stepline.models.nasva.model import Aligner
 
-UNSEEN_COSINE = -1.0  # of a row that no window with the text covers: never the best
-
 
 @dataclass(frozen=True)
 class TextScores:
-    """How well K texts fit a video: scores (K, T) cosines, alignable (K,) logits or None without
-    that head.
+    """How well K texts fit the T feature rows of a video.
 
-    rate: rows per second.
+    Attributes:
+        scores: (K, T) cosines.
+        alignable: (K,) logits of being shown at all. None: the network has no alignability head.
+        rate: feature rows per second.
     """
 
     scores: Matrix
@@ -65,172 +60,105 @@ class TextScores:
     rate: float
 
 
-@dataclass(frozen=True)
-class AlignmentWindow:
-    """Rows [start, end) of the video, and the texts [first, last) that are sought in them."""
-
-    start: int
-    end: int
-    first: int
-    last: int
-
-    @property
-    def rows(self) -> slice:
-        """The rows."""
-        return slice(self.start, self.end)
-
-    @property
-    def texts(self) -> slice:
-        """The texts."""
-        return slice(self.first, self.last)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """How many texts and rows."""
-        return self.last - self.first, self.end - self.start
-
-
 def score_texts(
-    aligner: "Aligner | OnnxAligner",
+    aligner: "Aligner",
     features: FeatureSequence,
     vectors: Matrix,
-    *,
-    said_spans: Sequence[Span] | None = None,
     settings: AlignerSettings | None = None,
 ) -> TextScores:
     """Return how well K texts fit a video.
 
-    vectors: (K, C) float32, of the space that the network was trained on.
-    said_spans: when each text is said, in narration mode. A long video then seeks a text only near
-    there.
+    Args:
+        aligner: the trained network.
+        features: of the video.
+        vectors: (K, C) float32 text vectors, of the space that the network was trained on.
+        settings: how long videos are split into windows, and whether the texts are in order.
+
     Raises ShapeError for arrays that do not fit or hold NaN, and for a video without rows.
     """
+    import torch
+
+    from stepline.models.training.batches import Sample, collate
+
     settings = settings or AlignerSettings()
     if vectors.ndim != 2:
         raise ShapeError(
             f"text vectors must be (texts, width), not {vectors.shape}; give one row per text"
         )
+    # The mean of all windows that cover a row, and the greatest of their logits.
     texts = len(vectors)
-    if said_spans is not None and len(said_spans) != texts:
-        raise ShapeError(f"{len(said_spans)} times for {texts} texts; give one per text, or none")
     rows = len(features.values)
-    middles = None
-    if said_spans is not None and settings.mode == "narration":
-        middles = np.array([span.center * features.rate for span in said_spans])
-
-    # the mean of all windows that cover a cell, the greatest of their logits
     total = np.zeros((texts, rows), dtype=np.float32)
-    count = np.zeros((texts, rows), dtype=np.uint16)
+    count = np.zeros(rows, dtype=np.uint16)
     has_head = aligner.alignable is not None
     alignable = np.full(texts, -np.inf, dtype=np.float32) if has_head else None
-    windows = alignment_windows(rows, texts, middles, settings)
-    for window, scores, logits in _passes(aligner, features.values, vectors, windows, settings):
-        cells = (window.texts, window.rows)
-        total[cells] += scores
-        count[cells] += 1
-        if alignable is not None and logits is not None:
-            alignable[window.texts] = np.maximum(alignable[window.texts], logits)
-    total /= np.maximum(count, 1)
-    total[count == 0] = UNSEEN_COSINE
-    return TextScores(np.clip(total, -1.0, 1.0), alignable, features.rate)
-
-
-def alignment_windows(
-    rows: int, texts: int, middles: npt.NDArray[np.float64] | None, settings: AlignerSettings
-) -> list[AlignmentWindow]:
-    """Return the windows of a video. Every row is in one, and every text in one at least.
-
-    middles: (K,) rows at which the texts are said, in order. A window then seeks those said between
-    its length before its start and twice its length after it, as TAN does. It also seeks whatever
-    is between them.
-    """
-    if rows <= settings.whole:
-        return [AlignmentWindow(0, rows, 0, texts)]
-    length = settings.window
-    windows = []
-    for start in range(0, rows - length // 2, settings.stride):
-        window = AlignmentWindow(start, min(rows, start + length), 0, texts)
-        if middles is not None:
-            is_near = (start - length <= middles) & (middles <= start + 2 * length)
-            near = np.flatnonzero(is_near)
-            if not near.size:
-                continue
-            window = replace(window, first=int(near[0]), last=int(near[-1]) + 1)
-        if window.shape[0]:
-            windows.append(window)
-    return windows
-
-
-def _passes(
-    aligner: "Aligner | OnnxAligner",
-    video: Matrix,
-    vectors: Matrix,
-    windows: Sequence[AlignmentWindow],
-    settings: AlignerSettings,
-) -> Iterator[tuple[AlignmentWindow, Matrix, Matrix | None]]:
-    """Yield each window with its scores (texts, rows) and alignability logits (texts,), cut back to
-    what is real."""
-    ordered = settings.mode == "narration"
-    if isinstance(aligner, OnnxAligner):
-        for window in windows:
-            yield window, *aligner(video[window.rows], vectors[window.texts], ordered=ordered)
-        return
-    import torch
-
-    from stepline.models.training.batches import Sample, collate
-
+    windows = split_into_windows(rows, settings)
     was_training = aligner.training
     aligner.eval()
     try:
         for first in range(0, len(windows), settings.batch):
-            # the windows as one batch
-            chunk = windows[first : first + settings.batch]
+            # some windows as one batch
+            batch_windows = windows[first : first + settings.batch]
             samples = []
-            for window in chunk:
-                rows = np.ascontiguousarray(video[window.rows])
-                nothing = np.zeros(window.shape, dtype=np.bool_)
-                name = f"rows {window.start} to {window.end}"
-                samples.append(Sample(name, rows, vectors[window.texts], nothing, ordered))
-            batch = collate(samples, longest=len(video))
-
-            # what the network says of them
+            for window in batch_windows:
+                video = np.ascontiguousarray(features.values[window])
+                no_labels = np.zeros((texts, len(video)), dtype=np.bool_)
+                name = f"rows {window.start} to {window.stop}"
+                samples.append(
+                    Sample(name, video, vectors, no_labels, settings.mode == "narration")
+                )
+            batch = collate(samples, max_rows=rows)
             with torch.inference_mode(), current_device().autocast():
                 output = aligner(batch.to(device_of(aligner)))
                 scores = output.scores.float().cpu().numpy()  # (B, K, T)
-                logits = None
-                if output.alignable is not None:
-                    logits = output.alignable.float().cpu().numpy()  # (B, K)
-            for number, window in enumerate(chunk):
-                count, length = window.shape
-                own_logits = None if logits is None else logits[number, :count]
-                yield window, scores[number, :count, :length], own_logits
+            for window, window_scores in zip(batch_windows, scores, strict=True):
+                total[:, window] += window_scores[:texts, : window.stop - window.start]
+                count[window] += 1
+            if alignable is not None:
+                logits = output.alignable.float().cpu().numpy()[:, :texts]  # (B, K)
+                alignable = np.maximum(alignable, logits.max(axis=0))
     finally:
         aligner.train(was_training)
+    total /= count
+    return TextScores(np.clip(total, -1.0, 1.0), alignable, features.rate)
 
 
-# of competition and of dependencies, each half the way. They settle in fewer
-ORDER_COST = 1.5  # nats, of a text that is shown before the shown one in front of it
-MEAN_FIELD_ROUNDS = 10
+def split_into_windows(rows: int, settings: AlignerSettings) -> list[slice]:
+    """Return the rows of each window of a video of `rows` rows. Every row is in at least one
+    window."""
+    if rows <= settings.whole:
+        return [slice(0, rows)]
+    length = settings.window
+    starts = range(0, rows - length // 2, settings.stride)
+    return [slice(start, min(rows, start + length)) for start in starts]
+
+
+MAX_ORDER_COST = 1.5  # nats, for two texts that are shown in another order than the likely one
+MEAN_FIELD_ROUNDS = 10  # each moves half the way. The texts settle in fewer
 PROBABILITY_MARGIN = 1e-4  # no text is surely shown, or surely not
 MIN_PROBABILITY = 1e-30  # so that its logarithm is finite
-MAX_OCCUPANCY = 0.999  # a second is never wholly taken
+MAX_OCCUPANCY = 0.999  # a row is never wholly taken
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """at: (K, T) P(text k is shown in row t, if shown at all), rows sum to 1. p_shown: (K,) P(it is
-    shown at all)."""
+    """Where, and whether, each of K texts is shown in T feature rows.
 
-    at: Array
+    Attributes:
+        row_probabilities: (K, T) P(text k is shown in row t, if it is shown at all). Rows sum to 1.
+        p_shown: (K,) P(text k is shown at all).
+    """
+
+    row_probabilities: Array
     p_shown: Array
 
     @property
-    def best(self) -> npt.NDArray[np.int64]:
-        """(K,) the most likely row of each text, of equal ones the first."""
-        return np.asarray(self.at.argmax(axis=1), dtype=np.int64)
+    def best_rows(self) -> npt.NDArray[np.int64]:
+        """(K,) the most likely row of each text, the first of equal ones."""
+        return np.asarray(self.row_probabilities.argmax(axis=1), dtype=np.int64)
 
 
-def posterior(
+def estimate_posterior(
     scores: Matrix,
     p_shown: Array,
     settings: AlignerSettings | None = None,
@@ -238,105 +166,95 @@ def posterior(
     prior: Array | None = None,
     before: Array | None = None,
 ) -> Posterior:
-    """Return the posterior of where and whether each text is shown.
+    """Return the posterior of where, and whether, each text is shown.
 
-    scores: (K, T) cosines. p_shown: (K,) P(shown) of each text by itself. prior: (K, T) P(shown at
-    t | when it is said).
-    before: (K, K) P(text i comes before text j), 0.5 where that is not known. What settings switch
-    off costs nothing. Order costs nothing between two texts whose times of speech are known. That
-    says more, and the same.
+    Args:
+        scores: (K, T) cosines of texts and rows.
+        p_shown: (K,) P(shown at all) of each text by itself.
+        settings: weights of rivals, order and speech. A weight of 0 switches its part off.
+        prior: (K, T) P(text k is shown in row t | when it is said).
+        before: (K, K) P(text i comes before text j), 0.5 where it is not known. Pairs of texts that
+            are both said are not weighed.
+
     Raises ShapeError for arrays that do not fit together, hold NaN, or have no row.
     """
     settings = settings or AlignerSettings()
-    _check(scores, p_shown, prior, before)
-    p_shown = _inside_margin(p_shown.astype(np.float64))
+    _check_inputs(scores, p_shown, prior, before)
+    p_shown = _clip_probability(p_shown.astype(np.float64))
 
-    # by the network's scores, and when each text is said
-    at = softmax(scores.astype(np.float64) / settings.temperature)
+    # by the network's scores, and by when each text is said
+    probabilities = softmax(scores.astype(np.float64) / settings.temperature)
     is_said = np.zeros(len(scores), np.bool_)
     if prior is not None and settings.speech > 0:
-        is_said = np.ptp(prior, axis=1) > 0  # a text that no one says is as likely everywhere
-        at = sum_to_one(at * np.maximum(prior, MIN_PROBABILITY) ** settings.speech)
+        is_said = np.ptp(prior, axis=1) > 0  # the prior of a text that no one says is flat
+        weights = np.maximum(prior, MIN_PROBABILITY) ** settings.speech
+        probabilities = sum_to_one(probabilities * weights)
 
     # by the other texts
     if settings.compete > 0:
-        at = compete(at, p_shown, settings.compete, settings.typical)
+        probabilities = separate_rivals(probabilities, p_shown, settings.compete, settings.typical)
+    if before is None and settings.order == "given":
+        before = np.triu(np.ones((len(scores), len(scores))), 1)
     if before is not None:
+        # The times of speech say more about the order of two texts that are both said.
         before = np.where(np.outer(is_said, is_said), 0.5, before)
-        at = prefer_order(at, p_shown, before, ORDER_COST)
-    if settings.order == "none":
-        return Posterior(at, p_shown)
-
-    # order costs nothing where the text in front is said as well
-    both_said = is_said & np.append(False, is_said[:-1])
-    return ordered_posterior(at, p_shown, np.where(both_said, 0.0, ORDER_COST))
+        probabilities = weigh_order(probabilities, p_shown, before)
+    return Posterior(probabilities, p_shown)
 
 
-def compete(at: Array, p_shown: Array, strength: float, typical: int) -> Array:
-    """Return P(shown in a row), (K, T), of texts that keep `typical` rows to themselves. P(shown at
-    all) stays."""
+def separate_rivals(probabilities: Array, p_shown: Array, strength: float, rows: int) -> Array:
+    """Return row probabilities (K, T) of texts that keep other texts away from `rows` rows around
+    them.
 
-    def leave_free(log_at: Array, occupancy: Array) -> Array:
-        occupied = np.minimum(window_sums(occupancy, typical), MAX_OCCUPANCY)
+    strength: exponent of P(the other texts leave the row free).
+    """
+
+    def leave_free(log_p: Array, occupancy: Array) -> Array:
+        occupied = np.minimum(sum_windows(occupancy, rows), MAX_OCCUPANCY)
         free = np.log1p(-occupied)  # (K, T) log P(text k leaves the row free)
-        return np.asarray(log_at + strength * (free.sum(axis=0) - free))
+        return np.asarray(log_p + strength * (free.sum(axis=0) - free))
 
-    return _mean_field(at, p_shown, leave_free)
+    return _run_mean_field(probabilities, p_shown, leave_free)
 
 
-def prefer_order(at: Array, p_shown: Array, before: Array, most: float) -> Array:
-    """Return P(shown in a row), (K, T), where an order that is broken costs its log odds, at most
-    `most`."""
-    odds = np.log(_inside_margin(before)) - np.log(_inside_margin(1 - before))
+def weigh_order(probabilities: Array, p_shown: Array, before: Array) -> Array:
+    """Return row probabilities (K, T) where a pair in the wrong order costs the log odds of its
+    order, at most `MAX_ORDER_COST`."""
+    log_odds = np.log(_clip_probability(before)) - np.log(_clip_probability(1 - before))
     # (K, K) of j being shown before i
-    cost = np.clip(odds, 0.0, most) * (1 - np.eye(len(odds)))
+    cost = np.clip(log_odds, 0.0, MAX_ORDER_COST) * (1 - np.eye(len(log_odds)))
 
-    def keep_order(log_at: Array, occupancy: Array) -> Array:
+    def keep_order(log_p: Array, occupancy: Array) -> Array:
         reached = occupancy.cumsum(axis=1)  # (K, T) P(shown up to t)
         earlier = reached - occupancy
         later = reached[:, -1:] - reached
-        return np.asarray(log_at - cost @ earlier - cost.T @ later)
+        return np.asarray(log_p - cost @ earlier - cost.T @ later)
 
-    return _mean_field(at, p_shown, keep_order)
+    return _run_mean_field(probabilities, p_shown, keep_order)
 
 
-def _mean_field(at: Array, p_shown: Array, adjust: Callable[[Array, Array], Array]) -> Array:
-    """Return P(shown in a row), (K, T), of texts that go half the way, each round, to where the
-    others leave them.
+def _run_mean_field(
+    probabilities: Array, p_shown: Array, adjust: Callable[[Array, Array], Array]
+) -> Array:
+    """Return row probabilities (K, T) after mean-field rounds.
 
-    adjust: log P, and where all are now, to log P with regard to the others.
+    In each round every text moves half the way to `adjust`: its log P (K, T), given the occupancy
+    (K, T) of all texts.
     """
     column = p_shown[:, None]
-    occupancy = at * column
-    log_at = np.log(at + MIN_PROBABILITY)
+    occupancy = probabilities * column
+    log_p = np.log(probabilities + MIN_PROBABILITY)
     for _ in range(MEAN_FIELD_ROUNDS):
-        moved = softmax(adjust(log_at, occupancy))
+        moved = softmax(adjust(log_p, occupancy))
         occupancy = (occupancy + moved * column) / 2
     return sum_to_one(occupancy)
 
 
-def ordered_posterior(at: Array, p_shown: Array, cost: float | Array) -> Posterior:
-    """Return the posterior of texts in their order.
-
-    cost: nats that a text pays that is shown before one in front of it, one for all or (K,).
-    What the order would take from P(p_shown) of texts that fit every row alike is given back: with
-    nothing seen, P(p_shown) stays.
-    """
-    if len(at) < 2:
-        return Posterior(at, p_shown)
-    column = p_shown[:, None]
-    occupancy, none = _marginals(at * column, 1 - p_shown, cost)
-    alike = np.full(at.shape, 1 / at.shape[1])
-    _, none_alike = _marginals(alike * column, 1 - p_shown, cost)
-    gain = _log_odds(1 - none) - _log_odds(1 - none_alike)
-    return Posterior(sum_to_one(occupancy), sigmoid(gain + _log_odds(p_shown)))
-
-
-def window_sums(rows: Array, width: int) -> Array:
-    """Return, for each cell of (K, T), the sum over `width` rows around it. An even width reaches
+def sum_windows(values: Array, width: int) -> Array:
+    """Return for each value of (K, T) the sum over `width` columns around it. An even width reaches
     further back."""
-    count = rows.shape[1]
-    total = np.pad(rows.cumsum(axis=1), ((0, 0), (1, 0)))  # (K, T + 1)
+    count = values.shape[1]
+    total = np.pad(values.cumsum(axis=1), ((0, 0), (1, 0)))  # (K, T + 1)
     numbers = np.arange(count)
     back = width // 2
     first = np.maximum(numbers - back, 0)
@@ -344,53 +262,9 @@ def window_sums(rows: Array, width: int) -> Array:
     return np.asarray(total[:, end] - total[:, first])
 
 
-def _marginals(shown_at: Array, none: Array, cost: float | Array) -> tuple[Array, Array]:
-    """Return P(x_k = t) (K, T) and P(x_k = none) (K,) of the chain, by forward-backward.
-
-    State t: the last shown text is shown in row t. State T: none was shown yet.
-    """
-    texts, rows = shown_at.shape
-    price = np.exp(-np.broadcast_to(cost, texts))
-
-    # forward: the state after each text
-    forward = np.zeros((texts + 1, rows + 1))
-    forward[0, rows] = 1.0
-    for k in range(texts):
-        state = forward[k] * none[k]
-        state[:rows] += _forward_step(forward[k], price[k]) * shown_at[k]
-        forward[k + 1] = state / state.sum()
-
-    # backward: what each state sees ahead of it
-    backward = np.ones(rows + 1)
-    at = np.zeros((texts, rows))
-    absent = np.zeros(texts)
-    for k in range(texts - 1, -1, -1):
-        at[k] = _forward_step(forward[k], price[k]) * shown_at[k] * backward[:rows]
-        absent[k] = (forward[k] * backward).sum() * none[k]
-        ahead = shown_at[k] * backward[:rows]
-        backward = backward * none[k] + _backward_step(ahead, price[k])
-        backward /= backward.max()
-    whole = at.sum(axis=1) + absent
-    return at / whole[:, None], absent / whole
-
-
-def _forward_step(state: Array, price: float) -> Array:
-    """Return (T,): what comes to each row from all states, those of later rows at the price of
-    going back."""
-    reached = state[:-1].cumsum()
-    later = reached[-1] - reached
-    return np.asarray(reached + price * later + state[-1])
-
-
-def _backward_step(ahead: Array, price: float) -> Array:
-    """Return (T + 1,): what each state sees ahead of it, rows before it at the price of going
-    back."""
-    rest = ahead[::-1].cumsum()[::-1]
-    whole = rest[0]
-    return np.append(rest + price * (whole - rest), whole)
-
-
-def _check(scores: Matrix, p_shown: Array, prior: Array | None, before: Array | None) -> None:
+def _check_inputs(
+    scores: Matrix, p_shown: Array, prior: Array | None, before: Array | None
+) -> None:
     if scores.ndim != 2 or not scores.shape[1]:
         fault = f"(texts, rows) with a row at least, not {scores.shape}"
         raise ShapeError(f"scores must be {fault}; give the video's own")
@@ -411,59 +285,61 @@ def _check(scores: Matrix, p_shown: Array, prior: Array | None, before: Array | 
         raise ShapeError("scores hold NaN or infinity; align again from finite features")
 
 
-def _inside_margin(p: Array) -> Array:
+def _clip_probability(p: Array) -> Array:
     return np.clip(p, PROBABILITY_MARGIN, 1 - PROBABILITY_MARGIN)
 
 
-def _log_odds(p: Array) -> Array:
-    # not `numeric.logit`, whose last bit may differ
-    p = _inside_margin(p)
-    return np.asarray(np.log(p) - np.log1p(-p))
-
-
-def posterior_spans(
-    at: Array, rate: float, settings: AlignerSettings | None = None, *, end: float | None = None
+def extract_spans(
+    probabilities: Array,
+    rate: float,
+    settings: AlignerSettings | None = None,
+    *,
+    end: float | None = None,
 ) -> list[Span]:
-    """Return one span per text, inside the video, by the rule that the settings name.
+    """Return one span per text, inside the video, by the rule of the settings.
 
-    at: (K, T) probabilities of each row, T at least 1.
-    rate: rows per second.
-    end: seconds, of the video where the last row covers less than a whole one.
+    Args:
+        probabilities: (K, T) of each row, T at least 1.
+        rate: rows per second.
+        settings: the rule, and its lengths.
+        end: seconds of the video. None: that of the rows.
     """
     settings = settings or AlignerSettings()
     if end is None:
-        end = at.shape[1] / rate
+        end = probabilities.shape[1] / rate
     spans = []
     if settings.spans == "grown":
-        for row in window_sums(at, settings.smooth):
+        for row in sum_windows(probabilities, settings.smooth):
             best = int(row.argmax())
             first, stop = grow_window(row.astype(np.float32), best, settings.grow)
-            spans.append(_inside(first / rate, stop / rate, end))
+            spans.append(_clip_span(first / rate, stop / rate, end))
         return spans
     length = settings.duration * rate
     back = 0.0 if settings.spans == "start" else (length - 1) / 2
-    for best in at.argmax(axis=1).tolist():
+    for best in probabilities.argmax(axis=1).tolist():
         first_row = best - back
-        spans.append(_inside(first_row / rate, (first_row + length) / rate, end))
+        spans.append(_clip_span(first_row / rate, (first_row + length) / rate, end))
     return spans
 
 
-def best_seconds(at: Array, spans: Sequence[Span], rate: float, *, end: float) -> list[float]:
-    """Return the second of each text: the middle of its most likely row in its span. end: of the
-    video, seconds."""
+def find_best_seconds(
+    probabilities: Array, spans: Sequence[Span], rate: float, *, end: float
+) -> list[float]:
+    """Return the best second of each text: the middle of its most likely row in its span. end:
+    seconds of the video."""
     seconds = []
-    for row, span in zip(at, spans, strict=True):
+    for row, span in zip(probabilities, spans, strict=True):
         first = math.floor(span.start * rate)
         stop = max(math.ceil(span.end * rate), first + 1)
         best = first + int(row[first:stop].argmax())
-        # of what the video shows of the row
+        # the middle of what the video shows of the row
         middle = min((best + 0.5) / rate, (best / rate + end) / 2)
         seconds.append(min(max(middle, span.start), span.end))
     return seconds
 
 
-def _inside(start: float, stop: float, end: float) -> Span:
-    """Return the span cut to the video. One that starts in its very end keeps what there is."""
+def _clip_span(start: float, stop: float, end: float) -> Span:
+    """Return the span cut to the video. One that starts at the very end keeps what there is."""
     start = max(0.0, start)
     stop = min(stop, end)
     return Span(start, stop) if stop > start else Span(max(0.0, end - 1.0), max(end, 1e-3))

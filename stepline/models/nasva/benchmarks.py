@@ -1,14 +1,15 @@
-"""Benchmarks answered by a trained network: what they ask, features and vectors to answer with, the
+"""Predictions for benchmarks by NaSVA's network: what the benchmarks ask, the text vectors, the
 official files.
 
-    htm-align   every sentence of a video, in spoken order (narration mode)
-    ht-step     every line of the article's variation that a video follows, in no order (step mode); of the test splits,
-                whose annotations are hidden, the headlines that the evaluation server asks for
-    crosstask   every step of a task, in no order (step mode)
+htm-align   every sentence of a video, in spoken order (narration mode)
+ht-step     every step of the article variation that a video follows, in no order (step mode). For the test splits, of
+            which annotations are hidden, the headlines that the evaluation server asks for
+crosstask   every step of a task, in no order (step mode)
 
-A network never sees the truth. When a sentence is said is not read either, since HTM-Align's file
-gives it only for sentences that are not alignable. Features come from a feature store or a folder
-of files, text vectors from these or from the network's own encoder. K texts per video.
+A network never sees the truth. The times of speech are not read either, because HTM-Align's file
+gives them only for sentences that are not alignable. Features come from a feature store or a folder
+of files. Text vectors come from these too, or from the network's own text encoder. Letters: K texts
+per video, C width of a text vector.
 """
 
 import json
@@ -34,42 +35,42 @@ from stepline.models.nasva.predict import StepPlacement, place_steps
 from stepline.models.nasva.settings import AlignerSettings, Mode
 from stepline.models.training.benchmark_answers import (
     BenchmarkAnswers,
-    Questions,
+    BenchmarkQuestions,
     StoredFeatures,
-    answer_each,
-    store_or_files,
+    answer_questions,
+    open_store_if_any,
 )
 from stepline.records import Matrix, Record, Step, Video
 
 
 class TextVectors:
-    """The vectors of a video's texts, from a store, a folder, one file of many texts, or the
-    network's own encoder."""
+    """Text vectors of videos: from a store, a folder of files, one file of many texts, or the
+    network's own text encoder."""
 
     def __init__(self, path: Path | None, loaded: LoadedAligner) -> None:
-        """path: None for the encoder of the texts that the network was trained on. Raises
-        ModelError without one."""
+        """path: of the store, folder or file. None: the network's text encoder makes the vectors.
+        Raises ModelError where that encoder is not known."""
         self._path = path
         self._store: FeatureStore | None = None
         if path is None:
-            self._encoder = loaded.text_encoder("--texts")
+            self._encoder = loaded.get_text_encoder_name("--texts")
         elif not path.is_file():
-            self._store = store_or_files(path)
+            self._store = open_store_if_any(path)
 
-    def encoder(self, video: str) -> str:
-        """Return whose the vectors of a video's texts are, or "" where files do not say it, or the
-        network made them."""
+    def get_encoder_name(self, video: str) -> str:
+        """Return the name of the encoder of a video's text vectors, "" where it is not known."""
         if self._store is None or video not in self._store:
             return ""
         return self._store[video].backbone
 
-    def read(self, video: str, texts: Sequence[str]) -> Matrix:
-        """Return (K, C) vectors of the texts. Raises StoreError where one has none."""
+    def read_vectors(self, video: str, texts: Sequence[str]) -> Matrix:
+        """Return the vectors (K, C) of the texts of a video. Raises StoreError where a text has
+        none."""
         if self._path is None:
             from stepline.text import embed
 
             return embed(texts, model=self._encoder)
-        stored = self._stored(self._path, video)
+        stored = self._read_stored(self._path, video)
         stored_texts = [text.strip() for text in stored.texts]
         asked_texts = [text.strip() for text in texts]
         if stored_texts == asked_texts:  # also where two texts are worded alike
@@ -85,12 +86,12 @@ class TextVectors:
         return np.ascontiguousarray(stored.values[rows])
 
     @cached_property
-    def _whole(self) -> TextFeatures:
+    def _file_features(self) -> TextFeatures:
         return read_text_features(Path(str(self._path)))
 
-    def _stored(self, path: Path, video: str) -> TextFeatures:
+    def _read_stored(self, path: Path, video: str) -> TextFeatures:
         if path.is_file():
-            return self._whole
+            return self._file_features
         if self._store is None:
             return read_text_features(find_feature_file(path, video))
         lines = self._store.texts(video)
@@ -113,9 +114,13 @@ UNSTORABLE_TEXT = "a text of it is empty or cannot be stored"
 
 @dataclass(frozen=True)
 class AlignmentQuestion:
-    """One video of a benchmark and its texts: id keys the answer, video the features.
+    """One video of a benchmark with the texts to localize.
 
-    truth: (K,) whether each text is shown, or None where that is hidden.
+    Attributes:
+        id: key of the answer.
+        video: id of the video's features.
+        steps: K texts, as steps.
+        truth: (K,) whether each text is shown. None: hidden.
     """
 
     id: str
@@ -131,23 +136,23 @@ class AlignmentQuestion:
 
 @dataclass(frozen=True)
 class BenchmarkInputs:
-    """What replaces the encoders: the videos' features, and the texts' vectors."""
+    """Features of the videos, and vectors of the texts."""
 
     features: StoredFeatures
     vectors: TextVectors
 
 
-def benchmark_questions(
+def read_benchmark_questions(
     name: BenchmarkName, reference: Path, subset: str | None = None
-) -> Questions[AlignmentQuestion]:
+) -> BenchmarkQuestions[AlignmentQuestion]:
     """Return what a benchmark asks, in the order of its files. Raises DatasetError where they
-    cannot be read."""
+    cannot be read, or name no text."""
     # Splits whose truth is hidden are asked by a file of the server.
     queries = find_queries(reference, subset) if name == "ht-step" else None
     if queries is not None:
-        questions, unasked = _server_questions(queries, subset)
+        questions, unasked = _read_server_questions(queries, subset)
     else:
-        questions, unasked = _annotated_questions(name, reference, subset)
+        questions, unasked = _read_annotated_questions(name, reference, subset)
     # A video without a text asks nothing.
     with_texts = [question for question in questions if question.steps]
     unasked |= {question.id: NO_TEXT for question in questions if not question.steps}
@@ -156,13 +161,13 @@ def benchmark_questions(
         raise DatasetError(
             f"{reference}: no video{part} names a text to place; give the annotations of {name}"
         )
-    return Questions(tuple(with_texts), unasked)
+    return BenchmarkQuestions(tuple(with_texts), unasked)
 
 
-def _annotated_questions(
+def _read_annotated_questions(
     name: BenchmarkName, reference: Path, subset: str | None
 ) -> tuple[list[AlignmentQuestion], dict[str, str]]:
-    """Return what annotations ask, and by id why other videos of them ask nothing."""
+    """Return the questions of annotated videos, and by id why other videos have none."""
     reading = read(name, reference, subset=subset)
     unasked = {row.id: row.reason for row in reading.rejected if row.what == "video"}
     rows = dict(read_rows(reference)) if name == "htm-align" else {}
@@ -171,7 +176,7 @@ def _annotated_questions(
         id = record.id
         # its evaluators count every sentence, also one that is shown for a moment (start = end)
         if id in rows:
-            texts = _plain_steps([row.text for row in rows[id]])
+            texts = _make_plain_steps([row.text for row in rows[id]])
             if texts:
                 alignable = tuple(row.alignable for row in rows[id])
                 questions.append(AlignmentQuestion(id, id, texts, alignable))
@@ -187,15 +192,15 @@ def _annotated_questions(
     return questions, unasked
 
 
-def _server_questions(
+def _read_server_questions(
     file: Path, subset: str | None
 ) -> tuple[list[AlignmentQuestion], dict[str, str]]:
-    """Return what HT-Step's evaluation server asks, in its order, and by id why other videos ask
-    nothing."""
+    """Return the questions of HT-Step's evaluation server, in its order, and by id why other videos
+    have none."""
     questions = []
     unasked = {}
     for id, headlines in read_queries(file, subset).items():
-        steps = _plain_steps(headlines)
+        steps = _make_plain_steps(headlines)
         if steps:
             questions.append(AlignmentQuestion(id, id, steps, None))
         elif headlines:
@@ -205,8 +210,9 @@ def _server_questions(
     return questions, unasked
 
 
-def _plain_steps(texts: Sequence[str]) -> tuple[Step, ...]:
-    """Return a step per text, its id the row, or () where a text is empty or cannot be stored."""
+def _make_plain_steps(texts: Sequence[str]) -> tuple[Step, ...]:
+    """Return a step per text, with its row as id. Empty where a text is empty or cannot be
+    stored."""
     stripped = [text.strip() for text in texts]
     if not all(text and is_storable(text) for text in stripped):
         return ()
@@ -219,18 +225,18 @@ def score_questions(
     inputs: BenchmarkInputs,
     settings: AlignerSettings,
 ) -> BenchmarkAnswers[TextScores]:
-    """Return how the texts of each video fit it."""
+    """Return the scores of the texts of each video."""
 
     def score(question: AlignmentQuestion) -> TextScores:
         features = inputs.features.read(question.video)
-        loaded.check(features, inputs.vectors.encoder(question.video))
-        vectors = inputs.vectors.read(question.video, question.texts)
+        loaded.check_features(features, inputs.vectors.get_encoder_name(question.video))
+        vectors = inputs.vectors.read_vectors(question.video, question.texts)
         return score_texts(loaded.aligner, features, vectors, settings=settings)
 
-    return answer_each({question.id: question for question in questions}, score)
+    return answer_questions({question.id: question for question in questions}, score)
 
 
-def write_answers(
+def write_alignments(
     name: BenchmarkName,
     questions: Sequence[AlignmentQuestion],
     loaded: LoadedAligner,
@@ -238,11 +244,18 @@ def write_answers(
     out: Path,
     settings: AlignerSettings,
 ) -> BenchmarkAnswers[TextScores]:
-    """Write the answer of a network in the benchmark's official form, and return what is in it and
-    what is not.
+    """Write the predictions of a network in the benchmark's official form, and return the scores
+    behind them.
 
-    out: JSON, and for ht-step also .csv, which its mAP needs.
-    Raises DatasetError when no video at all can be answered.
+    Args:
+        name: of the benchmark.
+        questions: what it asks.
+        loaded: the network.
+        inputs: features and text vectors.
+        out: a JSON file, or for ht-step also a .csv.
+        settings: how texts are localized.
+
+    Raises DatasetError when no video can be answered.
     """
     settings = settings.model_copy(update={"mode": BENCHMARK_MODES[name]})
     if out.suffix == ".csv" and any(question.truth is None for question in questions):
@@ -254,19 +267,19 @@ def write_answers(
     records: list[Record] = []
     tree: dict[str, Any] = {}
     for question in questions:
-        fit = answers.by_id.get(question.id)
-        if fit is None:
+        text_scores = answers.by_id.get(question.id)
+        if text_scores is None:
             continue
-        placing = place_steps(question.steps, fit, loaded.calibration, settings=settings)
+        placement = place_steps(question.steps, text_scores, loaded.calibration, settings=settings)
         # of the best row of each text, as the released code counts
-        seconds = [float(row / fit.rate) for row in placing.chances.best]
+        seconds = [float(row / text_scores.rate) for row in placement.posterior.best_rows]
         if name == "ht-step":
-            records.append(_placed_record(question, placing, seconds))
+            records.append(_make_record(question, placement, seconds))
         elif name == "htm-align":
             tree[question.id] = {
                 "seconds": seconds,
-                "spans": [[span.start, span.end] for span in placing.spans],
-                "alignability": [float(np.round(p, 6)) for p in placing.chances.p_shown],
+                "spans": [[span.start, span.end] for span in placement.spans],
+                "alignability": [float(np.round(p, 6)) for p in placement.posterior.p_shown],
             }
         else:
             tree[question.id] = seconds
@@ -280,13 +293,15 @@ def write_answers(
     return answers
 
 
-def _placed_record(
-    question: AlignmentQuestion, placing: StepPlacement, seconds: Sequence[float]
+def _make_record(
+    question: AlignmentQuestion, placement: StepPlacement, seconds: Sequence[float]
 ) -> Record:
-    """Return a record in which every step is placed: HT-Step takes no abstention."""
+    """Return a record in which every step has a span, because HT-Step takes no abstention."""
     steps = []
-    p_shown = placing.chances.p_shown
-    for step, span, second, p in zip(question.steps, placing.spans, seconds, p_shown, strict=True):
+    p_shown = placement.posterior.p_shown
+    for step, span, second, p in zip(
+        question.steps, placement.spans, seconds, p_shown, strict=True
+    ):
         changes = {"spans": (span,), "at": second, "score": float(p)}
         steps.append(step.model_copy(update=changes))
     return Record(id=question.id, video=Video(id=question.id), steps=tuple(steps))

@@ -1,9 +1,10 @@
-"""P(a text is shown at all), calibrated: a logistic regression on features of its row of scores.
+"""Calibrated P(a text is shown at all): a logistic regression on features of the text's row of
+scores.
 
-The best cosine alone says little: it differs from text to text, and from one training to the next.
-What says more is how far the best row stands out, measured in six ways (`calibration_features`).
-The regression is fitted on held-out videos whose truth is known, one a mode (`fit_calibration`),
-and stored next to the network that it belongs to. Letters: K texts, T rows, N texts of many videos.
+The best cosine alone says little, because its level differs between texts and between trainings. It
+says more how far the best row stands out, which is measured in six ways (`compute_calibration_features`).
+One regression per mode is fitted on held-out videos whose truth is known (`fit_calibration`) and
+stored next to the network's file. Letters: K texts, T feature rows.
 """
 
 import json
@@ -30,25 +31,29 @@ NEAR_ROWS = 8  # around the best one among which no second-best is sought; NaSVA
 
 @dataclass(frozen=True)
 class Calibration:
-    """One logistic regression per mode. aligner: sha256 of the network's file that they were fitted
-    on."""
+    """Logistic regressions that turn calibration features into P(shown).
+
+    Attributes:
+        aligner: sha256 of the network's file that they were fitted on.
+        modes: one regression for steps, one for narrations.
+    """
 
     aligner: str
     modes: Mapping[Mode, Logistic]
 
 
-def calibration_features(fit: TextScores) -> Array:
-    """Return what the regression reads of each text's row of scores, (K, 6).
+def compute_calibration_features(text_scores: TextScores) -> Array:
+    """Return the features of the regression for each text, (K, 6).
 
-    best: its highest cosine.
-    rise: of that above the median.
-    spread: entropy of the softmax, 0 to 1.
-    lead: of the best over the best more than `NEAR_ROWS` rows off.
-    uncontested: of the best over other texts' scores in the same row.
-    alignable: the head's logit, 0 without one.
+    best: its highest cosine
+    rise: best minus the median of its row
+    spread: entropy of the softmax over its row, scaled to 0 to 1
+    lead: best minus the best cosine more than `NEAR_ROWS` rows away
+    uncontested: best minus the best cosine of another text in the same feature row
+    alignable: logit of the network's alignability head, 0 without a head
     """
     # How high the best row is, and how far above the median.
-    scores = fit.scores.astype(np.float64)
+    scores = text_scores.scores.astype(np.float64)
     texts, rows = scores.shape
     at = scores.argmax(axis=1)
     text = np.arange(texts)
@@ -69,29 +74,40 @@ def calibration_features(fit: TextScores) -> Array:
     uncontested = best - others.max(axis=0, initial=-1.0)
 
     # What the network's own head says.
-    alignable = np.zeros(texts) if fit.alignable is None else fit.alignable.astype(np.float64)
+    alignable = (
+        np.zeros(texts)
+        if text_scores.alignable is None
+        else text_scores.alignable.astype(np.float64)
+    )
     return np.stack([best, rise, spread, lead, uncontested, alignable], axis=1)
 
 
-def uncalibrated_probability(fit: TextScores) -> Array:
-    """Return what stands for P(shown) where nothing was fitted: the head's, else the best cosine,
-    none below 0."""
-    if fit.alignable is not None:
-        return sigmoid(fit.alignable.astype(np.float64))
-    return np.asarray(np.clip(fit.scores.max(axis=1), 0.0, 1.0), dtype=np.float64)
+def estimate_uncalibrated(text_scores: TextScores) -> Array:
+    """Return a stand-in for P(shown) without a calibration, (K,): the probability of the
+    alignability head, else the best cosine, at least 0."""
+    if text_scores.alignable is not None:
+        return sigmoid(text_scores.alignable.astype(np.float64))
+    return np.asarray(np.clip(text_scores.scores.max(axis=1), 0.0, 1.0), dtype=np.float64)
 
 
-def shown_fraction(own: npt.NDArray[np.floating], foreign: npt.NDArray[np.floating]) -> float:
-    """Return 1 - 2 P(an own text's number < median of the foreign ones'), in [0, 1].
+def estimate_shown_fraction(
+    own: npt.NDArray[np.floating], foreign: npt.NDArray[np.floating]
+) -> float:
+    """Return an estimate of the fraction of own texts that are shown, in [0, 1]: 1 - 2 P(a score of
+    `own` < median of `foreign`).
+
+    Args:
+        own: scores of texts of the video.
+        foreign: scores of texts of other videos, which are not shown.
 
     Source: Storey's estimate of the share of true null hypotheses (2002) with lambda 0.5.
     """
-    below = np.mean(own < np.median(foreign))
-    return float(np.clip(1 - 2 * below, 0.0, 1.0))
+    below_median = np.mean(own < np.median(foreign))
+    return float(np.clip(1 - 2 * below_median, 0.0, 1.0))
 
 
 def calibration_path(aligner: Path) -> Path:
-    """Return where the calibration of a network's file lies."""
+    """Return the path of the calibration next to a network's file."""
     return aligner.with_name(f"{aligner.stem}.shown.json")
 
 
@@ -108,10 +124,10 @@ def write_calibration(calibration: Calibration, path: Path) -> None:
 
 
 def read_calibration(path: Path, aligner: str) -> Calibration | None:
-    """Return the calibration in a file, None where there is no file.
+    """Return the calibration in a file, or None when there is no file.
 
-    aligner: sha256 of the network's file. Raises ModelError for damage, or one fitted on another
-    network.
+    aligner: sha256 of the network's file. Raises ModelError for a damaged file, and for a
+    calibration of another network.
     """
     if not path.exists():
         return None

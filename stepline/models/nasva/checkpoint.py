@@ -1,25 +1,21 @@
-"""NaSVA's network on disk: its file, its feature space and its calibration. Also the weights that
-its authors released.
+"""Reading and writing of NaSVA's network: its file, feature space and calibration, and the .pth
+files that its authors released.
 
-Every function that reads a network takes both forms, ours and the authors' .pth. The released
-weights are read as tensors alone and take our names (`WEIGHT_NAMES`). Nothing that the file may
-carry is run.
+Every function that reads a network takes both forms. Released weights are read as tensors only and
+get our names (`WEIGHT_NAMES`). No code in such a file is run.
 """
 
-import importlib.util
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from stepline.errors import ModelError, first_line
-from stepline.files.atomic_files import write_atomic
 from stepline.files.digests import sha256
 from stepline.limits import check_zip
 from stepline.models.nasva.calibration import Calibration, calibration_path, read_calibration
-from stepline.models.nasva.onnx_aligner import OnnxAligner, onnx_model
 from stepline.models.nasva.settings import AlignerNetworkSettings
 from stepline.models.training.network import (
     UNKNOWN_SOURCES,
@@ -27,11 +23,10 @@ from stepline.models.training.network import (
     Header,
     LoadedNetwork,
     NetworkSpec,
-    check_weights,
+    check_network_weights,
     parse_settings,
 )
 from stepline.networks.device import current_device
-from stepline.networks.onnx_graph import Array
 from stepline.networks.weights import known_weights
 
 if TYPE_CHECKING:
@@ -41,8 +36,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-N = TypeVar("N")
-
 NO_SPACE = FeatureSpace("", "", None)  # of a file that does not say whose features it takes
 MINILM_WIDTH = 384  # of its vectors
 
@@ -51,11 +44,11 @@ def _parse(header: Header) -> tuple[AlignerNetworkSettings, FeatureSpace]:
     settings = parse_settings(AlignerNetworkSettings, header["settings"])
     if "space" not in header:
         return settings, NO_SPACE
-    from stepline.models.training.sources import encoder_name
+    from stepline.models.training.sources import get_text_space_name
 
     space = FeatureSpace(**header["space"])
     # Earlier runs wrote the option ("conse"), not the space that it stands for.
-    return settings, replace(space, text=encoder_name(space.text))
+    return settings, replace(space, text=get_text_space_name(space.text))
 
 
 def _build(header: tuple[AlignerNetworkSettings, FeatureSpace]) -> "Aligner":
@@ -68,8 +61,8 @@ NETWORK = NetworkSpec(
     kind="stepline.nasva.aligner",
     version=1,
     title="a grounding network",
-    writer="`stepline train nasva`",
-    names=("best.safetensors", "aligner.safetensors"),
+    command="`stepline train nasva`",
+    file_names=("best.safetensors", "aligner.safetensors"),
     parse=_parse,
     build=_build,
 )
@@ -77,20 +70,21 @@ NETWORK = NetworkSpec(
 
 @dataclass(frozen=True)
 class LoadedAligner(LoadedNetwork):
-    """A network ready to infer.
+    """A network in evaluation mode.
 
-    aligner: by torch where it is installed, else by ONNX Runtime, with the same scores.
-    calibration: None where there is none next to its file.
+    Attributes:
+        aligner: the network.
+        calibration: next to its file. None: there is none.
     """
 
-    aligner: "Aligner | OnnxAligner"
+    aligner: "Aligner"
     calibration: Calibration | None
 
-    def text_encoder(self, option: str) -> str:
-        """Return the encoder of its texts as `text.embed` takes it. option: the one that takes
-        vectors in its place.
+    def get_text_encoder_name(self, option: str) -> str:
+        """Return the encoder of the network's texts, as `text.embed` takes it.
 
-        Raises ModelError where only files hold such vectors.
+        option: the command's option that takes text vectors instead, for messages. Raises
+        ModelError where such vectors must be given.
         """
         width = self.aligner.settings.text_width
         if self.space == NO_SPACE and width == MINILM_WIDTH:
@@ -108,69 +102,34 @@ class LoadedAligner(LoadedNetwork):
 def load_aligner(path: Path) -> LoadedAligner:
     """Return the network in a file or folder, with its calibration. Raises ModelError, naming what
     does not fit."""
-    file = NETWORK.find(path)
+    file = NETWORK.find_file(path)
     digest = sha256(file)
     calibration = read_calibration(calibration_path(file), digest)
-    aligner: Aligner | OnnxAligner
-    # The authors' file is read by torch alone.
-    if importlib.util.find_spec("torch") is not None or is_official(file):
-        space, aligner = _read(file)
-    else:
-        space, aligner = read_onnx(file)
+    space, aligner = _read_network(file)
     settings = aligner.settings
-    any_length = settings.feature_scale != "none"
+    accepts_unit_rows = settings.feature_scale != "none"
     return LoadedAligner(
-        file, digest, space, settings.video_width, any_length, aligner, calibration
+        file, digest, space, settings.video_width, accepts_unit_rows, aligner, calibration
     )
 
 
-def read_onnx(path: Path) -> tuple[FeatureSpace, OnnxAligner]:
-    """Return whose features the network in a file or folder takes, and the network as ONNX Runtime
-    runs it.
-
-    Raises ModelError, naming what does not fit.
-    """
-    return _from_arrays(path, OnnxAligner)
-
-
-def export_onnx(path: Path, out: Path) -> None:
-    """Write the network in a file or folder as an ONNX file. Raises ModelError, naming what does
-    not fit."""
-    write_atomic(out, _from_arrays(path, onnx_model)[1])
-
-
-def _from_arrays(
-    path: Path, build: Callable[[AlignerNetworkSettings, Mapping[str, Array]], N]
-) -> tuple[FeatureSpace, N]:
-    file = NETWORK.find(path)
-    if is_official(file):
-        settings, weights = import_official(file)
-        return RELEASED_SPACE, build(settings, {key: row.numpy() for key, row in weights.items()})
-    (settings, space), arrays = NETWORK.read_arrays(file)
-    try:
-        return space, build(settings, arrays)
-    except ModelError as error:
-        raise ModelError(f"{file}: {error}") from error
-
-
 def read_aligner(path: Path) -> "Aligner":
-    """Return the network in a file or folder, ready to infer. Raises ModelError, naming what does
-    not fit."""
-    return _read(NETWORK.find(path))[1]
+    """Return the network in a file or folder, in evaluation mode. Raises ModelError, naming what
+    does not fit."""
+    return _read_network(NETWORK.find_file(path))[1]
 
 
 def write_aligner(network: "Aligner", path: Path, space: FeatureSpace | None = None) -> None:
-    """Write a network, float32. Raises StoreError when the disk refuses."""
+    """Write a network as float32 weights. Raises StoreError when the disk refuses."""
     NETWORK.write(path, network, {} if space is None else {"space": asdict(space)})
 
 
-def _read(file: Path) -> "tuple[FeatureSpace, Aligner]":
-    """Return the network of a file in either form, ready to infer, and whose features it takes.
-    Raises ModelError."""
-    if not is_official(file):
+def _read_network(file: Path) -> "tuple[FeatureSpace, Aligner]":
+    """Return the feature space and the network of a file in either form."""
+    if not is_released_file(file):
         (_, space), aligner = NETWORK.load(file)
         return space, aligner
-    settings, weights = import_official(file)
+    settings, weights = read_released_weights(file)
     aligner = _build((settings, RELEASED_SPACE))
     aligner.load_state_dict(weights)
     aligner.to(current_device().name).eval()
@@ -218,9 +177,9 @@ WEIGHT_ENDINGS = {
 }
 
 
-def is_official(path: Path) -> bool:
-    """Tell whether a file is one that torch.save wrote, by its name or its first bytes, and so not
-    one of ours."""
+def is_released_file(path: Path) -> bool:
+    """Return whether torch.save wrote a file, by its name or its first bytes. Our files are
+    safetensors."""
     if path.name.endswith(OFFICIAL_SUFFIXES):
         return True
     try:
@@ -230,15 +189,15 @@ def is_official(path: Path) -> bool:
         return False
 
 
-def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tensor]]":
-    """Return the settings and float32 weights of a .pth that the released code wrote.
+def read_released_weights(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tensor]]":
+    """Return the settings and the float32 weights of a .pth that the released code wrote.
 
-    Every key and shape is checked. Its two unused heads are left out and named in the log.
-    Raises ModelError when the file cannot be read, or holds anything else.
+    Every key and shape is checked. The weights of its two unused heads are left out and logged.
+    Raises ModelError when the file cannot be read, or is of another network.
     """
     import torch
 
-    from stepline.models.nasva.model import Aligner, sine_positions
+    from stepline.models.nasva.model import Aligner, make_sine_positions
 
     try:
         check_zip(path)
@@ -262,7 +221,7 @@ def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tens
         if key.startswith(UNUSED_PREFIXES):
             unused.append(key)
         elif key != POSITIONS_KEY:
-            weights[our_name(key)] = value.float()
+            weights[rename_released_weight(key)] = value.float()
     if unused:
         log.info(
             "%s: %d weights of heads that the released code never uses are left out: %s",
@@ -270,13 +229,13 @@ def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tens
             len(unused),
             sorted(unused),
         )
-    settings = _official_settings(weights, path)
-    check_weights(lambda: Aligner(settings), weights, path)
+    settings = _infer_settings(weights, path)
+    check_network_weights(lambda: Aligner(settings), weights, path)
     # Positions are not stored by us, so theirs must be those that we make.
     if POSITIONS_KEY in stored:
         theirs = stored[POSITIONS_KEY].float()
         count = theirs.shape[1] if theirs.ndim == 3 else 1
-        ours = sine_positions(count, settings.width, theirs.device)[None]  # (1, N, D)
+        ours = make_sine_positions(count, settings.width, theirs.device)[None]  # (1, N, D)
         same_shape = theirs.shape == ours.shape
         if not same_shape or float((theirs - ours).abs().max()) > MAX_POSITION_ERROR:
             raise ModelError(
@@ -286,8 +245,8 @@ def import_official(path: Path) -> "tuple[AlignerNetworkSettings, dict[str, Tens
     return settings, weights
 
 
-def our_name(key: str) -> str:
-    """Return our name of an official weight. A key that it has not stays as it is."""
+def rename_released_weight(key: str) -> str:
+    """Return our name of a weight of the released code. An unknown name stays."""
     for pattern, ours in WEIGHT_NAMES:
         renamed, count = re.subn(f"^{pattern}", ours, key)
         if count:
@@ -297,12 +256,11 @@ def our_name(key: str) -> str:
     return key
 
 
-def _official_settings(weights: "Mapping[str, Tensor]", path: Path) -> AlignerNetworkSettings:
-    """Return the released configuration, with the sizes that the weights have.
+def _infer_settings(weights: "Mapping[str, Tensor]", path: Path) -> AlignerNetworkSettings:
+    """Return the settings of the released configuration, with the sizes that the weights have.
 
-    Shapes give: the widths of the features, of the texts and of the network, its layers, the
-    feed-forward, the projection, the most texts in order. The released code gives what no shape
-    does: 8 heads, dropout, the form, features as they are, no alignability.
+    Shapes give the widths, layers, feed-forward, projection and text positions. The released code
+    gives the rest: 8 heads, dropout, form, unscaled features, no alignability head.
     """
     try:
         width, video_width = weights["video_in.0.weight"].shape
@@ -316,8 +274,8 @@ def _official_settings(weights: "Mapping[str, Tensor]", path: Path) -> AlignerNe
             text_width=weights["text_in.0.weight"].shape[1],
             width=width,
             heads=RELEASED_HEADS,
-            encoder_layers=_layers(weights, "encoder"),
-            decoder_layers=_layers(weights, "decoder"),
+            encoder_layers=_count_layers(weights, "encoder"),
+            decoder_layers=_count_layers(weights, "decoder"),
             feed_forward=weights["decoder.0.feed.wide.weight"].shape[0],
             projection=weights["video_out.weight"].shape[0],
             text_positions=weights["text_place.weight"].shape[0],
@@ -331,5 +289,5 @@ def _official_settings(weights: "Mapping[str, Tensor]", path: Path) -> AlignerNe
         ) from error
 
 
-def _layers(weights: "Mapping[str, Tensor]", part: str) -> int:
+def _count_layers(weights: "Mapping[str, Tensor]", part: str) -> int:
     return len({key.split(".")[1] for key in weights if key.startswith(f"{part}.")})

@@ -1,9 +1,9 @@
-"""NaSVA's training samples: texts, their vectors and the features of their videos, read from disk
-when asked for.
+"""NaSVA's training samples: texts with labels, their vectors, and the features of their videos,
+read from disk when asked for.
 
-A label is where a text is placed, in seconds, turned into the feature rows that count as showing
-it: Y of NaSVA section 3.2 (`label_matrix`). What does not fit is left out with its reason. Nothing
-ever replaces it. Letters: K texts, T feature rows, C width.
+A label is the span of a text in seconds. It becomes the feature rows that count as showing the
+text: Y of NaSVA, section 3.2 (`make_label_matrix`). What does not fit is left out with its reason and
+never replaced. Letters: K texts, T feature rows, C width of a row.
 """
 
 import math
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from stepline.errors import ShapeError
 from stepline.features import FeatureLocation, FeatureStore
-from stepline.features.shard_index import text_digest
+from stepline.features.store import text_digest
 from stepline.grounding.settings import LabelRule
 from stepline.models.nasva.settings import AlignerDataSettings
 from stepline.models.training.batches import GatheredSamples, Mask, Sample
@@ -25,14 +25,14 @@ from stepline.models.training.settings import TextKind
 from stepline.models.training.sources import (
     ExcludedIds,
     FeatureJoin,
-    Flaw,
     LabelledTexts,
-    reasons_in_words,
+    OmitReason,
+    format_reasons,
 )
 from stepline.records import FeatureSequence, Matrix, Rejected, Span
 
 
-def labelled_sample(
+def make_labelled_sample(
     name: str,
     features: FeatureSequence,
     vectors: Matrix,
@@ -43,37 +43,48 @@ def labelled_sample(
 ) -> Sample:
     """Return a video with its texts as a training sample.
 
-    vectors: (K, C) sentence vectors. spans: where each text is placed, empty where it is not.
+    Args:
+        name: of the sample, for messages.
+        features: of the video.
+        vectors: (K, C) text vectors.
+        spans: of each text, the spans of its label. Empty without a label.
+        ordered: whether the texts are in spoken order.
+        rule: which rows a span labels.
+
     Raises ShapeError when they do not fit together.
     """
     if len(spans) != len(vectors):
         raise ShapeError(
             f"{name}: {len(vectors)} text vectors need as many lists of spans, not {len(spans)}"
         )
-    return Sample(name, features.values, vectors, label_matrix(spans, features, rule), ordered)
+    return Sample(name, features.values, vectors, make_label_matrix(spans, features, rule), ordered)
 
 
-def label_matrix(
+def make_label_matrix(
     spans: Sequence[Sequence[Span]], features: FeatureSequence, rule: LabelRule = "covering"
 ) -> Mask:
-    """Return Y (K, T): in which feature rows each text is shown.
+    """Return the label matrix Y (K, T): in which feature rows each text is shown.
 
-    covering: every row that a span touches, at one row per second [floor(start), max(floor(start) +
-    1, ceil(end))). It is never empty inside the video.
-    inclusive: start <= t <= end where row t starts, both ends in, as the released loss has it. It
-    is empty for a span between two rows, and 9 rows for one of 8 whole seconds.
+    Args:
+        spans: of each text, the spans of its label.
+        features: of the video.
+        rule: "covering": every row that a span touches, at least one. "inclusive", the released
+            code's: rows whose start is in the closed span, which may be none. A span of 8 whole
+            seconds then labels 9 rows.
 
-    Past the video: no row.
+    Past the end of the video no row is labelled.
     """
     labels = np.zeros((len(spans), len(features.values)), dtype=np.bool_)
     for row, places in zip(labels, spans, strict=True):
         for span in places:
-            row[labelled_rows(span, features, rule)] = True
+            row[find_labelled_rows(span, features, rule)] = True
     return labels
 
 
-def labelled_rows(span: Span, features: FeatureSequence, rule: LabelRule = "covering") -> slice:
-    """Return the rows that a span labels. The slice is past the last row, or empty, where it labels
+def find_labelled_rows(
+    span: Span, features: FeatureSequence, rule: LabelRule = "covering"
+) -> slice:
+    """Return the rows that a span labels. The slice is empty, or past the last row, where it labels
     none."""
     if rule == "inclusive":
         last = math.floor(span.end * features.rate)
@@ -95,10 +106,14 @@ LABELS_OUTSIDE = "all its labels are outside of what is seen"
 
 @dataclass(frozen=True, slots=True)
 class _PendingSample:
-    """A sample that is not read yet.
+    """A sample before its features are read.
 
-    labels: (N, 3) of text, first row, row after the last.
-    rows: of its vectors.
+    Attributes:
+        video: id of the video.
+        kind: of its texts.
+        labels: (N, 3) index of the text, first row, end row of each labelled span.
+        rows: (K,) index of the stored vector of each text.
+        length: number of feature rows that are used.
     """
 
     video: str
@@ -109,12 +124,12 @@ class _PendingSample:
 
 
 class AlignerSamples(GatheredSamples[_PendingSample, Sample]):
-    """Samples that are read from disk when they are asked for.
+    """Training samples of stored features, each read from disk when it is asked for.
 
-    texts, labelled: how many there are, and how many have a label.
-    kinds: of the texts.
-    as_asked: the texts come as a benchmark asks them, narrations in their order, steps in none.
-    Otherwise all are in order.
+    Attributes:
+        texts: number of texts of all samples.
+        labelled: number of texts with a label.
+        kinds: of the texts.
     """
 
     def __init__(
@@ -127,9 +142,11 @@ class AlignerSamples(GatheredSamples[_PendingSample, Sample]):
         *,
         as_asked: bool = False,
     ) -> None:
+        """as_asked: texts are ordered as benchmarks ask for them: narrations in order, steps in
+        none. Otherwise all are in order."""
         shards = [features[part.video].shard for part in parts]
         lengths = [part.length for part in parts]
-        super().__init__(self._read, lengths, shards, parts, omitted)
+        super().__init__(self._read_sample, lengths, shards, parts, omitted)
         self._features = features
         self._vectors = vectors
         self._settings = settings
@@ -138,8 +155,7 @@ class AlignerSamples(GatheredSamples[_PendingSample, Sample]):
         self.labelled = sum(len(np.unique(part.labels[:, 0])) for part in parts)
         self.kinds = frozenset(part.kind for part in parts)
 
-    def _read(self, index: int) -> Sample:
-        """Return a sample as it is on disk now."""
+    def _read_sample(self, index: int) -> Sample:
         part = self.parts[index]
         video = self._features.matrix(part.video, slice(part.length))  # (T, C)
         vectors = self._vectors[part.kind].matrix(part.video)[part.rows]  # (K, C)
@@ -150,20 +166,20 @@ class AlignerSamples(GatheredSamples[_PendingSample, Sample]):
         ordered = part.kind == "narration" or not self._as_asked
         return Sample(f"{part.video} ({part.kind})", video, vectors, positive, ordered)
 
-    def widths(self) -> tuple[int, int]:
-        """Return the widths of the video features and of the text vectors. Raises ShapeError
-        without any sample."""
-        video, text = self._first_stored()
+    def get_widths(self) -> tuple[int, int]:
+        """Return the widths of video feature rows and of text vectors. Raises ShapeError without
+        any sample."""
+        video, text = self._get_first_stored()
         return video.width, text.width
 
-    def space(self) -> FeatureSpace:
-        """Return whose features these are. Raises ShapeError without any sample."""
-        video, text = self._first_stored()
+    def get_space(self) -> FeatureSpace:
+        """Return the feature space of the samples. Raises ShapeError without any sample."""
+        video, text = self._get_first_stored()
         return FeatureSpace(video.backbone, text.backbone, video.rate)
 
-    def _first_stored(self) -> tuple[FeatureLocation, FeatureLocation]:
+    def _get_first_stored(self) -> tuple[FeatureLocation, FeatureLocation]:
         if not self.parts:
-            reasons = reasons_in_words(self.omitted)
+            reasons = format_reasons(self.omitted)
             raise ShapeError(
                 f"no sample is left of {len(self.omitted)}: {reasons}; fix the sources"
             )
@@ -171,11 +187,8 @@ class AlignerSamples(GatheredSamples[_PendingSample, Sample]):
         return self._features[part.video], self._vectors[part.kind][part.video]
 
     def split(self, fraction: float) -> tuple["AlignerSamples", "AlignerSamples"]:
-        """Return the samples to train on and those held out: a fraction of the videos, chosen by
-        their ids alone.
-
-        Of those held out, the first `MAX_HELD_OUT`, as a benchmark asks them.
-        """
+        """Return the samples to train on, and at most `MAX_HELD_OUT` held-out samples of a fraction
+        of the videos, chosen by video id."""
         training, held_out = self.split_parts(fraction, MAX_HELD_OUT)
         stores = (self._features, self._vectors, self._settings)
         return (
@@ -192,12 +205,15 @@ def gather_samples(
     *,
     excluded: ExcludedIds = frozenset(),
 ) -> AlignerSamples:
-    """Return what can be trained on: a sample per video and kind of text, so that a video may come
-    twice per epoch.
+    """Return the training samples of labelled texts: one per video and kind of text.
 
-    vectors: of each kind, a store keyed by the videos' ids. One that keeps its texts must hold
-    these, one that does not as many.
-    excluded: ids of videos that are left out (a benchmark's own).
+    Args:
+        texts: of each video and kind.
+        features: store of the videos' features.
+        vectors: of each kind, a store of text vectors by video id. It must hold vectors of the same
+            texts.
+        settings: which videos and texts become samples.
+        excluded: ids of videos that are left out, such as a benchmark's.
     """
     settings = settings or AlignerDataSettings()
     join = FeatureJoin(features, slack=settings.slack, excluded=excluded)
@@ -205,7 +221,7 @@ def gather_samples(
     for labelled in texts:
         video = labelled.video
         store = vectors[labelled.kind]
-        part: _PendingSample | Flaw | None = join.flaw(
+        part: _PendingSample | OmitReason | None = join.reason_to_omit(
             video,
             labelled.duration,
             key=(video, labelled.kind),
@@ -213,7 +229,7 @@ def gather_samples(
             vectors=store,
         )
         if part is None:
-            part = _labelled_part(labelled, features[video], store, settings)
+            part = _prepare_sample(labelled, features[video], store, settings)
         if isinstance(part, _PendingSample):
             parts.append(part)
         else:
@@ -224,59 +240,61 @@ def gather_samples(
     return AlignerSamples(parts, features, vectors, settings, join.omitted)
 
 
-def omitted_row(row: Rejected) -> dict[str, str]:
-    """Return the texts of a video that are not a sample as a line of `omitted.jsonl`."""
+def omitted_to_row(row: Rejected) -> dict[str, str]:
+    """Return an item that was left out of training as a row of omitted.jsonl."""
     return {"video": row.id, "kind": row.what, "reason": row.reason, "value": row.value}
 
 
-def _labelled_part(
+def _prepare_sample(
     labelled: LabelledTexts,
     stored: FeatureLocation,
     vectors: FeatureStore,
     settings: AlignerDataSettings,
-) -> _PendingSample | Flaw:
+) -> _PendingSample | OmitReason:
     """Return the texts of a video with the rows that label them, or why they cannot be trained
     on."""
     # Which vectors are those of the texts.
-    rows = matching_rows(labelled, vectors)
+    rows = match_vector_rows(labelled, vectors)
     if rows is None:
-        return other_texts(labelled, vectors)
+        return explain_other_texts(labelled, vectors)
     length = min(stored.rows, settings.longest)
     # which rows each span labels follows from the rate and their count alone
     blank = np.zeros((length, 1), dtype=np.float32)
-    visible = FeatureSequence(blank, stored.rate, stored.backbone)
-    inside = []
+    seen_rows = FeatureSequence(blank, stored.rate, stored.backbone)
+    label_rows = []
     for text, spans in enumerate(labelled.spans):
         for span in spans:
-            part = labelled_rows(span, visible, settings.label_rule)
+            part = find_labelled_rows(span, seen_rows, settings.label_rule)
             if part.start < min(part.stop, length):
-                inside.append((text, part.start, part.stop))
+                label_rows.append((text, part.start, part.stop))
     # No row would learn anything.
-    if not inside:
+    if not label_rows:
         if any(labelled.spans):
             return LABELS_OUTSIDE, f"{length / stored.rate:g} s"
         return NO_LABEL, ""
-    labels = np.array(inside, dtype=np.int32)  # (N, 3)
+    labels = np.array(label_rows, dtype=np.int32)  # (N, 3)
     # Texts without a label go, and the others are numbered again.
     if settings.unlabelled == "drop":
         with_label, labels[:, 0] = np.unique(labels[:, 0], return_inverse=True)
         rows = rows[with_label]
-    return _PendingSample(labelled.video, labelled.kind, _small(labels), _small(rows), length)
+    return _PendingSample(
+        labelled.video, labelled.kind, _shrink_indices(labels), _shrink_indices(rows), length
+    )
 
 
-def _small(indices: RowIndices) -> SmallIndices:
-    """Return indices in half the bytes, where none is greater than what fits. A dataset has a
-    hundred million."""
+def _shrink_indices(indices: RowIndices) -> SmallIndices:
+    """Return indices as 16-bit integers where all of them fit. A dataset has a hundred million."""
     return indices if indices.max() > np.iinfo(np.int16).max else indices.astype(np.int16)
 
 
-def other_texts(labelled: LabelledTexts, vectors: FeatureStore) -> Flaw:
-    """Return that stored vectors are not those of a video's texts."""
+def explain_other_texts(labelled: LabelledTexts, vectors: FeatureStore) -> OmitReason:
+    """Return the reason that the stored vectors are of other texts than a video's."""
     return OTHER_TEXTS, f"{len(labelled.texts)} texts, {vectors[labelled.video].rows} vectors"
 
 
-def matching_rows(labelled: LabelledTexts, vectors: FeatureStore) -> RowIndices | None:
-    """Return which stored vector is that of each text, (K,), or None where they are of other texts.
+def match_vector_rows(labelled: LabelledTexts, vectors: FeatureStore) -> RowIndices | None:
+    """Return the row of each text's vector in a store, (K,), or None where the store holds other
+    texts.
 
     A reader may have left out texts that the store still holds, so the texts need only come in the
     same order.

@@ -1,17 +1,19 @@
-"""Fitting P(shown): to a benchmark's truth with its quality on other videos, or without any truth.
-Letters: N texts, V videos, K texts of one, D width of the vectors.
+"""Fits P(shown): to the truth of a benchmark, with its quality on other videos, or without any
+truth. Letters: N texts of all videos, E calibration features, V videos, K texts of one video, D
+width of a text vector.
 
-Without truth (`calibrate_by_foreign_texts`): the video shows nothing of foreign texts
-(`unshown_texts`), so their scores are those of texts that are not shown. A video's own texts are
-a mixture of these and of shown ones. `rate` is the fraction of shown ones:
+Without truth (`calibrate_on_foreign_texts`): a video shows nothing of foreign texts
+(`choose_foreign_texts`), so their scores are those of texts that are not shown. The scores of a
+video's own texts are a mixture of such scores and those of shown texts. `rate` is the fraction of
+shown texts:
 
     P(shown | scores) = 1 - (1 - rate) p(scores | foreign) / p(scores | own)
 
 The ratio of the two densities comes from a logistic regression that separates own from foreign
-texts. It follows Elkan and Noto 2008, learning from positive and unlabelled examples, with the
-roles turned. The rate comes from Storey's estimate of the fraction of true null hypotheses (2002).
-It leans low where foreign texts are easier to refuse than own ones that are not shown. Own and
-foreign texts are scored together. Otherwise what a text's rivals are would tell the two sets apart.
+texts (Elkan and Noto 2008, learning from positive and unlabelled examples, with the roles
+exchanged). The rate comes from Storey's estimate of the fraction of true null hypotheses (2002). It
+is low where foreign texts are easier to refuse than own texts that are not shown. Own and foreign
+texts are scored together, because otherwise their rivals would tell the two sets apart.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,10 +43,10 @@ from stepline.models.nasva.benchmarks import (
 )
 from stepline.models.nasva.calibration import (
     Calibration,
-    calibration_features,
     calibration_path,
-    shown_fraction,
-    uncalibrated_probability,
+    compute_calibration_features,
+    estimate_shown_fraction,
+    estimate_uncalibrated,
     write_calibration,
 )
 from stepline.models.nasva.checkpoint import LoadedAligner
@@ -57,8 +59,17 @@ MIN_VIDEOS = 4  # two to fit and two to judge, both ways
 
 @dataclass(frozen=True)
 class CalibrationQuality:
-    """ECE and ROC-AUC of P(shown): what stands for it before a fit, and after one to the other half
-    of the videos."""
+    """Quality of P(shown) before a fit, and after a fit to the other half of the videos.
+
+    Attributes:
+        videos: number of videos.
+        texts: number of their texts.
+        shown_share: fraction of the texts that are shown.
+        error_before: expected calibration error (ECE) of the stand-in for P(shown).
+        error_after: ECE of the fitted P(shown).
+        area_before: ROC-AUC of the stand-in.
+        area_after: ROC-AUC of the fitted P(shown).
+    """
 
     videos: int
     texts: int
@@ -76,11 +87,11 @@ def calibrate(
     inputs: BenchmarkInputs,
     settings: AlignerSettings,
 ) -> tuple[CalibrationQuality, dict[str, str]]:
-    """Fit P(shown) to all videos, store it next to the network, and return its quality and why
-    videos are missing.
+    """Fit P(shown) to a benchmark's truth and store it next to the network. Return its quality, and
+    why videos are missing.
 
-    Raises DatasetError where the truth is hidden, and with too few texts of either kind in a half
-    of the videos.
+    Raises DatasetError where the truth is hidden, or where a half of the videos has too few texts
+    of either kind.
     """
     if any(question.truth is None for question in questions):
         raise DatasetError(
@@ -89,33 +100,35 @@ def calibrate(
     # How the texts of each video score, with the truth.
     settings = settings.model_copy(update={"mode": BENCHMARK_MODES[name]})
     answers = score_questions(questions, loaded, inputs, settings)
-    looks = [
+    scored_videos = [
         (answers.by_id[question.id], np.array(question.truth, dtype=bool))
         for question in questions
         if question.id in answers.by_id
     ]
-    if len(looks) < MIN_VIDEOS:
-        count = f"{len(looks)} videos with features and texts"
+    if len(scored_videos) < MIN_VIDEOS:
+        count = f"{len(scored_videos)} videos with features and texts"
         raise DatasetError(f"{count}; a calibration needs {MIN_VIDEOS} at least")
-    quality = cross_validate(looks)
+    quality = cross_validate(scored_videos)
 
     # the other modes' regressions stay
     modes = dict(loaded.calibration.modes) if loaded.calibration else {}
-    modes[settings.mode] = fit_logistic(*_evidence(looks))
+    modes[settings.mode] = fit_logistic(*_stack_features(scored_videos))
     write_calibration(Calibration(loaded.sha256, modes), calibration_path(loaded.path))
     return quality, answers.missing
 
 
-def cross_validate(looks: Sequence[tuple[TextScores, Flags]]) -> CalibrationQuality:
-    """Return how good P(shown) is, each half of the videos judged by a fit to the other.
+def cross_validate(scored_videos: Sequence[tuple[TextScores, Flags]]) -> CalibrationQuality:
+    """Return the quality of P(shown) when each half of the videos is judged by a fit to the other
+    half.
 
-    Raises DatasetError with too few texts of either kind in a half.
+    scored_videos: scores of each video's texts, and which of them are shown (K,). Raises
+    DatasetError where a half has too few texts of either kind.
     """
-    first_half = looks[::2]
-    second_half = looks[1::2]
+    first_half = scored_videos[::2]
+    second_half = scored_videos[1::2]
     # Each half has texts of both kinds.
     for half in (first_half, second_half):
-        _, flags = _evidence(half)
+        _, flags = _stack_features(half)
         count = int(flags.sum())
         absent = int((~flags).sum())
         if min(count, absent) < MIN_ITEMS:
@@ -127,17 +140,17 @@ def cross_validate(looks: Sequence[tuple[TextScores, Flags]]) -> CalibrationQual
     after = []
     judged_truth = []
     for fitted, judged in ((first_half, second_half), (second_half, first_half)):
-        logistic = fit_logistic(*_evidence(fitted))
-        rows, flags = _evidence(judged)
+        logistic = fit_logistic(*_stack_features(fitted))
+        rows, flags = _stack_features(judged)
         after.append(logistic(rows))
         judged_truth.append(flags)
-    before = np.concatenate([uncalibrated_probability(fit) for fit, _ in looks])
-    truth = np.concatenate([flags for _, flags in looks])
+    before = np.concatenate([estimate_uncalibrated(scores) for scores, _ in scored_videos])
+    truth = np.concatenate([flags for _, flags in scored_videos])
     p = np.concatenate(after)
     # Both in the order of the halves, unlike `before` and `truth`.
     truth_after = np.concatenate(judged_truth)
     return CalibrationQuality(
-        videos=len(looks),
+        videos=len(scored_videos),
         texts=len(truth),
         shown_share=float(truth.mean()),
         error_before=calibration_error(truth, before),
@@ -147,10 +160,10 @@ def cross_validate(looks: Sequence[tuple[TextScores, Flags]]) -> CalibrationQual
     )
 
 
-def _evidence(looks: Sequence[tuple[TextScores, Flags]]) -> tuple[Array, Flags]:
-    """Return the evidence (N, E) on all texts of videos, and whether each is shown (N,)."""
-    rows = np.concatenate([calibration_features(fit) for fit, _ in looks])
-    flags = np.concatenate([flags for _, flags in looks])
+def _stack_features(scored_videos: Sequence[tuple[TextScores, Flags]]) -> tuple[Array, Flags]:
+    """Return the calibration features (N, E) of all texts, and whether each text is shown (N,)."""
+    rows = np.concatenate([compute_calibration_features(scores) for scores, _ in scored_videos])
+    flags = np.concatenate([flags for _, flags in scored_videos])
     return rows, flags
 
 
@@ -158,42 +171,52 @@ VERDICT_DRAWS = 16  # of each text's verdict; the regression is fitted to all of
 MAX_PROBABILITY = 0.999  # no text is surely own, or surely foreign
 
 
-def calibrate_by_foreign_texts(
+def calibrate_on_foreign_texts(
     loaded: LoadedAligner,
-    fits: Iterable[tuple[TextScores, TextScores]],
+    score_pairs: Iterable[tuple[TextScores, TextScores]],
     *,
     mode: Mode = "step",
     rate: float | None = None,
 ) -> tuple[Calibration, float]:
-    """Return a calibration of the network and the share of own texts that it takes for shown.
+    """Return a calibration that is fitted without truth, and the fraction of own texts that count
+    as shown.
 
-    fits: how the texts of each video fit it alone, and together with foreign ones, which come after
-    them. One video's are held at a time.
-    rate: that share, where it is known.
+    Args:
+        loaded: the network.
+        score_pairs: for each video, the scores of its own texts, and of its own texts followed by foreign
+            ones. They are read one video at a time.
+        mode: of the texts.
+        rate: the fraction of own texts that are shown. None: it is estimated.
+
     Raises DatasetError with too few texts, or where own texts fit no better than foreign ones.
     """
     alone = []
     own = []
     foreign = []
-    for fit, fit_of_both in fits:
+    for own_scores, joint_scores in score_pairs:
         # Foreign texts come after the video's own.
-        rows = calibration_features(fit_of_both)
-        count = len(fit.scores)
-        alone.append(calibration_features(fit))
+        rows = compute_calibration_features(joint_scores)
+        count = len(own_scores.scores)
+        alone.append(compute_calibration_features(own_scores))
         own.append(rows[:count])
         foreign.append(rows[count:])
-    logistic, share = fit_by_foreign_evidence(
+    logistic, share = fit_on_foreign_texts(
         np.concatenate(alone), np.concatenate(own), np.concatenate(foreign), rate=rate
     )
     return Calibration(loaded.sha256, {mode: logistic}), share
 
 
-def fit_by_foreign_evidence(
+def fit_on_foreign_texts(
     alone: Array, own: Array, foreign: Array, *, rate: float | None = None
 ) -> tuple[Logistic, float]:
-    """Return P(shown) of evidence (N, E) like `alone`, and the share of it that is taken for shown.
+    """Return a regression for P(shown), and the fraction of texts that count as shown.
 
-    own: (N, E) of the same texts, as it is distinguished from that of foreign ones (M, E).
+    Args:
+        alone: (N, E) features of own texts that are scored by themselves. The regression is for
+            such features.
+        own: (N, E) features of the same texts, scored together with foreign ones.
+        foreign: (M, E) features of the foreign texts.
+        rate: the fraction of own texts that are shown. None: it is estimated.
     """
     # own texts or foreign ones
     both = np.concatenate([own, foreign])
@@ -201,23 +224,26 @@ def fit_by_foreign_evidence(
     own_or_foreign = fit_logistic(both, is_own)
     p_own = own_or_foreign(own)
     # The share of shown texts: as given, else by Storey's estimate.
-    share = shown_fraction(p_own, own_or_foreign(foreign)) if rate is None else rate
+    share = estimate_shown_fraction(p_own, own_or_foreign(foreign)) if rate is None else rate
     if not 0 < share < 1:
         reason = f"the share of shown texts comes out as {share:.2f}"
         raise DatasetError(f"{reason}, so P(shown) is unknown; give the rate, or train longer")
 
     # a regression on drawn verdicts
-    p = shown_probability(p_own, len(own) / len(foreign), share)
+    p = compute_shown_probability(p_own, len(own) / len(foreign), share)
     rng = np.random.default_rng(2008)
     verdicts = rng.random((VERDICT_DRAWS, len(p))) < p
     evidence = np.tile(alone, (VERDICT_DRAWS, 1))
     return fit_logistic(evidence, verdicts.ravel()), share
 
 
-def shown_probability(own: Array, odds: float, rate: float) -> Array:
-    """Return P(shown) (N,) of own texts from P(own). Mean near `rate`.
+def compute_shown_probability(own: Array, odds: float, rate: float) -> Array:
+    """Return P(shown) (N,) of own texts, whose mean is near `rate`.
 
-    odds: own texts to foreign ones in the fit.
+    Args:
+        own: (N,) P(a text is an own one) by the regression.
+        odds: number of own texts divided by that of foreign texts in the fit.
+        rate: fraction of own texts that are shown.
     """
     own = np.clip(own, 1 - MAX_PROBABILITY, MAX_PROBABILITY)
     ratio = (1 - own) / own * odds  # p(evidence | foreign) / p(evidence | own)
@@ -232,27 +258,32 @@ MAX_CANDIDATES = 1000
 RowIndices: TypeAlias = npt.NDArray[np.int64]
 
 
-def unshown_texts(
-    tasks: Sequence[str | None], vectors_of: Callable[[int], Matrix]
+def choose_foreign_texts(
+    tasks: Sequence[str | None], read_vectors: Callable[[int], Matrix]
 ) -> Iterator[tuple[int, RowIndices]]:
-    """Yield for each of V videos another one, and which of its texts stand for what the video does
-    not show: the half of a video of the same task that is least like its own texts, steps of the
-    task that it skips.
+    """Yield for each of V videos the index of another video, and the rows of its texts that the
+    video surely does not show.
 
-    vectors_of: the vectors (K, D) of a video's texts. A video whose task is not known, or that
-    alone has its task, takes the one whose texts are on average most like its own. Where there is
-    no other video, it takes none of its own texts.
+    Of the other video, the half of its texts that are least similar to the video's own texts is
+    taken. For two videos of one task these are steps that one of them skips.
+
+    Args:
+        tasks: of each video. A video without a known task, or alone in its task, is paired with the
+            video of the most similar texts.
+        read_vectors: returns the text vectors (K, D) of a video.
     """
-    for index, other in enumerate(other_videos(tasks, vectors_of)):
+    for index, other in enumerate(choose_other_videos(tasks, read_vectors)):
         if other == index:
             yield other, np.zeros(0, np.int64)
         else:
-            yield other, least_like(vectors_of(index), vectors_of(other))
+            yield other, find_least_similar(read_vectors(index), read_vectors(other))
 
 
-def other_videos(tasks: Sequence[str | None], vectors_of: Callable[[int], Matrix]) -> list[int]:
-    """Return for each of V videos the one whose texts are taken. It is itself where there is no
-    other."""
+def choose_other_videos(
+    tasks: Sequence[str | None], read_vectors: Callable[[int], Matrix]
+) -> list[int]:
+    """Return for each of V videos the index of the video whose texts are taken, its own where there
+    is no other."""
     count = len(tasks)
     # The videos of each task.
     videos_of: dict[str, list[int]] = {}
@@ -269,14 +300,14 @@ def other_videos(tasks: Sequence[str | None], vectors_of: Callable[[int], Matrix
     # for those that have none, the one with the nearest texts
     alone = [index for index in range(count) if index not in others]
     if alone:
-        means = [_mean(vectors_of(index)) for index in range(count)]
-        others |= _nearest(alone, np.stack(means))
+        means = [_compute_mean_direction(read_vectors(index)) for index in range(count)]
+        others |= _find_nearest_videos(alone, np.stack(means))
     return [others[index] for index in range(count)]
 
 
-def least_like(own: Matrix, other: Matrix) -> RowIndices:
-    """Return the half (at least one) of another video's texts (K', D) whose nearest own text (K, D)
-    is farthest."""
+def find_least_similar(own: Matrix, other: Matrix) -> RowIndices:
+    """Return the half (at least one) of another video's texts (K', D) whose most similar own text
+    (K, D) is least similar."""
     if not len(own) or not len(other):
         return np.arange(len(other))
     cosines = unit_rows(other) @ unit_rows(own).T  # (K', K)
@@ -284,9 +315,9 @@ def least_like(own: Matrix, other: Matrix) -> RowIndices:
     return np.sort(order[: (len(other) + 1) // 2])
 
 
-def _nearest(videos: Sequence[int], means: Matrix) -> dict[int, int]:
-    """Return the video (of at most `MAX_CANDIDATES`) whose mean (V, D) is nearest to each one's. It
-    is itself where there is no other."""
+def _find_nearest_videos(videos: Sequence[int], means: Matrix) -> dict[int, int]:
+    """Return the video whose mean text vector is most similar to that of each given video. means:
+    (V, D)."""
     rng = np.random.default_rng(0)
     nearest = {}
     numbers = np.arange(len(means))
@@ -300,8 +331,9 @@ def _nearest(videos: Sequence[int], means: Matrix) -> dict[int, int]:
     return nearest
 
 
-def _mean(vectors: Matrix) -> Matrix:
-    """Return the direction (D,) of the mean of unit vectors, or 0 without vectors."""
+def _compute_mean_direction(vectors: Matrix) -> Matrix:
+    """Return the unit vector (D,) in the direction of the mean of unit vectors, or 0 without
+    vectors."""
     if not len(vectors):
         return np.zeros(vectors.shape[1], np.float32)
     means = unit_rows(vectors).mean(axis=0, keepdims=True)  # (1, D)

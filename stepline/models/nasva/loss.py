@@ -1,5 +1,5 @@
-"""Multi-positive InfoNCE of texts and seconds (NaSVA section 3.3), and the alignability head's
-cross-entropy.
+"""Losses of NaSVA's network: multi-positive InfoNCE of texts and seconds (section 3.3), and the
+cross-entropy of the alignability head.
 
 For instance, one text and 3 seconds, with tau = 0.07:
 
@@ -12,10 +12,9 @@ In general:
 
     l[k] = log sum_t exp(A[k, t] / tau) - log sum_t Y[k, t] exp(A[k, t] / tau)
 
-A text with no positive row, a padded one, or a label past the end of a cut video has l = 0. It
-passes no gradient.
-Source: NaSVA, section 3.3, and its released code. Letters: B batch, K texts, T feature rows, d
-projection, L decoder layers.
+A text without a positive row, a padded text, or a label past the end of a cut video has l = 0 and
+no gradient. Source: NaSVA, section 3.3, and its released code. Letters: B batch, K texts, T feature
+rows, d projection, L decoder layers.
 """
 
 import torch
@@ -23,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stepline.errors import ShapeError
-from stepline.models.nasva.model import AlignerOutput, dot_products
+from stepline.models.nasva.model import AlignerOutput, compute_dot_products
 from stepline.models.nasva.settings import AlignerLossSettings
 from stepline.models.training.batches import Batch
 from stepline.models.training.layers import log_sum_exp_of_products, use_cpu_kernels
@@ -38,23 +37,22 @@ NEGATIVE_INFINITY = -torch.inf
 def grounding_loss(
     aligned: AlignerOutput, batch: Batch, settings: AlignerLossSettings | None = None
 ) -> Loss:
-    """Return the multi-positive InfoNCE of an alignment matrix, by the form that the settings name.
+    """Multi-positive InfoNCE of an alignment matrix, in the form that the settings name.
 
-    paper: negatives of a text are the seconds of its own video, the mean is over labelled texts,
-    the last layer counts.
-    release: negatives are the seconds of all videos of the batch. The mean is over all B x K rows
-    whether or not they are texts, and over the decoder layers.
+    paper: the negatives of a text are the seconds of its own video. The mean is over labelled
+    texts, and the last decoder layer counts. release: the negatives are the seconds of all videos
+    of the batch. The mean is over all B x K text rows, padding included, and over the decoder
+    layers.
     """
     settings = settings or AlignerLossSettings()
     release = settings.form == "release"
-    every_layer = release if settings.every_layer is None else settings.every_layer
 
     # the logits of the layers that count
-    text = aligned.text if every_layer else aligned.text[-1:]  # (L or 1, B, K, d)
-    positive = batch.real_positive()  # (B, K, T)
+    text = aligned.text if release else aligned.text[-1:]  # (L or 1, B, K, d)
+    positive = batch.positive_without_padding()  # (B, K, T)
     labelled = positive.any(dim=2)  # (B, K)
     text = text / settings.temperature
-    logits = dot_products(text, aligned.video)  # (L, B, K, T)
+    logits = compute_dot_products(text, aligned.video)  # (L, B, K, T)
     if release:
         denominators = _log_sum_exp_over_batch(text, aligned.video, batch.video_pad)  # (L, B, K)
     else:
@@ -72,8 +70,7 @@ def grounding_loss(
 
 
 def _log_sum_exp_over_batch(text: Tensor, video: Tensor, video_pad: Tensor) -> Tensor:
-    """Return log sum exp over all real seconds of the batch, (L, B, K), for texts divided by
-    tau."""
+    """Return log sum exp over all real seconds of the batch, (L, B, K). text: divided by tau."""
     far = NEGATIVE_INFINITY if use_cpu_kernels(text) else FAR_LOGIT
     # (B T,), added in the product itself: that matrix is large
     apart = torch.where(video_pad.flatten(), far, 0.0)
@@ -84,7 +81,7 @@ def _log_sum_exp_over_batch(text: Tensor, video: Tensor, video_pad: Tensor) -> T
 
 
 def alignability_loss(aligned: AlignerOutput, batch: Batch) -> Loss:
-    """Return the cross-entropy of the alignability head: whether each text has a label.
+    """Binary cross-entropy of the alignability head: whether each text has a label.
 
     Raises ShapeError when the network has no such head.
     """

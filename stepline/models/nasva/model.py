@@ -1,16 +1,15 @@
-"""NaSVA's network: features of a video and K sentences to how well each sentence fits each second.
+"""NaSVA's network: from the features of a video and K texts to how well each text fits each second.
 
     h_v = phi_v(x_v), h_j = phi_j(x_j)            projections to D, with positions p_v and, for texts in order, p_j
-    o_v = encoder(h_v), o_j = decoder(h_j, o_v)   texts are queries, seconds keys and values
+    o_v = encoder(h_v), o_j = decoder(h_j, o_v)   texts are queries, seconds are keys and values
     A[k, t] = cos(z_j[k], z_v[t])                 z: projections of o to d
 
 Source: NaSVA, section 3.2. Differs, as the released weights need it: LayerNorm on the projections,
-positions added to queries and keys at every attention and never to values. `form="paper"` does as
-printed. Inside the network a batch is one matrix of rows, the seconds or the texts of all its
-videos (`PackedRows`).
-Letters: B batch, K texts, T feature rows. N rows of one video with padding (K or T), R rows of a
-batch in the matrix, M keys of a video. C input width, D width, H heads, d projection, L decoder
-layers.
+and positions that are added to queries and keys at every attention, never to values. `form="paper"`
+does as printed. Inside the network a batch is one matrix of rows: the seconds, or the texts, of all
+its videos (`PackedRows`). Letters: B batch, K texts, T feature rows. N rows of one video with
+padding (K or T), R rows of a batch in the matrix, M keys of a video. C input width, D width, H
+heads, d projection, L decoder layers.
 """
 
 from dataclasses import dataclass, replace
@@ -34,9 +33,12 @@ MIN_LENGTH = 1e-6
 
 @dataclass(frozen=True)
 class AlignerOutput:
-    """Unit vectors of a batch's texts (L, B, K, d) and seconds (B, T, d), float32, and logits.
+    """Output of the network for a batch.
 
-    alignable: (B, K) logits that the text is shown at all, None without that head.
+    Attributes:
+        text: (L, B, K, d) unit vectors of the texts after each decoder layer, float32.
+        video: (B, T, d) unit vectors of the seconds, float32.
+        alignable: (B, K) logits that a text is shown at all. None: the network has no such head.
     """
 
     text: Tensor
@@ -45,29 +47,32 @@ class AlignerOutput:
 
     @property
     def scores(self) -> Tensor:
-        """A of the last decoder layer, cosines (B, K, T). Padded rows and columns mean nothing."""
-        return dot_products(self.text[-1:], self.video)[0]  # (B, K, T)
+        """Alignment matrix A of the last decoder layer: cosines (B, K, T). Values on padding are
+        meaningless."""
+        return compute_dot_products(self.text[-1:], self.video)[0]  # (B, K, T)
 
 
-def dot_products(text: Tensor, video: Tensor) -> Tensor:
-    """Return the dot products of text (L, B, K, d) and video (B, T, d), (L, B, K, T), float32 even
-    under autocast."""
+def compute_dot_products(text: Tensor, video: Tensor) -> Tensor:
+    """Return the dot products (L, B, K, T) of texts (L, B, K, d) and seconds (B, T, d), in float32
+    even under autocast."""
     with torch.autocast(video.device.type, enabled=False):
         return torch.einsum("lbkd,btd->lbkt", text, video)
 
 
 @dataclass(frozen=True)
 class PackedRows:
-    """How the rows of a batch are arranged in one matrix: without padding where that pays.
+    """Layout of the rows of a batch in one matrix, without padding where that is faster.
 
-    On a CPU rows of padding are left out, and attention goes video by video, with no mask. Where
-    little is padded, or on another device, all rows stay and a mask says which keys are real.
-    Scores are the same.
+    On a CPU, rows of padding are left out, and attention goes video by video, without a mask. With
+    little padding, or on another device, all rows stay and a mask says which keys are real. Scores
+    are the same.
 
-    lengths: of each video's rows in the matrix.
-    index: (R,) which of the B x N rows these are, None where all.
-    key_keep: (B, 1, 1, N), True where attention may see a row, or None where it may see all that
-    are in the matrix.
+    Attributes:
+        batch: number of videos.
+        longest: N, rows per video with padding.
+        lengths: rows of each video in the matrix.
+        index: (R,) which of the B x N rows are in the matrix. None: all.
+        key_keep: (B, 1, 1, N) True on keys that attention may see. None: all keys in the matrix.
     """
 
     batch: int
@@ -78,32 +83,32 @@ class PackedRows:
 
     @classmethod
     def from_padding_mask(cls, pad: Tensor, *, keep_fully_padded: bool) -> "PackedRows":
-        """Return the arrangement of rows with padding (B, N).
+        """Return the layout for rows with padding (B, N).
 
-        keep_fully_padded: a video of nothing but padding keeps all of it, so that attention has
+        keep_fully_padded: keep all rows of a video that is padding only, so that attention has
         something to see.
         """
         batch, longest = pad.shape
         full = (longest,) * batch
         if pad.device.type != "cpu":
             # To ask a GPU how much is padding would wait for all that it still has to do.
-            return cls(batch, longest, full, None, visible_keys(pad))
+            return cls(batch, longest, full, None, make_key_mask(pad))
         # On a CPU padding costs as much as real rows.
         keep = ~pad  # (B, N)
         if keep_fully_padded:
-            keep = visible_keys(pad)[:, 0, 0]
+            keep = make_key_mask(pad)[:, 0, 0]
         padding = pad.numel() - int(keep.sum())
         if padding == 0:
             return cls(batch, longest, full, None, None)
         if padding < PACKING_PAYS * pad.numel():
-            return cls(batch, longest, full, None, visible_keys(pad))
+            return cls(batch, longest, full, None, make_key_mask(pad))
         # Only the real rows, in the order of the videos.
         index = keep.flatten().nonzero().squeeze(1)  # (R,)
         return cls(batch, longest, tuple(keep.sum(dim=1).tolist()), index, None)
 
     @property
-    def even(self) -> bool:
-        """Whether the matrix is (B, N) rows, those of padding among them."""
+    def has_padding_rows(self) -> bool:
+        """Whether the matrix is all B x N rows, padding included."""
         return self.index is None
 
     def pack(self, values: Tensor) -> Tensor:
@@ -112,7 +117,7 @@ class PackedRows:
         return flat if self.index is None else flat[self.index]
 
     def unpack(self, rows: Tensor) -> Tensor:
-        """Return rows (..., R, D) as (..., B, N, D), 0 on padding that was left out."""
+        """Return rows (..., R, D) as (..., B, N, D), with 0 on padding that was left out."""
         if self.index is not None:
             # Real rows go back to their places, padding stays 0.
             *outer, _, width = rows.shape
@@ -121,16 +126,21 @@ class PackedRows:
         return rows.unflatten(-2, (self.batch, self.longest))
 
 
-def visible_keys(pad: Tensor) -> Tensor:
-    """Return the keys that attention may see, (B, 1, 1, N). Where all are padding, all are visible,
-    so that nothing is NaN."""
+def make_key_mask(pad: Tensor) -> Tensor:
+    """Return a mask (B, 1, 1, N) of the keys that attention may see. All keys of a video of padding
+    only are visible, to avoid NaN."""
     return (~pad | pad.all(dim=1, keepdim=True))[:, None, None, :]
 
 
 @dataclass(frozen=True)
 class RowsWithPositions:
-    """Rows (R, D) with the positions (R, D) that every attention adds to queries and keys, None for
-    none, and how the rows lie."""
+    """Rows of a batch, and the positions that every attention adds to queries and keys.
+
+    Attributes:
+        values: (R, D).
+        positions: (R, D). None: they were added to the values already.
+        layout: of the rows.
+    """
 
     values: Tensor
     positions: Tensor | None
@@ -138,16 +148,13 @@ class RowsWithPositions:
 
     @property
     def with_positions(self) -> Tensor:
-        """The rows with their positions added, (R, D)."""
+        """The rows plus their positions, (R, D)."""
         return self.values if self.positions is None else self.values + self.positions
 
 
 class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """Multi-head attention whose positions enter queries and keys alone, with one packed
-    projection.
-
-    Dropout of its weights is off unless asked for.
-    """
+    """Multi-head attention with one packed projection. Positions enter queries and keys, not
+    values."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -159,7 +166,7 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
         nn.init.xavier_uniform_(self.project.weight)
 
     def self_attend(self, rows: RowsWithPositions) -> Tensor:
-        """Return rows (R, D), each attending to those of its own video."""
+        """Return rows (R, D) that attend to the rows of their own video."""
         if rows.positions is None:
             query, key, value = self._project(rows.values, 0, 3)  # each (R, D)
         else:
@@ -168,7 +175,7 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
         return self._attend(query, key, value, rows.layout, rows.layout)
 
     def cross_attend(self, rows: RowsWithPositions, memory: RowsWithPositions) -> Tensor:
-        """Return rows (R, D), each attending to the memory of its video."""
+        """Return rows (R, D) that attend to the memory of their video."""
         (query,) = self._project(rows.with_positions, 0, 1)  # (R, D)
         # Without positions one product makes keys and values together.
         if memory.positions is None:
@@ -190,12 +197,12 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
         self, query: Tensor, key: Tensor, value: Tensor, layout: PackedRows, memory: PackedRows
     ) -> Tensor:
         # As many rows of each video: one attention of all.
-        if layout.even and memory.even:
+        if layout.has_padding_rows and memory.has_padding_rows:
             shape = (memory.batch, -1)
             query = query.unflatten(0, shape)  # (B, N, D)
             key = key.unflatten(0, shape)  # (B, M, D)
             value = value.unflatten(0, shape)
-            mixed = self._attention(query, key, value, memory.key_keep)
+            mixed = self._compute_attention(query, key, value, memory.key_keep)
             return self.out(mixed.flatten(0, 1))
 
         # video by video
@@ -209,12 +216,12 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
         for rows, own_keys, own_values, keep in zip(queries, keys, values, keeps, strict=True):
             # A video without texts has nothing to mix.
             if len(rows):
-                mixed = self._attention(rows[None], own_keys[None], own_values[None], keep)
+                mixed = self._compute_attention(rows[None], own_keys[None], own_values[None], keep)
                 rows = mixed[0]
             by_video.append(rows)  # (N, D)
         return self.out(torch.cat(by_video))  # (R, D)
 
-    def _attention(
+    def _compute_attention(
         self, query: Tensor, key: Tensor, value: Tensor, key_keep: Tensor | None
     ) -> Tensor:
         """Return softmax(Q K^T / sqrt(D / H)) V, (B, N, D), of query (B, N, D), key and value (B,
@@ -228,17 +235,17 @@ class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to
         return mixed.transpose(1, 2).flatten(2)  # (B, N, D)
 
 
-def _attention_layer(settings: AlignerNetworkSettings) -> AlignerAttention:
+def _make_attention(settings: AlignerNetworkSettings) -> AlignerAttention:
     return AlignerAttention(settings.width, settings.heads, settings.attention_dropout)
 
 
 class AlignerEncoderLayer(nn.Module):  # type: ignore[misc]
-    """Self-attention of seconds, then a feed-forward. Each is added to its input, then
-    normalised."""
+    """Self-attention of seconds, then a feed-forward, each with a residual connection and LayerNorm
+    after it."""
 
     def __init__(self, settings: AlignerNetworkSettings) -> None:
         super().__init__()
-        self.attention = _attention_layer(settings)
+        self.attention = _make_attention(settings)
         self.feed = FeedForward(settings.width, settings.feed_forward, settings.dropout)
         self.attention_norm = nn.LayerNorm(settings.width)
         self.feed_norm = nn.LayerNorm(settings.width)
@@ -254,13 +261,13 @@ class AlignerEncoderLayer(nn.Module):  # type: ignore[misc]
 
 
 class AlignerDecoderLayer(nn.Module):  # type: ignore[misc]
-    """Self-attention of texts, attention to seconds, then a feed-forward. Each is added to its
-    input, then normalised."""
+    """Self-attention of texts, cross-attention to seconds, then a feed-forward, each with a
+    residual connection and LayerNorm after it."""
 
     def __init__(self, settings: AlignerNetworkSettings) -> None:
         super().__init__()
-        self.self_attention = _attention_layer(settings)
-        self.cross_attention = _attention_layer(settings)
+        self.self_attention = _make_attention(settings)
+        self.cross_attention = _make_attention(settings)
         self.feed = FeedForward(settings.width, settings.feed_forward, settings.dropout)
         self.self_norm = nn.LayerNorm(settings.width)
         self.cross_norm = nn.LayerNorm(settings.width)
@@ -280,14 +287,14 @@ class AlignerDecoderLayer(nn.Module):  # type: ignore[misc]
 
 
 class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """NaSVA's network, fresh until weights are loaded."""
+    """NaSVA's network, with fresh weights."""
 
     def __init__(self, settings: AlignerNetworkSettings) -> None:
         super().__init__()
         self.settings = settings
         width = settings.width
-        self.video_in = _projection(settings.video_width, settings)
-        self.text_in = _projection(settings.text_width, settings)
+        self.video_in = _make_projection(settings.video_width, settings)
+        self.text_in = _make_projection(settings.text_width, settings)
         # `text_place` is the name in files: their learned positions.
         self.text_place = nn.Embedding(settings.text_positions, width)
         self.encoder = nn.ModuleList(
@@ -303,34 +310,34 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         self.apply(_init_weights)
 
     def forward(self, batch: Batch) -> AlignerOutput:
-        """Return how the texts of a batch fit its seconds. Raises ShapeError for inputs that do not
-        fit."""
-        self._check(batch)
+        """Return the unit vectors of a batch's texts and seconds. Raises ShapeError for inputs that
+        do not fit."""
+        self._check_batch(batch)
 
         # the seconds see each other
         layout = PackedRows.from_padding_mask(batch.video_pad, keep_fully_padded=True)
-        video = self.video_in(self._scale(layout.pack(batch.video)))  # (R, D)
+        video = self.video_in(self._scale_rows(layout.pack(batch.video)))  # (R, D)
         batch_size, count, _ = batch.video.shape
-        positions = sine_positions(count, self.settings.width, batch.video.device)  # (T, D)
+        positions = make_sine_positions(count, self.settings.width, batch.video.device)  # (T, D)
         positions = positions.expand(batch_size, -1, -1)  # (B, T, D)
-        seconds = self._placed(video, positions, layout)
+        seconds = self._add_positions(video, positions, layout)
         for layer in self.encoder:
             seconds = layer(seconds)
 
         # the texts see each other and the seconds
         layout = PackedRows.from_padding_mask(batch.text_pad, keep_fully_padded=False)
-        text = self.text_in(self._scale(layout.pack(batch.text)))  # (R, D)
-        texts = self._placed(text, self._text_positions(batch), layout)
+        text = self.text_in(self._scale_rows(layout.pack(batch.text)))  # (R, D)
+        texts = self._add_positions(text, self._select_text_positions(batch), layout)
         outputs = []
         for layer in self.decoder:
             texts = layer(texts, seconds)
             outputs.append(self.decoder_norm(texts.values))
-        return self._compare(torch.stack(outputs), texts.layout, seconds)
+        return self._make_output(torch.stack(outputs), texts.layout, seconds)
 
-    def _compare(
+    def _make_output(
         self, text: Tensor, layout: PackedRows, seconds: RowsWithPositions
     ) -> AlignerOutput:
-        """Return unit vectors, float32 whatever autocast says: a bf16 cosine near 1 errs by 0.06
+        """Return unit vectors in float32, even under autocast: a bf16 cosine near 1 errs by 0.06
         after tau."""
         with torch.autocast(text.device.type, enabled=False):
             text = text.float()  # (L, R, D)
@@ -338,36 +345,38 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
             # The head reads the last layer alone.
             if self.alignable is not None:
                 alignable = layout.unpack(self.alignable(text[-1])).squeeze(-1)  # (B, K)
-            text_vectors = _unit_vectors(self.text_out(text))
-            video_vectors = _unit_vectors(self.video_out(seconds.values.float()))
+            text_vectors = _normalize(self.text_out(text))
+            video_vectors = _normalize(self.video_out(seconds.values.float()))
             return AlignerOutput(
                 layout.unpack(text_vectors), seconds.layout.unpack(video_vectors), alignable
             )
 
-    def _placed(self, rows: Tensor, positions: Tensor, layout: PackedRows) -> RowsWithPositions:
-        """Return the rows (R, D) with positions (B, N, D) that every attention is to add. The paper
-        adds them here, once."""
+    def _add_positions(
+        self, rows: Tensor, positions: Tensor, layout: PackedRows
+    ) -> RowsWithPositions:
+        """Return rows (R, D) with positions (B, N, D), which the paper's form adds to the rows at
+        once."""
         packed = layout.pack(positions)
         if self.settings.form == "paper":
             return RowsWithPositions(rows + packed, None, layout)
         return RowsWithPositions(rows, packed, layout)
 
-    def _text_positions(self, batch: Batch) -> Tensor:
-        """Return the learned positions of the texts, zero where they are in no order, (B, K, D)."""
+    def _select_text_positions(self, batch: Batch) -> Tensor:
+        """Return the learned positions of the texts (B, K, D), zero for texts in no order."""
         count = batch.text.shape[1]
         # (K, D) or fewer: `_check` lets it be unordered only
         learned = self.text_place.weight[:count]
         learned = F.pad(learned, (0, 0, 0, count - len(learned)))  # (K, D)
         return learned * batch.ordered[:, None, None]  # (B, K, D)
 
-    def _scale(self, rows: Tensor) -> Tensor:
-        """Return the rows with mean square 1 each, or as they are. A row of zeros stays."""
+    def _scale_rows(self, rows: Tensor) -> Tensor:
+        """Return the rows scaled to mean square 1, or as they are. A row of zeros stays."""
         if self.settings.feature_scale == "none":
             return rows
         mean_square = rows.square().mean(dim=-1, keepdim=True)
         return rows * mean_square.clamp(min=MIN_LENGTH**2).rsqrt()
 
-    def _check(self, batch: Batch) -> None:
+    def _check_batch(self, batch: Batch) -> None:
         settings = self.settings
         widths = {
             "video": (batch.video, settings.video_width),
@@ -389,7 +398,7 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
             )
 
 
-def sine_positions(count: int, width: int, device: torch.device) -> Tensor:
+def make_sine_positions(count: int, width: int, device: torch.device) -> Tensor:
     """Return fixed positions (count, width): sines in even columns, cosines in odd ones, base
     10000."""
     steps = torch.arange(0, width, 2, device=device, dtype=torch.float32)
@@ -398,7 +407,7 @@ def sine_positions(count: int, width: int, device: torch.device) -> Tensor:
     return torch.stack((angles.sin(), angles.cos()), dim=2).flatten(1)  # (count, width)
 
 
-def _projection(width: int, settings: AlignerNetworkSettings) -> nn.Module:
+def _make_projection(width: int, settings: AlignerNetworkSettings) -> nn.Module:
     layers: list[nn.Module] = [Linear(width, settings.width)]
     if settings.form == "released":
         layers.append(nn.LayerNorm(settings.width))
@@ -406,7 +415,8 @@ def _projection(width: int, settings: AlignerNetworkSettings) -> nn.Module:
 
 
 def _init_weights(module: nn.Module) -> None:
-    """Draw fresh weights as the released code does. Packed attention projections keep Xavier's."""
+    """Draw fresh weights as the released code does. The packed attention projections keep
+    Xavier's."""
     if isinstance(module, AlignerAttention):
         # children come first, so this undoes what follows for them
         nn.init.xavier_uniform_(module.project.weight)
@@ -416,9 +426,9 @@ def _init_weights(module: nn.Module) -> None:
         nn.init.zeros_(module.bias)
 
 
-def _unit_vectors(rows: Tensor) -> Tensor:
-    """Return the rows at length 1. A row of no length stays 0 and passes no gradient, instead of a
-    huge one."""
+def _normalize(rows: Tensor) -> Tensor:
+    """Return the rows at length 1. A row of zeros stays 0 and has no gradient, instead of a huge
+    one."""
     square = rows.square().sum(dim=-1, keepdim=True)
     # Clamped first: `where` also passes on the NaN of the side that it does not take.
     scaled = rows * square.clamp(min=MIN_LENGTH**2).rsqrt()

@@ -1,28 +1,28 @@
-"""New labels from a network's own alignment matrices: the second stage of NaSVA (section 3.3,
-tables 3, 8 and 9).
+"""New labels from a network's alignment matrices: the second stage of NaSVA (section 3.3, tables 3,
+8 and 9).
 
-For instance, 2 texts in a video of 4 s, with the cosine eps2 = 0.5, position = "start" and
-seconds = 2:
+For instance, 2 texts in a video of 4 s, with the cosine eps2 = 0.5, position = "start" and seconds
+= 2:
 
     A[0] = 0.1  0.9  0.7  0.2      best 0.9 in second 1      Span(1, 3)
     A[1] = 0.3  0.2  0.1  0.4      best 0.4 is under 0.5     None
-    label_candidates([A], 1.0, settings) -> choose_labels -> ((Span(1, 3), None),)
+    find_label_candidates([A], 1.0, settings) -> choose_labels -> ((Span(1, 3), None),)
 
 In general:
 
-    best_k  = argmax_t A[k, t]                 a text whose best score stays under eps2 loses its label
+    best_k  = argmax_t A[k, t]                 a text whose best score is under eps2 loses its label
     label_k = [best_k, best_k + seconds)       or around it, or grown while A >= zeta A[best_k]
 
-In order: labels from matrices, videos with the steps written for them, labels on disk (JSON),
-matrices of many videos. Then what one round of labelling has changed (`RoundReport`). Letters: K
-texts or steps, T feature rows, C input width, V videos.
+In this file: labels from matrices, videos with written steps, labels on disk (JSON), matrices of
+many videos, and the changes of a round of labelling (`RoundReport`). Letters: K texts or steps, T
+feature rows, C width of a feature row, V videos.
 """
 
 import json
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
@@ -35,8 +35,7 @@ from stepline.errors import ShapeError, StoreError
 from stepline.files.atomic_files import write_atomic
 from stepline.grounding.speech import grow_window
 from stepline.limits import parse_json
-from stepline.models.nasva.calibration import shown_fraction
-from stepline.models.nasva.dataset import labelled_sample
+from stepline.models.nasva.dataset import make_labelled_sample
 from stepline.models.nasva.model import Aligner, AlignerOutput
 from stepline.models.nasva.settings import RefineSettings
 from stepline.models.training.batches import (
@@ -45,29 +44,30 @@ from stepline.models.training.batches import (
     Mask,
     Sample,
     collate,
-    length_buckets,
-    lengths_and_shards,
+    get_lengths_and_shards,
+    plan_batches,
 )
 from stepline.networks.device import device_of
 from stepline.records import FeatureSequence, Matrix, Span
 
 log = logging.getLogger(__name__)
 
-RowIndices: TypeAlias = npt.NDArray[np.int64]
 # where each text of one video is placed (None: it has no label)
 StepSpans: TypeAlias = tuple[Span | None, ...]
 
+LEAST_KEPT_SHARE = 0.02  # of the texts, below which labelling is an error
 MIN_LABELLED_SHARE = 0.05  # of the texts, below which there is a warning
 
 
 @dataclass(frozen=True, slots=True)
 class LabelCandidates:
-    """All that is kept of a video's matrices (K, T) to choose its labels. A dataset's matrices do
+    """What is kept of a video's matrices (K, T) to choose its labels. The matrices of a dataset do
     not fit into memory.
 
-    spans: (K, 2) seconds of each text's label, were it kept.
-    best: (K,) its best cosine.
-    agreed: (K,) whether the teachers have it in the same place.
+    Attributes:
+        spans: (K, 2) start and end in seconds of each text's label, if it gets one.
+        best: (K,) best cosine of each text.
+        agreed: (K,) whether the teachers localize the text alike.
     """
 
     spans: npt.NDArray[np.float64]
@@ -75,47 +75,50 @@ class LabelCandidates:
     agreed: Mask
 
 
-def label_candidates(
+def find_label_candidates(
     matrices: Sequence[Matrix], rate: float, settings: RefineSettings
 ) -> LabelCandidates:
-    """Return where each text of a video would be placed.
+    """Return the possible label of each text of a video.
 
-    matrices: cosines (K, T), one per teacher. They are averaged.
+    Args:
+        matrices: (K, T) cosines of each teacher. Labels come from their mean.
+        rate: feature rows per second.
+        settings: length and position of labels, and how far teachers may differ.
     """
     # The teachers' mean says where.
     mean = np.asarray(np.mean(matrices, axis=0), dtype=np.float32)
     # Whether the teachers agree.
     agreed = np.ones(len(mean), np.bool_)
     if settings.agree is not None:
-        agreed = teachers_agree(matrices, settings.agree * rate)
+        agreed = find_agreement(matrices, settings.agree * rate)
     # A label for every text, since which are kept depends on all videos.
-    spans = [label_span(row, rate, settings) for row in mean]
+    spans = [place_label(row, rate, settings) for row in mean]
     ends = np.array([(span.start, span.end) for span in spans], dtype=np.float64)
-    return LabelCandidates(ends.reshape(-1, 2), best_scores(mean), agreed)
+    return LabelCandidates(ends.reshape(-1, 2), find_best_scores(mean), agreed)
 
 
 def choose_labels(
     candidates: Sequence[LabelCandidates], settings: RefineSettings
 ) -> tuple[StepSpans, ...]:
-    """Return a label, or none, for each text of each video: kept where its best cosine reaches the
-    settings' threshold.
+    """Return the label of each text of each video. None: its best cosine is under the threshold, or
+    the teachers disagree.
 
-    Raises ShapeError when fewer than `least_kept` of the texts keep a label.
+    Raises ShapeError when fewer than `LEAST_KEPT_SHARE` of the texts get a label.
     """
     # Labels that are good enough, and agreed on.
-    floor = score_threshold([video.best for video in candidates], settings)
+    threshold = compute_threshold([video.best for video in candidates], settings)
     labels: list[StepSpans] = []
     for video in candidates:
-        keeps = (video.best >= floor) & video.agreed
-        rows = zip(video.spans.tolist(), keeps.tolist(), strict=True)
+        is_kept = (video.best >= threshold) & video.agreed
+        rows = zip(video.spans.tolist(), is_kept.tolist(), strict=True)
         labels.append(tuple(Span(*ends) if keep else None for ends, keep in rows))
 
     # whether enough are left to train on
     flags = [span is not None for spans in labels for span in spans]
-    share = labelled_fraction(labels)
-    if not any(flags) or share < settings.least_kept:
+    share = compute_labelled_fraction(labels)
+    if not any(flags) or share < LEAST_KEPT_SHARE:
         counts = f"{sum(flags)} of {len(flags)} texts keep a label"
-        limits = f"fewer than {settings.least_kept:.0%} (eps2 {floor:.2f})"
+        limits = f"fewer than {LEAST_KEPT_SHARE:.0%} (eps2 {threshold:.2f})"
         cure = "lower refine.threshold, or give refine.threshold_kind=quantile"
         raise ShapeError(f"{counts}, {limits}; {cure}")
     if share < MIN_LABELLED_SHARE:
@@ -127,8 +130,8 @@ def choose_labels(
     return tuple(labels)
 
 
-def label_span(row: Matrix, rate: float, settings: RefineSettings) -> Span:
-    """Return the label of a text with these scores (T,), in seconds. It is never past the video."""
+def place_label(row: Matrix, rate: float, settings: RefineSettings) -> Span:
+    """Return the label of a text with scores (T,), in seconds, inside the video."""
     best = int(row.argmax())
     # As far as the score stays near its peak. Where nothing fits, the best row alone.
     if settings.seconds is None:
@@ -142,9 +145,12 @@ def label_span(row: Matrix, rate: float, settings: RefineSettings) -> Span:
     return Span(max(0.0, first), min(len(row) / rate, first + settings.seconds))
 
 
-def score_threshold(best: Sequence[Matrix], settings: RefineSettings) -> float:
-    """Return the cosine that a text's best second must reach: eps2, or the quantile of all texts'
-    best (K,)."""
+def compute_threshold(best: Sequence[Matrix], settings: RefineSettings) -> float:
+    """Return the best cosine that a text must reach: eps2, or a quantile of the best cosines of all
+    texts.
+
+    best: (K,) best cosines of the texts of each video.
+    """
     if settings.threshold_kind == "cosine":
         return settings.threshold
     # The empty array is for no video at all.
@@ -154,28 +160,30 @@ def score_threshold(best: Sequence[Matrix], settings: RefineSettings) -> float:
     return float(np.quantile(scores, settings.threshold))
 
 
-def best_scores(matrix: Matrix) -> Matrix:
-    """Return max_t A[k, t], (K,), or 0 where there is no row."""
+def find_best_scores(matrix: Matrix) -> Matrix:
+    """Return the maximum of each row of a matrix (K, T), or 0 where T is 0."""
     if not matrix.size:
         return np.zeros(len(matrix), dtype=np.float32)
     return np.asarray(matrix.max(axis=1))
 
 
-def teachers_agree(matrices: Sequence[Matrix], rows: float) -> Mask:
-    """Return for each text (K,) whether all networks' best rows are at most `rows` apart."""
+def find_agreement(matrices: Sequence[Matrix], rows: float) -> Mask:
+    """Return for each text (K,) whether the best rows of all matrices are at most `rows` apart."""
     best = np.stack([matrix.argmax(axis=1) for matrix in matrices])  # (networks, K)
     return np.asarray(np.ptp(best, axis=0) <= rows)
 
 
 @dataclass(frozen=True, slots=True)
 class StepVideo:
-    """A video and the steps written for it.
+    """A video with the steps that were written for it.
 
-    said_spans: where each of the K is said, None where no one says it.
-    rows: of its features.
-    rate: per second.
-    read_inputs: returns the features and the step vectors (K, C), from disk where they are there,
-    and then in that shard.
+    Attributes:
+        id: of the video.
+        said_spans: (K,) seconds in which each step is said. None: it is not said.
+        rows: number of feature rows.
+        rate: feature rows per second.
+        read_inputs: reads the features and the step vectors (K, C).
+        shard: number of the shard that holds the features.
     """
 
     id: str
@@ -186,58 +194,44 @@ class StepVideo:
     shard: int = 0
 
 
-def step_samples(
+def make_step_samples(
     videos: Sequence[StepVideo], labels: Sequence[StepSpans], *, keep_all: bool = False
 ) -> LazySamples[Sample]:
-    """Return the steps as training samples: those with a label, or all. A video without any is left
-    out."""
+    """Return the labelled steps of each video as training samples. Videos without a label are left
+    out.
+
+    keep_all: keep steps without a label, and all videos.
+    """
     labelled = []
     for video, spans in zip(videos, labels, strict=True):
         if any(keep_all or span is not None for span in spans):
             labelled.append((video, spans))
 
-    def make(index: int) -> Sample:
+    def make_sample(index: int) -> Sample:
         video, spans = labelled[index]
         # A text without a label is still one of the video's, shown nowhere.
         rows = [(k, span) for k, span in enumerate(spans) if keep_all or span is not None]
         texts = [k for k, _ in rows]
-        places = [[] if span is None else [span] for _, span in rows]
+        spans_of_text = [[] if span is None else [span] for _, span in rows]
         features, vectors = video.read_inputs()
-        return labelled_sample(video.id, features, vectors[texts], places, ordered=True)
+        return make_labelled_sample(video.id, features, vectors[texts], spans_of_text, ordered=True)
 
     lengths = [video.rows for video, _ in labelled]
     shards = [video.shard for video, _ in labelled]
-    return LazySamples(make, lengths, shards)
+    return LazySamples(make_sample, lengths, shards)
 
 
-def unlabelled_samples(videos: Sequence[StepVideo]) -> LazySamples[Sample]:
-    """Return all steps of all videos as samples without a label, for a network to place."""
+def make_unlabelled_samples(videos: Sequence[StepVideo]) -> LazySamples[Sample]:
+    """Return all steps of all videos as samples without labels, for inference."""
     most_steps = max((len(video.said_spans) for video in videos), default=0)
-    # no places of 0, 1, ... steps: one for all videos of as many
+    # No spans for 0, 1, ... steps: one tuple for all videos of that many steps.
     nowhere = [(None,) * count for count in range(most_steps + 1)]
     labels = [nowhere[len(video.said_spans)] for video in videos]
-    return step_samples(videos, labels, keep_all=True)
-
-
-def with_foreign_texts(videos: Sequence[StepVideo]) -> list[StepVideo]:
-    """Return each video with the texts of the one half the way round, which it does not show."""
-
-    def with_texts_of(video: StepVideo, other: StepVideo) -> StepVideo:
-        return replace(
-            video,
-            said_spans=other.said_spans,
-            read_inputs=lambda: (video.read_inputs()[0], other.read_inputs()[1]),
-        )
-
-    half = max(1, len(videos) // 2)
-    return [
-        with_texts_of(video, videos[(index + half) % len(videos)])
-        for index, video in enumerate(videos)
-    ]
+    return make_step_samples(videos, labels, keep_all=True)
 
 
 def write_labels(path: Path, ids: Sequence[str], labels: Sequence[StepSpans]) -> None:
-    """Write where the texts of each video are placed."""
+    """Write the labels of the texts of each video as JSON."""
     tree = {}
     for id, spans in zip(ids, labels, strict=True):
         tree[id] = [None if span is None else [span.start, span.end] for span in spans]
@@ -245,8 +239,8 @@ def write_labels(path: Path, ids: Sequence[str], labels: Sequence[StepSpans]) ->
 
 
 def read_labels(path: Path, videos: Sequence[tuple[str, int]]) -> tuple[StepSpans, ...]:
-    """Return the labels of videos, each an id and its number of texts. Raises StoreError where they
-    do not fit."""
+    """Read the labels of videos, given as id and number of texts. Raises StoreError where they do
+    not fit."""
     try:
         tree = parse_json(path.read_text(encoding="utf-8"))
         labels = [
@@ -256,7 +250,7 @@ def read_labels(path: Path, videos: Sequence[tuple[str, int]]) -> tuple[StepSpan
         raise StoreError(
             f"{path}: no labels of these videos ({error}); remove the folder to start again"
         ) from error
-    lengths = [len(places) for places in labels]
+    lengths = [len(spans_of_text) for spans_of_text in labels]
     if lengths != [count for _, count in videos]:
         raise StoreError(f"{path}: labels of other texts; remove the folder to start again")
     return tuple(labels)
@@ -266,15 +260,16 @@ VIDEOS_PER_BATCH = 16  # that are seen together
 
 
 def iterate_matrices(
-    networks: Sequence[Aligner], samples: Sequence[Sample], *, rank: int = 0, of: int = 1
+    networks: Sequence[Aligner], samples: Sequence[Sample], *, rank: int = 0, world_size: int = 1
 ) -> Iterator[tuple[int, list[Matrix]]]:
-    """Yield each video's place among the samples, and every network's cosines (K, T) of its texts.
+    """Yield the index of each sample, and the cosines (K, T) of its texts by every network.
 
-    One batch is in memory at a time, and read once for all networks. The places come in the order
-    of the batches. Of `of` processes, each takes its share of the batches, which are the same for
-    any number of them.
+    One batch is in memory at a time and is read once for all networks. Of `of` processes, number
+    `rank` gets its share of the batches, which do not depend on the number of processes.
     """
-    for indices, videos, outputs in aligned_batches(networks, samples, rank=rank, of=of):
+    for indices, videos, outputs in iterate_outputs(
+        networks, samples, rank=rank, world_size=world_size
+    ):
         scores = [output.scores.cpu().numpy() for output in outputs]
         for row, (index, sample) in enumerate(zip(indices, videos, strict=True)):
             texts = len(sample.text)
@@ -282,21 +277,21 @@ def iterate_matrices(
             yield index, [matrix[row, :texts, :rows].copy() for matrix in scores]
 
 
-def aligned_batches(
-    networks: Sequence[Aligner], samples: Sequence[Sample], *, rank: int = 0, of: int = 1
+def iterate_outputs(
+    networks: Sequence[Aligner], samples: Sequence[Sample], *, rank: int = 0, world_size: int = 1
 ) -> Iterator[tuple[tuple[int, ...], list[Sample], list[AlignerOutput]]]:
-    """Yield of each batch which samples it holds, the samples, and what each network says of them.
+    """Yield for each batch the indices of its samples, the samples, and the output of each network.
 
-    The networks end at rest. A video of more than `MAX_ROWS` rows is seen whole, as no training saw
-    it. Labels have no effect.
+    The networks are left in evaluation mode. A video of more than `MAX_ROWS` rows is seen as a
+    whole, unlike in training. Labels have no effect.
     """
     for network in networks:
         network.eval()
-    lengths, shards = lengths_and_shards(samples, lambda sample: len(sample.video))
+    lengths, shards = get_lengths_and_shards(samples, lambda sample: len(sample.video))
     longest = max([MAX_ROWS, *lengths])
     # Batches of like length, the same for any number of processes.
-    batches = length_buckets(lengths, VIDEOS_PER_BATCH, seed=0, epoch=0, shards=shards)
-    for indices in islice(batches, rank, None, of):
+    batches = plan_batches(lengths, VIDEOS_PER_BATCH, seed=0, epoch=0, shards=shards)
+    for indices in islice(batches, rank, None, world_size):
         videos = [samples[index] for index in indices]
         batch = collate(videos, longest)
         with torch.inference_mode():
@@ -306,37 +301,37 @@ def aligned_batches(
 
 @dataclass(frozen=True)
 class RoundReport:
-    """One round: shares in [0, 1], seconds, or None where it cannot be known.
+    """One round of labelling.
 
-    kept: of the texts, those with a label.
-    alignable: of the texts, an estimate (`alignable_fraction`), by the networks that this round's
-    labels trained.
-    moved: median of how far a label's middle is from the last round's.
-    iou: mean overlap with the last round's.
-    agreement: of held-out texts whose best second is the same as the last round's networks have it.
+    Attributes:
+        number: of the round. Round 0 has the first labels.
+        texts: number of texts.
+        kept: fraction of the texts that have a label.
+        moved: median seconds between the middles of a text's labels in the last round and in this
+            one.
+        iou: mean temporal IoU of these labels.
+        cpu_seconds: that the round took.
     """
 
     number: int
     texts: int
     kept: float
-    alignable: float | None = None
     moved: float | None = None
     iou: float | None = None
-    agreement: float | None = None
     cpu_seconds: float = 0.0
 
 
-def labelled_fraction(labels: Sequence[StepSpans]) -> float:
-    """Return the share of texts that have a label, or 0 without texts."""
-    flags = [span is not None for places in labels for span in places]
+def compute_labelled_fraction(labels: Sequence[StepSpans]) -> float:
+    """Return the fraction of texts that have a label, or 0 without texts."""
+    flags = [span is not None for spans_of_text in labels for span in spans_of_text]
     return sum(flags) / max(1, len(flags))
 
 
-def label_shift(
+def measure_label_shift(
     before: Sequence[StepSpans], after: Sequence[StepSpans]
 ) -> tuple[float | None, float | None]:
-    """Return the median seconds between the middles of two rounds' labels, and their mean IoU, of
-    texts with both."""
+    """Return the median seconds between the middles of old and new labels, and their mean IoU, over
+    texts that have both."""
     moves = []
     overlaps = []
     for old_spans, new_spans in zip(before, after, strict=True):
@@ -347,29 +342,3 @@ def label_shift(
     if not moves:
         return None, None
     return float(np.median(moves)), float(np.mean(overlaps))
-
-
-def teacher_agreement(
-    before: Sequence[RowIndices], after: Sequence[RowIndices], rows: Sequence[float]
-) -> float | None:
-    """Return the share of texts whose best rows (K,) by two sets of networks are at most `rows`
-    (per video) apart."""
-    near: list[Mask] = []
-    for old, new, limit in zip(before, after, rows, strict=True):
-        near.append(abs(old - new) <= limit)
-    flags = np.concatenate([np.zeros(0, np.bool_), *near])
-    return float(flags.mean()) if len(flags) else None
-
-
-def alignable_fraction(own: Sequence[Matrix], foreign: Sequence[Matrix]) -> float | None:
-    """Return an estimate of the share of texts that are shown at all: 1 - 2 P(best score < median
-    of foreign texts').
-
-    own: best scores (K,) of each video's texts.
-    foreign: of texts of other videos, which show nothing of them.
-
-    It is None without texts.
-    """
-    scores = np.concatenate([np.zeros(0), *own])
-    null = np.concatenate([np.zeros(0), *foreign])
-    return shown_fraction(scores, null) if len(scores) and len(null) else None

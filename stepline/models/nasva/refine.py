@@ -1,10 +1,11 @@
-"""`stepline refine`: a dataset's steps and a store of features in, steps that are placed and a
-network out.
+"""`stepline refine`: self-training on the steps of a dataset. It writes localized steps and a
+network.
 
-out/refined.parquet    the records, each kept step with its label as its span, the others under `dropped`
-out/omitted.jsonl      the videos that are in no round, each with its reason
+out/refined.parquet    records with the label of each kept step as its span, and the other steps under `dropped`
+out/omitted.jsonl      videos that are in no round, with the reasons
 out/vectors            text vectors that the run made itself
-and what `selftrain` keeps: labels, teachers, report, aligner.safetensors
+
+The files of `self_training` are there as well: labels, teachers, report, aligner.safetensors.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,10 +20,10 @@ from stepline.grounding.speech import place_steps
 from stepline.models.nasva.dataset import (
     NO_TEXT,
     AlignerSamples,
+    explain_other_texts,
     gather_samples,
-    matching_rows,
-    omitted_row,
-    other_texts,
+    match_vector_rows,
+    omitted_to_row,
 )
 from stepline.models.nasva.pseudo_labels import StepSpans, StepVideo
 from stepline.models.nasva.self_training import SelfTraining, SelfTrainingResult
@@ -35,18 +36,18 @@ from stepline.models.training.distributed import (
 )
 from stepline.models.training.loop import Progress
 from stepline.models.training.network import FeatureSpace
-from stepline.models.training.run_folder import OMITTED_FILE, write_omitted
+from stepline.models.training.run import OMITTED_FILE, write_omitted
 from stepline.models.training.settings import TextKind
 from stepline.models.training.sources import (
     ExcludedIds,
     FeatureJoin,
     TextEncoder,
     is_feature_store,
-    labelled_texts,
+    iterate_labelled_texts,
+    load_text_encoder,
+    open_or_store_text_vectors,
     read_labelled_texts,
     read_records,
-    text_encoder,
-    text_vectors,
 )
 from stepline.records import FeatureSequence, Matrix, Record, Rejected, Span
 from stepline.storage import write_parquet
@@ -62,13 +63,15 @@ NO_LABEL_REASON = (
 class RefineSources:
     """What a run reads.
 
-    dataset: as `read_records` takes it.
-    features: a store of the videos' features, or its URL.
-    step_vectors: a store, or an encoder as `text_encoder` takes it.
-    narrations: a source of what is said, which the final network also learns, next to the steps, or
-    None.
-    narration_vectors: None for the source's own, else as the steps'.
-    excluded: lists that `stepline curate excluded` wrote.
+    Attributes:
+        dataset: records with steps, as `read_records` takes them.
+        features: a store of the videos' features, or its URL.
+        step_vectors: a store of text vectors, or an encoder as `load_text_encoder` takes it.
+        narrations: a source of transcripts, which the final network learns next to the steps. None:
+            steps only.
+        narration_vectors: like step_vectors. None: those of the narrations' store, or of the steps'
+            encoder.
+        excluded: lists of videos that `stepline curate excluded` wrote.
     """
 
     dataset: str
@@ -78,9 +81,9 @@ class RefineSources:
     narration_vectors: str | None = None
     excluded: tuple[Path, ...] = ()
 
-    def vectors_of_narrations(self) -> str:
-        """Return where the narrations' vectors come from. One network must know them and the steps'
-        alike."""
+    def get_narration_vectors(self) -> str:
+        """Return the store or encoder of the narrations' vectors. They must be of the same encoder
+        as the steps'."""
         if self.narration_vectors:
             return self.narration_vectors
         if self.narrations and is_feature_store(self.narrations):
@@ -92,7 +95,13 @@ class RefineSources:
 
 @dataclass(frozen=True)
 class RefineResult:
-    """What a run made: the networks and labels, how many videos it wrote, and which it left out."""
+    """Result of a run.
+
+    Attributes:
+        trained: networks and labels.
+        videos: number of videos that were written.
+        omitted: videos that were left out, with the reasons.
+    """
 
     trained: SelfTrainingResult
     videos: int
@@ -105,18 +114,30 @@ def refine_dataset(
     settings: RefineRunSettings | None = None,
     progress: Callable[[str, Progress], None] | None = None,
 ) -> RefineResult:
-    """Place the steps of a dataset by self-training, or go on with it, and write them. See the top
-    of this file.
+    """Localize the steps of a dataset by self-training and write them. A run that was stopped is
+    resumed.
 
-    Under torchrun the processes share the work and the first one writes. Raises ShapeError when no
-    video is left or hardly a text keeps a label. Raises SettingsError when the folder holds another
-    run, and what the sources raise.
+    Under torchrun the processes share the work and the first one writes.
+
+    Args:
+        sources: what is read.
+        folder: of the run.
+        settings: of the run.
+        progress: is called with the name of the network and its training progress.
+
+    Raises ShapeError when no video is left or hardly any text keeps a label, SettingsError when the
+    folder holds another run, and what the sources raise.
     """
     settings = settings or RefineRunSettings()
     start_processes(settings.train.device)
     features = open_video_store(sources.features)
     excluded = read_excluded(sources.excluded)
-    vectors = first_then_all(partial(_step_vectors, sources, folder))
+    step_texts = iterate_labelled_texts(read_records(sources.dataset), "step")
+    vectors = first_then_all(
+        lambda: open_or_store_text_vectors(
+            sources.step_vectors, step_texts, folder / "vectors" / "step"
+        )
+    )
     reader = _VideoReader(features, vectors, settings, excluded)
     # The videos whose steps can be placed.
     read = map(reader.read, read_records(sources.dataset))
@@ -127,7 +148,7 @@ def refine_dataset(
     if narrations:
         omitted += narrations.omitted
     if is_first():
-        write_omitted(folder, map(omitted_row, omitted))
+        write_omitted(folder, map(omitted_to_row, omitted))
     if not videos:
         raise ShapeError(
             f"{sources.dataset}: no video has steps and features; see {folder / OMITTED_FILE}"
@@ -151,15 +172,10 @@ def refine_dataset(
     ).run()
     labels = dict(zip((video.id for video in videos), trained.labels, strict=True))
     if is_first():
-        records = refined_records(read_records(sources.dataset), labels)
+        records = make_refined_records(read_records(sources.dataset), labels)
         write_parquet(records, folder / REFINED_FILE)
     wait_for_all()
     return RefineResult(trained, len(labels), omitted)
-
-
-def _step_vectors(sources: RefineSources, folder: Path) -> FeatureStore:
-    texts = labelled_texts(read_records(sources.dataset), "step")
-    return text_vectors(sources.step_vectors, texts, folder / "vectors" / "step")
 
 
 def _gather_narrations(
@@ -169,32 +185,32 @@ def _gather_narrations(
     features: FeatureStore,
     excluded: ExcludedIds,
 ) -> AlignerSamples | None:
-    """Return the samples of what is said, which the final network learns too, or None without a
-    source."""
+    """Return training samples of the narrations, or None without a source of them."""
     if sources.narrations is None:
         return None
     texts = partial(read_labelled_texts, sources.narrations, "narration")
-    encoder = sources.vectors_of_narrations()
+    encoder = sources.get_narration_vectors()
     vectors_folder = folder / "vectors" / "narration"
-    vectors = first_then_all(lambda: text_vectors(encoder, texts(), vectors_folder))
+    vectors = first_then_all(lambda: open_or_store_text_vectors(encoder, texts(), vectors_folder))
     stores: dict[TextKind, FeatureStore] = {"narration": vectors}
     return gather_samples(texts(), features, stores, settings.data, excluded=excluded)
 
 
 def _check_same_encoder(narrations: AlignerSamples, steps: FeatureLocation) -> None:
-    """Raise ShapeError where the narrations' vectors are of another encoder than the steps'."""
-    encoder = narrations.space().text
-    width = narrations.widths()[1]
+    encoder = narrations.get_space().text
+    width = narrations.get_widths()[1]
     if (encoder, width) != (steps.backbone, steps.width):
-        own = f"of {encoder!r}, {width} wide"
-        other = f"the steps' of {steps.backbone!r}, {steps.width} wide"
+        ours = f"of {encoder!r}, {width} wide"
+        theirs = f"the steps' of {steps.backbone!r}, {steps.width} wide"
         cure = "give --narration-vectors of the steps' encoder"
-        raise ShapeError(f"the narrations' vectors are {own}, {other}; {cure}")
+        raise ShapeError(f"the narrations' vectors are {ours}, {theirs}; {cure}")
 
 
-def refined_records(records: Iterator[Record], labels: Mapping[str, StepSpans]) -> Iterator[Record]:
-    """Yield the records of the videos that have labels, with their steps placed. What lost its
-    label is dropped."""
+def make_refined_records(
+    records: Iterator[Record], labels: Mapping[str, StepSpans]
+) -> Iterator[Record]:
+    """Yield the records of videos that have labels, with their labels as spans. Steps that lost
+    their label are moved to `dropped`."""
     remaining = dict(labels)
     for record in records:
         spans = remaining.pop(record.video.id, None)  # a video counts once
@@ -212,7 +228,7 @@ def refined_records(records: Iterator[Record], labels: Mapping[str, StepSpans]) 
 
 
 class _VideoReader:
-    """Turns records into videos whose steps are to be placed. omitted: which cannot be, and why."""
+    """Turns records into videos whose steps can be localized, and notes why others cannot."""
 
     def __init__(
         self,
@@ -229,14 +245,16 @@ class _VideoReader:
         self.omitted = self._join.omitted
 
     def read(self, record: Record) -> StepVideo | None:
-        """Return the record's video, or None and note why not."""
+        """Return the video of a record, or None after noting why it cannot be used."""
         id = record.video.id
         lack = None if record.steps else NO_TEXT
-        flaw = self._join.flaw(id, record.video.duration, key=id, lack=lack, vectors=self._vectors)
-        texts = next(labelled_texts([record], "step"))
-        rows = matching_rows(texts, self._vectors) if flaw is None else None
+        flaw = self._join.reason_to_omit(
+            id, record.video.duration, key=id, lack=lack, vectors=self._vectors
+        )
+        texts = next(iterate_labelled_texts([record], "step"))
+        rows = match_vector_rows(texts, self._vectors) if flaw is None else None
         if rows is None:
-            self._join.omit("step", id, flaw or other_texts(texts, self._vectors))
+            self._join.omit("step", id, flaw or explain_other_texts(texts, self._vectors))
             return None
         max_rows = self._settings.data.longest
 
@@ -246,15 +264,15 @@ class _VideoReader:
         # Rows that training does not see do not count here either.
         stored = self._features[id]
         length = min(stored.rows, max_rows)
-        said_spans = self._said(record, length / stored.rate)
+        said_spans = self._get_said_spans(record, length / stored.rate)
         return StepVideo(id, said_spans, length, stored.rate, read_inputs, shard=stored.shard)
 
-    def _said(self, record: Record, seconds: float) -> StepSpans:
-        """Return where each step is said: as the record has it, else by its likeness to the
-        narration (section 3.1).
+    def _get_said_spans(self, record: Record, seconds: float) -> StepSpans:
+        """Return where each step is said: as the record has it, else by similarity to the narration
+        (section 3.1).
 
-        A record that gives no step's `said` but spans (HowToStep's own) has its first labels in
-        their best spans.
+        A record with spans, but without `said` (HowToStep's own), has its first labels in its best
+        spans.
         """
         # As the record has it.
         spans = [step.said for step in record.steps]
@@ -264,15 +282,15 @@ class _VideoReader:
             unknown = all(span is None for span in spans)
         # By likeness to the narration.
         if record.sentences and (unknown or self._settings.said == "likeness"):
-            by_step = self._said_by_likeness(record)
+            by_step = self._find_said_spans(record)
             spans = [by_step.get(step.id) for step in record.steps]
         # What is past the last row is nowhere.
         return tuple(span if span is not None and span.start < seconds else None for span in spans)
 
-    def _said_by_likeness(self, record: Record) -> dict[str, Span | None]:
-        """Return where the sentences most like each step are said, by the step's id."""
+    def _find_said_spans(self, record: Record) -> dict[str, Span | None]:
+        """Return by step id where the most similar sentences are said."""
         if self._encode is None:
-            self._encode = text_encoder(LINKING_ENCODER)
+            self._encode = load_text_encoder(LINKING_ENCODER)
         settings = self._settings.coarse
         step_probabilities = None
         if settings.matching == "line-model" and record.transcript is not None:

@@ -1,18 +1,18 @@
-"""Self-training: label where the steps are said, train, label again by the network's own matrix,
-train (section 3.3).
+"""Self-training (section 3.3): train on labels where steps are said, label again by the networks'
+own matrices, train again.
 
-Everything a round makes is on disk, so that a killed run goes on where it was:
+All results of a round are on disk, so that a killed run resumes:
 
-    out/run.json                     what the run is; another run does not go on in its folder
-    out/round-N/labels.json          {video: [[start, end] or null, ...]}
-    out/round-N/teacher-M.safetensors    networks that this round's labels trained, stopped early
-    out/report.json                  a `RoundReport` a round
-    out/aligner.safetensors          the final network, trained on the last round's labels
+    out/run.json                         settings and sources. Another run may not continue in this folder
+    out/round-N/labels.json              {video: [[start, end] or null, ...]}
+    out/round-N/teacher-M.safetensors    networks that were trained on this round's labels and stopped early
+    out/report.json                      a `RoundReport` per round
+    out/aligner.safetensors              the final network, trained on the last round's labels
 
 Differs from the paper: several teachers of other seeds label together, and a text on which they
-disagree may lose its label (`refine.agree`). One teacher, `position="start"` and a threshold are
-the paper's. Several processes (torchrun) share each batch of training, and the batches of
-labelling. The first one writes. Letters: K texts, T feature rows.
+disagree may lose its label (`refine.agree`). One teacher, `position="start"` and a threshold give
+the paper's form. Several processes (torchrun) share each batch of training and labelling. The first
+one writes. Letters: K texts, T feature rows.
 """
 
 import hashlib
@@ -20,13 +20,11 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from stepline.errors import ShapeError, StoreError
 from stepline.files.atomic_files import write_atomic
@@ -36,21 +34,16 @@ from stepline.models.nasva.model import Aligner
 from stepline.models.nasva.pseudo_labels import (
     LabelCandidates,
     RoundReport,
-    RowIndices,
     StepSpans,
     StepVideo,
-    alignable_fraction,
-    best_scores,
     choose_labels,
+    compute_labelled_fraction,
+    find_label_candidates,
     iterate_matrices,
-    label_candidates,
-    label_shift,
-    labelled_fraction,
+    make_step_samples,
+    make_unlabelled_samples,
+    measure_label_shift,
     read_labels,
-    step_samples,
-    teacher_agreement,
-    unlabelled_samples,
-    with_foreign_texts,
     write_labels,
 )
 from stepline.models.nasva.settings import (
@@ -59,9 +52,9 @@ from stepline.models.nasva.settings import (
     SelfTrainSettings,
 )
 from stepline.models.nasva.train import FINAL_FILE, train_aligner
-from stepline.models.training.batches import Sample, joined_samples
+from stepline.models.training.batches import Sample, join_samples
 from stepline.models.training.distributed import (
-    first_says,
+    broadcast_from_first,
     gather_from_all,
     is_first,
     rank_and_world_size,
@@ -70,11 +63,9 @@ from stepline.models.training.distributed import (
 )
 from stepline.models.training.loop import Progress
 from stepline.models.training.network import FeatureSpace
-from stepline.models.training.run import TrainingRun, run_training
-from stepline.models.training.run_folder import versions
+from stepline.models.training.run import TrainingRun, package_versions, run_training
 from stepline.models.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
 from stepline.numeric import cosine_matrix
-from stepline.records import Matrix
 
 log = logging.getLogger(__name__)
 
@@ -84,8 +75,13 @@ SEED_STEP = 1000  # between the seeds of teachers of one round, so that no two r
 
 @dataclass(frozen=True)
 class SelfTrainingResult:
-    """What self-training made: the final network, the labels of each video that it learnt, a report
-    a round."""
+    """Result of self-training.
+
+    Attributes:
+        network: the final network.
+        labels: of the steps of each video, on which it was trained.
+        rounds: a report per round.
+    """
 
     network: Aligner
     labels: tuple[StepSpans, ...]
@@ -94,8 +90,20 @@ class SelfTrainingResult:
 
 @dataclass(frozen=True)
 class SelfTraining:
-    """A run: the videos, the other samples that only the final network sees (narrations), and all
-    settings."""
+    """A run of self-training.
+
+    Attributes:
+        videos: with their steps, which are labelled.
+        folder: of the run.
+        others: further samples, which only the final network learns (narrations).
+        model: settings of the networks.
+        loss: settings of their loss.
+        training: of the final network. Teachers stop after `settings.teacher_epochs`.
+        settings: of the rounds.
+        sources: where the videos come from, to tell runs apart.
+        space: feature space, which the networks' files state.
+        progress: is called with the name of the network and its training progress.
+    """
 
     videos: Sequence[StepVideo]
     folder: Path
@@ -110,100 +118,79 @@ class SelfTraining:
     progress: Callable[[str, Progress], None] | None = None
 
     def run(self) -> SelfTrainingResult:
-        """Do, or go on with, all rounds and the final training.
+        """Make, or resume, all rounds and the final training.
 
-        Raises ShapeError when hardly a text keeps a label, SettingsError when the folder holds
-        another run, StoreError when a file of it is damaged.
+        Raises ShapeError when hardly any text keeps a label, SettingsError when the folder holds
+        another run, StoreError when one of its files is damaged.
         """
         start_processes(self.training.device)
         run = TrainingRun[SelfTrainingResult](
             self.folder,
             NETWORK,
-            self._identity(),
+            self._describe_run(),
             lambda result, path: self._write(result.network, path),
-            facts={"versions": versions()},
+            facts={"versions": package_versions()},
         )
-        return run_training(run, lambda _: self._rounds())
+        return run_training(run, lambda _: self._run_rounds())
 
-    def _rounds(self) -> SelfTrainingResult:
-        reports = self._reports()
+    def _run_rounds(self) -> SelfTrainingResult:
+        reports = self._read_reports()
         wait_for_all()
-        while not self._done(reports):
-            reports = (*reports, self._round(len(reports)))
+        while len(reports) <= self.settings.rounds:
+            reports = (*reports, self._report_round(len(reports)))
             if is_first():
                 tree = [asdict(report) for report in reports]
                 write_atomic(self.folder / REPORT_FILE, json.dumps(tree, indent=1) + "\n")
                 log.info("%s", reports[-1])
-        labels = self._labels(len(reports) - 1)
+        labels = self._get_round_labels(len(reports) - 1)
         # what lost its label is a target too
-        steps = step_samples(self.videos, labels, keep_all=self.model.alignability)
-        samples = joined_samples(steps, self.others, lambda sample: len(sample.video))
-        network = self._trained(self.folder / FINAL_FILE, samples, self.training)
+        steps = make_step_samples(self.videos, labels, keep_all=self.model.alignability)
+        samples = join_samples(steps, self.others, lambda sample: len(sample.video))
+        network = self._read_or_train(self.folder / FINAL_FILE, samples, self.training)
         return SelfTrainingResult(network, labels, reports)
 
-    def _done(self, reports: Sequence[RoundReport]) -> bool:
-        """Tell whether no further round is to be made: enough of them, or two agree on held-out
-        videos."""
-        agreement = reports[-1].agreement if reports else None
-        agrees = agreement is not None and agreement >= self.settings.enough
-        return agrees or len(reports) > self.settings.rounds
-
-    def _round(self, number: int) -> RoundReport:
+    def _report_round(self, number: int) -> RoundReport:
         began = time.process_time()
-        labels = self._labels(number)
+        labels = self._get_round_labels(number)
         texts = sum(len(spans) for spans in labels)
-        report = RoundReport(number, texts, labelled_fraction(labels))
+        report = RoundReport(number, texts, compute_labelled_fraction(labels))
         # Against the round before.
         if number:
-            moved, iou = label_shift(self._labels(number - 1), labels)
+            moved, iou = measure_label_shift(self._get_round_labels(number - 1), labels)
             report = replace(report, moved=moved, iou=iou)
-        if number < self.settings.rounds:  # the last round's labels train the final network alone
-            report = self._judge(number, report)
         return replace(report, cpu_seconds=time.process_time() - began)
-
-    def _judge(self, number: int, report: RoundReport) -> RoundReport:
-        """Return the report with what this round's teachers say of texts that they did not train
-        on."""
-        videos = [self.videos[index] for index in self._held_out()]
-        teachers = self._teachers(number)
-        own, rows = self._best(teachers, videos)
-        # Texts of other videos say what chance gives.
-        foreign, _ = self._best(teachers, with_foreign_texts(videos))
-        report = replace(report, alignable=alignable_fraction(own, foreign))
-        if not number:
-            return report
-        # The teachers of both rounds on the same texts.
-        _, rows_before = self._best(self._teachers(number - 1), videos)
-        max_rows = [self.settings.same * video.rate for video in videos]
-        return replace(report, agreement=teacher_agreement(rows_before, rows, max_rows))
 
     # ------------------------------------------------------------ what a round makes
 
-    def _labels(self, number: int) -> tuple[StepSpans, ...]:
-        """Return the labels of a round, from disk where they are."""
+    def _get_round_labels(self, number: int) -> tuple[StepSpans, ...]:
+        """Return the labels of a round. They are read if they are on disk."""
         path = self.folder / f"round-{number}" / "labels.json"
-        if first_says(path.exists()):
+        if broadcast_from_first(path.exists()):
             counts = [(video.id, len(video.said_spans)) for video in self.videos]
             return read_labels(path, counts)
-        labels = self._new_labels(number) if number else self._first()
+        labels = self._make_new_labels(number) if number else self._make_first_labels()
         if is_first():
             write_labels(path, [video.id for video in self.videos], labels)
         wait_for_all()
         return labels
 
-    def _new_labels(self, number: int) -> tuple[StepSpans, ...]:
-        """Return the labels by the last round's teachers."""
-        refine = self.settings.refinement(number)
-        teachers = self._teachers(number - 1)
+    def _make_new_labels(self, number: int) -> tuple[StepSpans, ...]:
+        """Return the labels of a round by the teachers of the round before."""
+        refine = self.settings.get_round_settings(number)
+        teachers = self._train_teachers(number - 1)
         candidates: dict[int, LabelCandidates] = {}
-        for index, matrices in self._matrices(teachers, self.videos):
-            candidates[index] = label_candidates(matrices, self.videos[index].rate, refine)
+        rank, size = rank_and_world_size()
+        samples = make_unlabelled_samples(self.videos)
+        for index, matrices in iterate_matrices(teachers, samples, rank=rank, world_size=size):
+            candidates[index] = find_label_candidates(matrices, self.videos[index].rate, refine)
         # Each process has seen its share of the videos.
         candidates = gather_from_all(candidates)
         in_order = [candidates[index] for index in range(len(candidates))]
         return choose_labels(in_order, refine)
 
-    def _first(self) -> tuple[StepSpans, ...]:
+    def _make_first_labels(self) -> tuple[StepSpans, ...]:
+        """Return where the steps are said, or the seconds whose pictures are most similar to
+        them."""
         if self.settings.first == "asr":
             return tuple(video.said_spans for video in self.videos)
         # by similarity to the pictures: all texts, each grown around its best second
@@ -219,39 +206,31 @@ class SelfTraining:
         for video in self.videos:
             features, vectors = video.read_inputs()
             cosines = cosine_matrix(vectors, features.values)  # (K, T)
-            candidates.append(label_candidates([cosines], video.rate, grown))
+            candidates.append(find_label_candidates([cosines], video.rate, grown))
         return choose_labels(candidates, grown)
 
-    def _teachers(self, number: int) -> list[Aligner]:
-        """Return the networks that a round's labels trained, all but the held-out videos, from disk
-        where they are."""
-        # All videos but those that judge the teachers.
-        held_out = set(self._held_out())
-        videos = []
-        labels = []
-        for index, (video, spans) in enumerate(zip(self.videos, self._labels(number), strict=True)):
-            if index not in held_out:
-                videos.append(video)
-                labels.append(spans)
-        samples = step_samples(videos, labels)
+    def _train_teachers(self, number: int) -> list[Aligner]:
+        """Return the networks that learn the labels of a round. Those that are on disk are read."""
+        samples = make_step_samples(self.videos, self._get_round_labels(number))
         # The same samples for all, with other seeds.
         teachers = []
-        for which in range(self.settings.teachers):
-            seed = self.training.seed + SEED_STEP * which
+        for teacher in range(self.settings.teachers):
+            seed = self.training.seed + SEED_STEP * teacher
             changes = {"epochs": self.settings.teacher_epochs, "seed": seed}
             settings = self.training.model_copy(update=changes)
-            path = self.folder / f"round-{number}" / f"teacher-{which}.safetensors"
-            network = self._trained(path, samples, settings)
+            path = self.folder / f"round-{number}" / f"teacher-{teacher}.safetensors"
+            network = self._read_or_train(path, samples, settings)
             if is_first():
                 self._write(network, path)
             wait_for_all()
             teachers.append(network)
         return teachers
 
-    def _trained(self, path: Path, samples: Sequence[Sample], settings: TrainSettings) -> Aligner:
-        """Return the network in a file, or, where there is no such file, one trained on the
-        samples."""
-        if first_says(path.exists()):
+    def _read_or_train(
+        self, path: Path, samples: Sequence[Sample], settings: TrainSettings
+    ) -> Aligner:
+        """Return the network in a file. Without the file, train one on the samples."""
+        if broadcast_from_first(path.exists()):
             network = read_aligner(path)
             network.to(start_processes(self.training.device))
             return network
@@ -265,7 +244,7 @@ class SelfTraining:
             report = partial(self.progress, name)
         return train_aligner(
             samples,
-            _training_folder(path),
+            _get_training_folder(path),
             model=self.model,
             loss=self.loss,
             settings=settings,
@@ -273,15 +252,15 @@ class SelfTraining:
         )
 
     def _write(self, network: Aligner, path: Path) -> None:
-        """Write a network that was trained now, and drop what its training left."""
+        """Write a network that was trained now, and remove its checkpoint and log."""
         if not path.exists():
             write_aligner(network, path, self.space)
-            shutil.rmtree(_training_folder(path))
+            shutil.rmtree(_get_training_folder(path))
 
     # ------------------------------------------------------------ what the run is
 
-    def _identity(self) -> dict[str, Any]:
-        """Return what distinguishes this run from another, plain."""
+    def _describe_run(self) -> dict[str, Any]:
+        """Return plain values that tell this run from others."""
         # Video by video, since the dataset may be large.
         digest = hashlib.sha256(b"[")
         separator = ""  # as in the repr of the whole list
@@ -307,7 +286,7 @@ class SelfTraining:
             "content": digest.hexdigest(),
         }
 
-    def _reports(self) -> tuple[RoundReport, ...]:
+    def _read_reports(self) -> tuple[RoundReport, ...]:
         path = self.folder / REPORT_FILE
         if not path.exists():
             return ()
@@ -321,38 +300,7 @@ class SelfTraining:
                 f"{path}: no report of rounds ({error}); remove the folder to start again"
             ) from error
 
-    def _held_out(self) -> list[int]:
-        """Return the videos that no teacher sees. It is empty where no further round asks for
-        them."""
-        if not self.settings.rounds:
-            return []
-        count = len(self.videos)
-        # Drawn by the seed, so that a run that is resumed holds out the same.
-        order = np.random.default_rng([self.training.seed, count]).permutation(count)
-        return sorted(order[: round(self.settings.held_out * count)].tolist())
 
-    def _matrices(
-        self, networks: Sequence[Aligner], videos: Sequence[StepVideo]
-    ) -> Iterator[tuple[int, list[Matrix]]]:
-        """Yield this process's share of the videos, each by its place, and every network's matrix
-        of it."""
-        rank, size = rank_and_world_size()
-        return iterate_matrices(networks, unlabelled_samples(videos), rank=rank, of=size)
-
-    def _best(
-        self, networks: Sequence[Aligner], videos: Sequence[StepVideo]
-    ) -> tuple[list[Matrix], list[RowIndices]]:
-        """Return the best score of each video's texts by all networks together, and the row that
-        has it, (K,) both."""
-        best: dict[int, tuple[Matrix, RowIndices]] = {}
-        for index, matrices in self._matrices(networks, videos):
-            mean = np.asarray(np.mean(matrices, axis=0), dtype=np.float32)
-            best[index] = (best_scores(mean), mean.argmax(axis=1))
-        best = gather_from_all(best)
-        in_order = [best[index] for index in range(len(videos))]
-        return [scores for scores, _ in in_order], [rows for _, rows in in_order]
-
-
-def _training_folder(network: Path) -> Path:
-    """Return where the checkpoint and the log of a network are while it is trained."""
+def _get_training_folder(network: Path) -> Path:
+    """Return the folder of checkpoint and log of a network in training."""
     return network.with_suffix(".training")

@@ -1,5 +1,5 @@
-"""Settings of NaSVA: its network and losses, its data and runs, placing, self-training. Nothing
-heavy is imported."""
+"""Settings of NaSVA: network, loss, training data, training runs, localization, self-training.
+Importing this file does not import torch."""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -30,7 +30,7 @@ OrderDraw: TypeAlias = Literal["sample", "batch"]
 
 
 class AlignerNetworkSettings(Settings):
-    """The grounding network: NaSVA section 3.2 and its supplement, sizes as in the released
+    """The grounding network: NaSVA, section 3.2 and supplement. Sizes are those of the released
     code."""
 
     video_width: Width = Field(
@@ -69,7 +69,7 @@ class AlignerNetworkSettings(Settings):
     )
 
     @model_validator(mode="after")
-    def _fits(self) -> "AlignerNetworkSettings":
+    def _check_sizes(self) -> "AlignerNetworkSettings":
         if self.width % self.heads or self.width % 2:
             raise ValueError(
                 f"width {self.width} must be even and a multiple of heads {self.heads}"
@@ -78,7 +78,7 @@ class AlignerNetworkSettings(Settings):
 
 
 class AlignerLossSettings(Settings):
-    """How the alignment matrix is trained: NaSVA section 3.3."""
+    """How the network is trained: NaSVA, section 3.3."""
 
     form: LossForm = Field(
         "paper",
@@ -86,9 +86,6 @@ class AlignerLossSettings(Settings):
         "more",
     )
     temperature: Positive = Field(0.07, description="tau; NaSVA section 4.2, smaller is sharper")
-    every_layer: bool | None = Field(
-        None, description="deep supervision. None: as the form has it (release yes, paper no)"
-    )
     shuffled: Fraction = Field(
         0.5, description="chance that texts lose their order; supplement 6.3"
     )
@@ -99,17 +96,16 @@ class AlignerLossSettings(Settings):
     )
 
 
-HeldOutScore: TypeAlias = Literal["recall", "loss"]
 UnlabelledTexts: TypeAlias = Literal["keep", "drop"]
 
 
 class AlignerDataSettings(Settings):
-    """Which videos and texts become samples, and what counts as their labels."""
+    """Which videos and texts become training samples, and which rows their labels cover."""
 
     label_rule: LabelRule = Field(
         "covering",
         description='rows that a span labels. "inclusive" is the released code\'s. See '
-        "`dataset.labelled_rows`",
+        "`dataset.find_labelled_rows`",
     )
     step_place: StepLabelSource = Field(
         "shown_or_said",
@@ -130,15 +126,11 @@ class AlignerDataSettings(Settings):
         description="share of the videos, by their ids, that are not trained on but choose the "
         "best",
     )
-    held_out_score: HeldOutScore = Field(
-        "recall",
-        description="what chooses the best: the share of texts whose best row has their label",
-    )
 
 
 class AlignerRunSettings(Settings):
-    """All settings of `stepline train nasva`. `model.video_width` and `model.text_width` are the
-    features' own."""
+    """All settings of `stepline train nasva`. `model.video_width` and `model.text_width` are taken
+    from the features."""
 
     model: AlignerNetworkSettings = AlignerNetworkSettings()
     loss: AlignerLossSettings = AlignerLossSettings()
@@ -152,8 +144,8 @@ SpanRule: TypeAlias = Literal["start", "center", "grown"]
 
 
 class AlignerSettings(Settings):
-    """How a trained network places texts. Its choices were made on two worlds (seeds 10, 11) that
-    no result uses."""
+    """How a trained network localizes texts. The defaults were chosen on two simulated sets (seeds
+    10, 11) that no result uses."""
 
     path: Path | None = Field(
         None,
@@ -179,7 +171,8 @@ class AlignerSettings(Settings):
     compete: NonNegative = Field(1.0, description="how far texts compete for seconds; 0 not at all")
     order: TextOrder = Field(
         "none",
-        description='"given": texts that are shown in another order than the given one cost more',
+        description='"given": two texts that are shown in another order than in the list cost up to '
+        "1.5 nats",
     )
     speech: NonNegative = Field(
         0.25, description="weight of when a text is said, where that is known; 0 not at all"
@@ -202,7 +195,7 @@ class AlignerSettings(Settings):
     )
 
     @model_validator(mode="after")
-    def _fits(self) -> "AlignerSettings":
+    def _check_windows(self) -> "AlignerSettings":
         if 2 * self.stride > self.window:
             raise ValueError(f"stride {self.stride} must be at most half of window {self.window}")
         if self.smooth % 2 == 0:
@@ -216,7 +209,7 @@ BestAt: TypeAlias = Literal["start", "center"]
 
 
 class RefineSettings(Settings):
-    """How a network's alignment matrix becomes labels: NaSVA section 3.3, its tables 3, 8 and 9."""
+    """How alignment matrices become labels: NaSVA, section 3.3, tables 3, 8 and 9."""
 
     threshold: Fraction = Field(
         0.0,
@@ -242,12 +235,9 @@ class RefineSettings(Settings):
         description="seconds that the teachers' best seconds may be apart. None: they need not "
         "agree",
     )
-    least_kept: Fraction = Field(
-        0.02, description="share of texts that must keep a label, else it is an error"
-    )
 
     @model_validator(mode="after")
-    def _drops_less_than_all(self) -> "RefineSettings":
+    def _check_quantile(self) -> "RefineSettings":
         if self.threshold_kind == "quantile" and self.threshold >= 1.0:
             raise ValueError("a quantile of 1 drops every text; give less than 1")
         return self
@@ -261,7 +251,7 @@ RoundTable: TypeAlias = Annotated[
 
 
 class SelfTrainSettings(Settings):
-    """Rounds of training on labels and labelling again: NaSVA section 3.3."""
+    """Rounds of training and labelling: NaSVA, section 3.3."""
 
     first: FirstLabels = Field(
         "asr",
@@ -277,18 +267,6 @@ class SelfTrainSettings(Settings):
         4,
         description="a teacher stops early: one that trains long learns its labels' noise by heart",
     )
-    held_out: Fraction = Field(
-        0.1, description="share of the videos that no teacher sees, on which rounds are compared"
-    )
-    same: Positive = Field(
-        4.0,
-        description="seconds apart at which two rounds still agree on where a held-out text is "
-        "shown",
-    )
-    enough: Fraction = Field(
-        0.9,
-        description="agreement of two rounds on held-out texts at which no further round is made",
-    )
     refine: RefineSettings = RefineSettings()
     by_round: RoundTable = Field(
         default_factory=dict,
@@ -296,28 +274,29 @@ class SelfTrainSettings(Settings):
         "by_round.2.position=center",
     )
 
-    def refinement(self, number: int) -> RefineSettings:
-        """Return how the labels of a round are made: `refine`, and what the round has of its
-        own."""
+    def get_round_settings(self, number: int) -> RefineSettings:
+        """Return how a round makes its labels: `refine`, with the values of `by_round` for this
+        round."""
         own = self.by_round.get(number, RefineSettings())
         changes = {name: getattr(own, name) for name in own.model_fields_set}
         return self.refine.model_copy(update=changes)
 
     @field_serializer("by_round")
-    def _own_values(self, rounds: dict[int, RefineSettings]) -> dict[str, JsonValue]:
-        """Leave out what a round has from `refine`, so that it is not read back as its own."""
+    def _serialize_round_values(self, rounds: dict[int, RefineSettings]) -> dict[str, JsonValue]:
+        """Leave out what a round takes from `refine`, so that it is not read back as the round's
+        own."""
         return {
             str(number): settings.model_dump(mode="json", exclude_unset=True)
             for number, settings in rounds.items()
         }
 
     @model_validator(mode="after")
-    def _rounds_fit(self) -> "SelfTrainSettings":
+    def _check_rounds(self) -> "SelfTrainSettings":
         for number in self.by_round:
             if number > self.rounds:
                 cure = f"give rounds.rounds={number}, or take it out"
                 raise ValueError(f"by_round.{number} has no round; {cure}")
-            RefineSettings.model_validate(self.refinement(number).model_dump())
+            RefineSettings.model_validate(self.get_round_settings(number).model_dump())
         return self
 
 
@@ -325,8 +304,8 @@ SaidSource: TypeAlias = Literal["given", "likeness"]
 
 
 class RefineRunSettings(Settings):
-    """All settings of `stepline refine`. `model.video_width` and `model.text_width` are the
-    features' own."""
+    """All settings of `stepline refine`. `model.video_width` and `model.text_width` are taken from
+    the features."""
 
     said: SaidSource = Field(
         "given",
@@ -345,7 +324,7 @@ class RefineRunSettings(Settings):
 
 
 class NasvaSettings(Settings):
-    """Placing steps in the video."""
+    """Localization of steps in a video."""
 
     coarse: CoarseSettings = CoarseSettings()
     ground: GroundSettings = GroundSettings()

@@ -1,10 +1,10 @@
-"""Training NaSVA's network (sections 3.3 and 4.2): its task for the training loop, its held-out
+"""Training of NaSVA's network (sections 3.3 and 4.2): its task for the training loop, its held-out
 score, and whole runs.
 
-A run's folder is that of `training.run_folder`, and in it:
+The folder of a run has the files of `training.run`, and:
 
 vectors/{kind}        text vectors that the run made itself
-best.safetensors      the network that scored best on held-out samples, where some are held out
+best.safetensors      the network with the best held-out score, where samples are held out
 aligner.safetensors   the final network
 """
 
@@ -23,31 +23,36 @@ from stepline.datasets.excluded import read_excluded
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore, open_video_store
 from stepline.models.nasva.checkpoint import NETWORK, read_aligner, write_aligner
-from stepline.models.nasva.dataset import AlignerSamples, gather_samples, omitted_row
+from stepline.models.nasva.dataset import AlignerSamples, gather_samples, omitted_to_row
 from stepline.models.nasva.loss import alignability_loss, grounding_loss
 from stepline.models.nasva.model import Aligner, AlignerOutput
 from stepline.models.nasva.settings import (
     AlignerLossSettings,
     AlignerNetworkSettings,
     AlignerRunSettings,
-    HeldOutScore,
 )
 from stepline.models.training.batches import Batch, Sample, collate
 from stepline.models.training.distributed import first_then_all, start_processes
-from stepline.models.training.loop import HeldOutScorer, Loss, Progress, TrainingTask
-from stepline.models.training.run import KeepBest, TrainingRun, run_training, train_network
-from stepline.models.training.run_folder import settings_that_matter, settings_to_train_on, versions
+from stepline.models.training.loop import HeldOutScorer, Loss, Progress, TrainingTask, train_network
+from stepline.models.training.run import (
+    KeepBest,
+    TrainingRun,
+    fine_tuning_settings,
+    package_versions,
+    result_settings,
+    run_training,
+)
 from stepline.models.training.settings import TextKind, TrainSettings
 from stepline.models.training.sources import (
     LabelledTexts,
+    explain_empty_source,
     is_feature_store,
+    open_or_store_text_vectors,
     read_labelled_texts,
-    source_flaw,
-    text_vectors,
 )
 from stepline.networks.device import device_of
 
-BEST_FILE, FINAL_FILE = NETWORK.names
+BEST_FILE, FINAL_FILE = NETWORK.file_names
 TEXT_KINDS: tuple[TextKind, ...] = ("narration", "step")
 # settings of a network that may change when it is trained on
 CHANGEABLE_SETTINGS = ("dropout", "attention_dropout")
@@ -65,14 +70,23 @@ def train_aligner(
     report: Callable[[Progress], None] | None = None,
     scorer: HeldOutScorer[Sample] | None = None,
 ) -> Aligner:
-    """Return a fresh network trained on the samples, in evaluation mode.
+    """Return a fresh network trained on samples, in evaluation mode. A run in `folder` that was
+    stopped is resumed.
 
-    A run in `folder` that was killed is resumed. Raises ShapeError when there is nothing to train
-    on.
+    Args:
+        samples: videos with texts and labels.
+        folder: of checkpoint and log.
+        model: settings of the network.
+        loss: settings of the loss.
+        settings: how long and how fast it learns.
+        report: is called with the progress after each step.
+        scorer: of held-out samples.
+
+    Raises ShapeError when there is nothing to train on.
     """
     return train_network(
         lambda: Aligner(model or AlignerNetworkSettings()),
-        aligner_task(samples, loss or AlignerLossSettings()),
+        make_aligner_task(samples, loss or AlignerLossSettings()),
         settings or TrainSettings(),
         folder,
         report,
@@ -80,9 +94,11 @@ def train_aligner(
     )
 
 
-def aligner_task(samples: Sequence[Sample], settings: AlignerLossSettings) -> TrainingTask[Sample]:
-    """Return what training learns: samples of videos of similar length together, some with their
-    texts shuffled."""
+def make_aligner_task(
+    samples: Sequence[Sample], settings: AlignerLossSettings
+) -> TrainingTask[Sample]:
+    """Return the training task of NaSVA's network: samples of similar length share a batch, and
+    some have their texts shuffled."""
 
     def losses(network: nn.Module, batch_samples: Sequence[Sample]) -> list[Loss]:
         batch = collate(batch_samples).to(device_of(network))
@@ -101,42 +117,34 @@ def aligner_task(samples: Sequence[Sample], settings: AlignerLossSettings) -> Tr
 def shuffle_texts(
     samples: Sequence[Sample], settings: AlignerLossSettings, rng: np.random.Generator
 ) -> list[Sample]:
-    """Return the samples, some with their texts shuffled and so marked. Supplement 6.3: half,
-    whatever the source."""
+    """Return the samples, some of them with their texts shuffled (supplement 6.3: half of them)."""
     count = len(samples) if settings.drawn == "sample" else 1
-    loses_order = np.broadcast_to(rng.random(count) < settings.shuffled, len(samples))
+    is_shuffled_flags = np.broadcast_to(rng.random(count) < settings.shuffled, len(samples))
     return [
-        sample.shuffled(rng) if is_shuffled else sample
-        for sample, is_shuffled in zip(samples, loses_order, strict=True)
+        sample.shuffle_texts(rng) if is_shuffled else sample
+        for sample, is_shuffled in zip(samples, is_shuffled_flags, strict=True)
     ]
 
 
-def aligner_scorer(
-    samples: Sequence[Sample],
-    score: HeldOutScore,
-    loss: AlignerLossSettings,
-    keep: Callable[[nn.Module], None],
+def make_aligner_scorer(
+    samples: Sequence[Sample], keep: Callable[[nn.Module], None]
 ) -> HeldOutScorer[Sample]:
-    """Return the scorer of held-out samples. "recall": R@1 of their labels, "loss": that of each
-    text, negative."""
+    """Return the scorer of held-out samples: R@1, the share of labelled texts whose best row is one
+    of their labelled rows."""
 
-    def measure(network: nn.Module, batch_samples: Sequence[Sample]) -> tuple[float, float]:
+    def score_batch(network: nn.Module, batch_samples: Sequence[Sample]) -> tuple[float, float]:
         batch = collate(batch_samples).to(device_of(network))
         alignment = network(batch)
-        if score == "recall":
-            hits, labelled = recall_counts(alignment, batch)
-            return float(hits), float(labelled)
-        # Negative, since more is better.
-        term = grounding_loss(alignment, batch, loss)
-        return float(-term.total), float(term.count)
+        hits, labelled = count_recall(alignment, batch)
+        return float(hits), float(labelled)
 
-    return HeldOutScorer(samples, HELD_OUT_SAMPLES, measure, keep)
+    return HeldOutScorer(samples, HELD_OUT_SAMPLES, score_batch, keep)
 
 
-def recall_counts(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return how many labelled texts have their best row among their labels, and how many there
-    are."""
-    positive = batch.real_positive()  # (B, K, T)
+def count_recall(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return the number of labelled texts whose best row has their label, and the number of
+    labelled texts."""
+    positive = batch.positive_without_padding()  # (B, K, T)
     scores = aligned.scores.masked_fill(batch.video_pad[:, None], BELOW_ANY_COSINE)  # (B, K, T)
     best = scores.argmax(dim=2, keepdim=True)  # (B, K, 1)
     return positive.gather(2, best).sum(), positive.any(dim=2).sum()
@@ -144,13 +152,16 @@ def recall_counts(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class AlignerSources:
-    """What a run reads.
+    """What a training run reads.
 
-    features: a store, or its URL.
-    narrations, steps: as `read_labelled_texts` takes them.
-    narration_vectors, step_vectors: a store of text features, or an encoder as `text_encoder` takes
-    it.
-    excluded: lists that `stepline curate excluded` wrote.
+    Attributes:
+        features: a store of video features, or its URL.
+        narrations: a source of sentences, as `read_labelled_texts` takes it. None: none are learnt.
+        steps: a source of steps, likewise.
+        narration_vectors: a store of text vectors, or an encoder as `load_text_encoder` takes it.
+            None: see `vectors`.
+        step_vectors: likewise.
+        excluded: lists of videos that `stepline curate excluded` wrote.
     """
 
     features: Path | str
@@ -160,29 +171,34 @@ class AlignerSources:
     step_vectors: str | None = None
     excluded: tuple[Path, ...] = ()
 
-    def texts(self, kind: TextKind) -> str | None:
-        """Return where the texts of a kind come from."""
+    def get_text_source(self, kind: TextKind) -> str | None:
+        """Return the source of the texts of a kind."""
         return self.narrations if kind == "narration" else self.steps
 
-    def vectors(self, kind: TextKind) -> str:
-        """Return where their vectors come from: the store itself where texts come from one, else
+    def get_vector_source(self, kind: TextKind) -> str:
+        """Return the source of the vectors of a kind: the option, else the store of the texts, else
         MiniLM."""
         option = self.narration_vectors if kind == "narration" else self.step_vectors
-        source = self.texts(kind) or ""
+        source = self.get_text_source(kind) or ""
         return option or (source if is_feature_store(source) else "minilm")
 
 
 @dataclass(frozen=True)
 class PreparedAligner:
-    """A run before its first step: samples to train on and held out, and the network that
-    starts."""
+    """A training run before its first step.
+
+    Attributes:
+        samples: to train on.
+        held_out: samples that choose the best network.
+        network: that is trained.
+    """
 
     samples: AlignerSamples
     held_out: AlignerSamples
     network: Aligner
 
 
-def train_run(
+def train_aligner_run(
     sources: AlignerSources,
     folder: Path,
     settings: AlignerRunSettings,
@@ -191,7 +207,7 @@ def train_run(
     report: Callable[[Progress], None] | None = None,
     on_prepared: Callable[[PreparedAligner], None] | None = None,
 ) -> Aligner:
-    """Train, or resume training, and return the network.
+    """Train a network, or resume its training, and return it.
 
     Under torchrun the processes share the work and the first one writes.
 
@@ -199,29 +215,28 @@ def train_run(
         sources: what is read.
         folder: of the run.
         settings: of the run.
-        start: a network to train on, ours or the authors' .pth.
-        report: gets each step.
+        start: file of a network that is fine-tuned, ours or the authors' .pth.
+        report: is called with the progress after each step.
         on_prepared: is called before the first step.
 
     Raises SettingsError when `folder` holds another run, ShapeError when nothing is left to train
     on, and what the sources raise.
     """
     start_processes(settings.train.device)
-    prepared = prepare(sources, folder, settings, start)
+    prepared = prepare_aligner_run(sources, folder, settings, start)
     samples = prepared.samples
     held_out = prepared.held_out
 
     def write(network: Aligner, path: Path) -> None:
-        write_aligner(network, path, samples.space())
+        write_aligner(network, path, samples.get_space())
 
     def train(keep_best: KeepBest) -> Aligner:
         if on_prepared is not None:
             on_prepared(prepared)
         scorer = None
         if len(held_out):
-            score = settings.data.held_out_score
-            scorer = aligner_scorer(held_out, score, settings.loss, keep_best)
-        task = aligner_task(samples, settings.loss)
+            scorer = make_aligner_scorer(held_out, keep_best)
+        task = make_aligner_task(samples, settings.loss)
         return train_network(
             lambda: prepared.network, task, settings.train, folder, report, scorer=scorer
         )
@@ -233,54 +248,61 @@ def train_run(
         "texts": samples.texts,
         "labelled": samples.labelled,
         "held_out": len(held_out),
-        "omitted": samples.reasons(),
+        "omitted": samples.count_reasons(),
     }
     run = TrainingRun(
         folder,
         NETWORK,
         # by these the folder refuses another run
-        {"settings": settings_that_matter(whole), "sources": asdict(sources) | {"start": start}},
+        {"settings": result_settings(whole), "sources": asdict(sources) | {"start": start}},
         write,
-        facts={"versions": versions(), "data": counts},
-        omitted=map(omitted_row, samples.omitted),
+        facts={"versions": package_versions(), "data": counts},
+        omitted=map(omitted_to_row, samples.omitted),
     )
     return run_training(run, train)
 
 
-def prepare(
+def prepare_aligner_run(
     sources: AlignerSources, folder: Path, settings: AlignerRunSettings, start: Path | None = None
 ) -> PreparedAligner:
-    """Return all that a run starts from."""
-    kinds = [kind for kind in TEXT_KINDS if sources.texts(kind) is not None]
+    """Read the sources of a run, and return its samples and its network."""
+    kinds = [kind for kind in TEXT_KINDS if sources.get_text_source(kind) is not None]
     if not kinds:
         raise DatasetError("no texts to train on; give --narrations, --steps or both")
     features = open_video_store(sources.features)
 
-    def read(kind: TextKind) -> Iterator[LabelledTexts]:
-        return read_labelled_texts(sources.texts(kind) or "", kind, settings.data.step_place)
+    def read_texts(kind: TextKind) -> Iterator[LabelledTexts]:
+        return read_labelled_texts(
+            sources.get_text_source(kind) or "", kind, settings.data.step_place
+        )
 
-    def vectors_of(kind: TextKind) -> FeatureStore:
-        return text_vectors(sources.vectors(kind), read(kind), folder / "vectors" / kind)
+    def open_vectors(kind: TextKind) -> FeatureStore:
+        return open_or_store_text_vectors(
+            sources.get_vector_source(kind), read_texts(kind), folder / "vectors" / kind
+        )
 
     # One process makes the vectors, the others find them on disk.
-    vectors = {kind: first_then_all(partial(vectors_of, kind)) for kind in kinds}
-    texts = chain.from_iterable(map(read, kinds))
+    vectors = {kind: first_then_all(partial(open_vectors, kind)) for kind in kinds}
+    texts = chain.from_iterable(map(read_texts, kinds))
     excluded = read_excluded(sources.excluded)
     samples = gather_samples(texts, features, vectors, settings.data, excluded=excluded)
     # Each source that is named must teach something.
     for kind in kinds:
         if len(samples) and kind not in samples.kinds:
             omitted = [row for row in samples.omitted if row.what == kind]
-            raise ShapeError(f"{sources.texts(kind)}: {source_flaw(omitted)}")
-    network = starting_network(settings, samples.widths(), start)
+            raise ShapeError(f"{sources.get_text_source(kind)}: {explain_empty_source(omitted)}")
+    network = make_starting_network(settings, samples.get_widths(), start)
     return PreparedAligner(*samples.split(settings.data.held_out), network)
 
 
-def starting_network(
+def make_starting_network(
     settings: AlignerRunSettings, widths: tuple[int, int], start: Path | None
 ) -> Aligner:
     """Return a fresh network for features of these widths, or the one in a file. Raises where they
-    do not fit."""
+    do not fit.
+
+    widths: of video feature rows and of text vectors.
+    """
     if start is None:
         # Fresh, and as wide as the features.
         sizes = dict(zip(("video_width", "text_width"), widths, strict=True))
@@ -292,17 +314,17 @@ def starting_network(
                 )
         torch.manual_seed(settings.train.seed)  # of fresh weights
         return Aligner(settings.model.model_copy(update=sizes))
-    # From a file, with its own settings but the dropout.
+    # From a file, with its own settings except the dropout.
     network = read_aligner(start)
-    own = settings_to_train_on(network.settings, settings.model, CHANGEABLE_SETTINGS, start)
-    if (own.video_width, own.text_width) != widths:
+    merged = fine_tuning_settings(network.settings, settings.model, CHANGEABLE_SETTINGS, start)
+    if (merged.video_width, merged.text_width) != widths:
         raise ShapeError(
-            f"{start}: takes video and text features {own.video_width} and {own.text_width} wide, "
+            f"{start}: takes video and text features {merged.video_width} and {merged.text_width} wide, "
             f"not {widths[0]} and {widths[1]}; give the features that it was trained on"
         )
-    if own == network.settings:
+    if merged == network.settings:
         return network
     # Another dropout is another network with the same weights.
-    changed = Aligner(own)
+    changed = Aligner(merged)
     changed.load_state_dict(network.state_dict())
     return changed

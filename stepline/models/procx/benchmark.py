@@ -1,7 +1,6 @@
-"""A dense-captioning benchmark answered with a trained network, in the official form that
-`evaluate` reads."""
+"""Answers of a trained network to a dense-captioning benchmark, in the official form that `evaluate` reads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from stepline.datasets import read, segments, write_densevid
@@ -11,24 +10,33 @@ from stepline.models.procx.inference import VideoToDescribe, describe_many
 from stepline.models.procx.settings import DescribeSettings
 from stepline.models.training.benchmark_answers import (
     BenchmarkAnswers,
-    Questions,
+    BenchmarkQuestions,
     StoredFeatures,
-    answer_each,
+    answer_questions,
 )
-from stepline.records import Record, Sentence, Transcript, Video
+from stepline.records import Record, Video
 
 NO_ROWS = "its features hold no row"
 
 
-def benchmark_videos(name: str, reference: Path, subset: str | None = None) -> Questions[str]:
-    """Return the ids of the videos of a benchmark. Raises DatasetError where its file cannot be read
-    or holds none."""
+def benchmark_videos(
+    name: str, reference: Path, subset: str | None = None
+) -> BenchmarkQuestions[str]:
+    """Return the ids of a benchmark's videos. Raises DatasetError where its file cannot be read
+    or holds no
+    video.
+
+    Args:
+        name: of the benchmark.
+        reference: its annotation file.
+        subset: split of the file. None: all.
+    """
     reading = read(name, reference, subset=subset)
     if not reading.records:
         part = f" of subset {subset!r}" if subset else ""
         raise DatasetError(f"{reference}: holds no video{part} to describe; give another")
     unasked = {row.id: row.reason for row in reading.rejected if row.what == "video"}
-    return Questions(tuple(record.id for record in reading.records), unasked)
+    return BenchmarkQuestions(tuple(record.id for record in reading.records), unasked)
 
 
 def write_predictions(
@@ -37,39 +45,35 @@ def write_predictions(
     features: StoredFeatures,
     out: Path,
     settings: DescribeSettings,
-    *,
-    speech: Mapping[str, Transcript] | None = None,
 ) -> BenchmarkAnswers[Record]:
-    """Write the steps of videos as densevid_eval's results, and return what is in it and what is
-    not.
+    """Write the steps of videos as densevid_eval's results, and return the answers and the reasons of
+    videos without one.
 
-    speech: what is said, by id, for a network that reads it. A video without is read in silence.
+    Args:
+        ids: of the benchmark's videos.
+        loaded: the network.
+        features: of the videos.
+        out: the file to write.
+        settings: which proposals are steps.
+
     Raises DatasetError when no video at all can be answered.
     """
-    if settings.speech:
-        loaded.check_speech()
-    # A video without a transcript is described in silence.
-    transcripts = speech or {}
 
     def read_video(id: str) -> VideoToDescribe:
         rows = features.read(id)
-        loaded.check(rows)
+        loaded.check_features(rows)
         if not len(rows.values):
             raise ShapeError(NO_ROWS)
-        sentences: tuple[Sentence, ...] = ()
-        if id in transcripts:
-            sentences = transcripts[id].sentences
-        return VideoToDescribe(rows.values, rows.duration, rows.duration, sentences)
+        return VideoToDescribe(rows.values, rows.duration, rows.duration)
 
-    around = loaded.trained.around or 0.0
     answers: BenchmarkAnswers[Record] = BenchmarkAnswers({}, {})
     for first in range(0, len(ids), settings.batch):
         batch = ids[first : first + settings.batch]
-        videos = answer_each({id: id for id in batch}, read_video)
+        videos = answer_questions({id: id for id in batch}, read_video)
         # What cannot be answered is reported, and the other videos go on.
         answers.missing.update(videos.missing)
         descriptions = describe_many(
-            loaded.model, loaded.vocabulary, [*videos.by_id.values()], settings, around=around
+            loaded.model, loaded.vocabulary, [*videos.by_id.values()], settings
         )
         for id, description in zip(videos.by_id, descriptions, strict=True):
             answers.by_id[id] = Record(id=id, video=Video(id=id), steps=description.steps)

@@ -1,11 +1,9 @@
-"""ProcX on disk: one safetensors file with weights, settings and vocabulary, so that none of them
-goes alone."""
+"""ProcX on disk: one safetensors file with weights, settings and vocabulary."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from stepline.errors import ModelError
 from stepline.files.digests import sha256
 from stepline.models.procx.model import ProcX
 from stepline.models.procx.settings import ModelSettings
@@ -18,84 +16,97 @@ from stepline.models.training.network import (
     parse_settings,
 )
 
-# what networks were that do not say it, where the default is another today
+# settings that older files lack, where the default is another today
 SETTINGS_OF_OLDER_FILES = {"position_form": "end"}
+REMOVED_CAPTIONER_SETTINGS = ("transcript_layers", "longest_transcript")
 
 
 @dataclass(frozen=True)
 class TrainingFeatures:
-    """What a network was trained on: the backbone of its features, and rows per second.
+    """Features that a network was trained on.
 
-    unit: its feature rows had length 1.
-    around: seconds before and after a step whose speech it reads, None for none.
+    Attributes:
+        backbone: of the features.
+        rate: rows per second.
+        unit: whether the rows had length 1.
     """
 
     backbone: str
     rate: float = 1.0
     unit: bool = False
-    around: float | None = None
 
 
 HeaderParts: TypeAlias = tuple[ModelSettings, Vocabulary, TrainingFeatures]
 
 
 def _parse(header: Header) -> HeaderParts:
-    # A setting that the file has not is filled in as it was then, not as today's default.
     tree = SETTINGS_OF_OLDER_FILES | header["settings"]
+    if not tree.pop("refine", True):
+        raise ValueError("its layers do not move the boxes of the layer before")
+    captioner = dict(tree["captioner"])
+    for name in REMOVED_CAPTIONER_SETTINGS:
+        captioner.pop(name, None)
     attention = dict(tree["attention"])
     attention.pop("query_start", None)  # of a fresh network alone
     if attention.pop("padding", "zero") != "zero":
         raise ValueError("its attention reads the border beyond a level's ends")
-    settings = parse_settings(ModelSettings, tree | {"attention": attention})
+    tree |= {"attention": attention, "captioner": captioner}
+    settings = parse_settings(ModelSettings, tree)
+    trained = dict(header["trained"])
+    trained.pop("around", None)  # seconds of speech that networks of earlier versions could read
     tokens = tuple(header["vocabulary"]["tokens"])
     has_marks = tokens[: len(MARK_TOKENS)] == MARK_TOKENS
     if not has_marks or not all(isinstance(token, str) for token in tokens):
         raise ValueError("its vocabulary is not valid")
     vocabulary = Vocabulary(tokens, bool(header["vocabulary"]["lower"]))
-    return settings, vocabulary, TrainingFeatures(**header["trained"])
+    return settings, vocabulary, TrainingFeatures(**trained)
 
 
 NETWORK = NetworkSpec[HeaderParts, ProcX](
     kind="stepline.procx",
     version=1,
     title="a ProcX network",
-    writer="`stepline train procx`",
-    names=("best.safetensors", "procx.safetensors"),
+    command="`stepline train procx`",
+    file_names=("best.safetensors", "procx.safetensors"),
     parse=_parse,
     build=lambda parts: ProcX(parts[0], len(parts[1])),
+    removed_weights=("captioner.transcript_",),
 )
 
 
 @dataclass(frozen=True)
 class LoadedProcx(LoadedNetwork):
-    """A network in evaluation mode with its vocabulary."""
+    """A network in evaluation mode, with its vocabulary and the features that it was trained on."""
 
     model: ProcX
     vocabulary: Vocabulary
     trained: TrainingFeatures
 
-    def check_speech(self) -> None:
-        """Raise ModelError where it never read what is said."""
-        if self.trained.around is None:
-            cure = "leave --speech out, or train one with data.speech"
-            raise ModelError(f"{self.path}: was trained on pictures alone; {cure}")
-
 
 def write_model(
     model: ProcX, vocabulary: Vocabulary, path: Path, trained: TrainingFeatures
 ) -> None:
-    """Write a network, float32, whole or not at all. Raises StoreError when the disk refuses."""
+    """Write a network in float32, whole or not at all. Raises StoreError when the disk refuses.
+
+    Args:
+        model: the network.
+        vocabulary: of its captions.
+        path: of the file.
+        trained: features that it was trained on.
+    """
     words = {"tokens": vocabulary.tokens, "lower": vocabulary.lower}
     NETWORK.write(path, model, {"vocabulary": words, "trained": asdict(trained)})
 
 
 def load_model(path: Path) -> LoadedProcx:
-    """Return the network in a file or a run's folder, ready to infer. Raises ModelError, naming
-    what does not fit."""
-    file = NETWORK.find(path)
+    """Return the network in a file or a run's folder, in evaluation mode. Raises ModelError for
+    any other
+    file, naming what does not fit.
+    """
+    file = NETWORK.find_file(path)
     (settings, vocabulary, trained), model = NETWORK.load(file)
     space = FeatureSpace(trained.backbone, "", trained.rate)
-    any_length = trained.unit or settings.standardise
+    accepts_unit_rows = trained.unit or settings.standardise
     return LoadedProcx(
-        file, sha256(file), space, settings.features, any_length, model, vocabulary, trained
+        file, sha256(file), space, settings.features, accepts_unit_rows, model, vocabulary, trained
     )

@@ -1,16 +1,12 @@
 """Videos with the steps that are to be found in them, from records or a public dataset and
 features.
 
-A video's features are read when its sample is looked at, resized when a batch is made. Its texts
-are in memory, packed until then. A step is placed at a fraction of the seconds that the features
-cover, since nothing else is seen.
+A video's features are read when its sample is asked for, and resized when a batch is made. A step
+is at a fraction of the seconds that the features cover, since the network sees nothing else.
 """
 
-import json
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from stepline.datasets import DATASETS
 from stepline.errors import ShapeError
@@ -23,114 +19,68 @@ from stepline.models.training.sources import (
     FeatureJoin,
     Features,
     FeatureSpec,
-    dataset_of,
-    feature_spec,
-    reasons_in_words,
+    format_reasons,
+    parse_dataset_source,
+    read_feature_spec,
 )
-from stepline.records import Record, Rejected, Sentence, Step
+from stepline.records import Record, Rejected, Step
 
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Seconds of a video, and the sentences that are right for them, the one to be said first."""
-
-    start: float
-    end: float
-    texts: tuple[str, ...]
-
-
-def record_events(record: Record, settings: DataSettings) -> Iterator[Event]:
-    """Yield what is to be found, in the record's order: as many events as a step of people has
-    spans.
-
-    A step that Stepline wrote or swapped has one, the best where it is shown, else where it is
-    said.
-    """
-    target = settings.target or "steps"
-    if target == "narration":
-        for sentence in record.sentences:
-            yield Event(sentence.span.start, sentence.span.end, (sentence.text,))
-        return
-    steps: tuple[Step, ...] = getattr(record, target)
-    for step in steps:
-        # the texts that are right for a step, the one to be said first
-        texts = {
-            "own": (step.text,),
-            "said": ((*step.alternatives, step.text)[0],),
-            "any": (step.text, *step.alternatives),
-        }
-        spans = step.spans
-        if target == "steps":
-            spans = step.spans[:1]
-            if not spans and step.said is not None:
-                spans = (step.said,)
-        for span in spans:
-            yield Event(span.start, span.end, texts[settings.wording])
-
-
-TimedText: TypeAlias = tuple[float, float, str]  # start, end, and what is said there
-
-
-def timed_texts(sentences: Iterable[Sentence]) -> list[TimedText]:
-    """Return the seconds and the text of each sentence."""
-    return [(line.span.start, line.span.end, line.text) for line in sentences]
-
-
-def speech_window(speech: Iterable[TimedText], around: float, start: float, end: float) -> str:
-    """Return what is said from `around` seconds before the start until as many after the end, as
-    one text."""
-    return " ".join(
-        text for first, last, text in speech if last > start - around and first < end + around
-    )
-
-
+MAX_HELD_OUT = 500  # samples that are scored
 NO_STEP = "it has no step with a place and a text"
 STEP_AFTER_END = "the step lies after what is seen"
 NO_TEXT = "the step has no text"
 
 
 @dataclass(frozen=True, slots=True)
-class _PendingSample:
-    """A sample that is not read yet.
+class TimedStep:
+    """One step to find: start and end in seconds, and the sentence to write."""
 
-    count: its events.
-    packed: they and what is said, as compressed JSON.
+    start: float
+    end: float
+    text: str
 
-    As objects the sentences of a video take twenty times the bytes, and NaSVA's 340,000 videos have
-    34 million.
+
+def timed_steps(record: Record, settings: DataSettings) -> Iterator[TimedStep]:
+    """Yield the steps to find in a record's order: as many as a step of people has spans.
+
+    A step that Stepline wrote or swapped has one span, the best where it is shown, else where it is
+    said.
     """
+    target = settings.target or "steps"
+    if target == "narration":
+        for sentence in record.sentences:
+            yield TimedStep(sentence.span.start, sentence.span.end, sentence.text)
+        return
+    steps: tuple[Step, ...] = getattr(record, target)
+    for step in steps:
+        spoken = (*step.alternatives, step.text)[0]
+        spans = step.spans
+        if target == "steps":
+            spans = spans[:1] or ((step.said,) if step.said else ())
+        for span in spans:
+            text = spoken if settings.wording == "said" else step.text
+            yield TimedStep(span.start, span.end, text)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingStepSample:
+    """A sample whose features are not read yet: the id of its video, and its steps."""
 
     video: str
-    count: int
-    packed: bytes
-
-    @classmethod
-    def pack(
-        cls, video: str, events: Sequence[Event], speech: Sequence[TimedText]
-    ) -> "_PendingSample":
-        plain_events = [(event.start, event.end, event.texts) for event in events]
-        plain = json.dumps([plain_events, speech])
-        return cls(video, len(events), zlib.compress(plain.encode()))
-
-    def unpack(self) -> tuple[list[Event], list[TimedText]]:
-        plain_events, speech = json.loads(zlib.decompress(self.packed))
-        events = [Event(start, end, tuple(texts)) for start, end, texts in plain_events]
-        return events, speech
+    steps: tuple[TimedStep, ...]
 
 
-class StepDataset(GatheredSamples[_PendingSample, StepSample]):
+class StepDataset(GatheredSamples[PendingStepSample, StepSample]):
     """Samples that are read when they are asked for.
 
     counts: steps of each.
-    spec: what the features of all of them are of.
     lengths: 1 each, since features are resized to one length.
     """
 
     def __init__(
         self,
-        parts: Sequence[_PendingSample],
+        parts: Sequence[PendingStepSample],
         features: Features,
-        settings: DataSettings,
         spec: FeatureSpec | None,
         omitted: Sequence[Rejected] = (),
     ) -> None:
@@ -139,56 +89,45 @@ class StepDataset(GatheredSamples[_PendingSample, StepSample]):
             shards = [features[part.video].shard for part in parts]
         super().__init__(self._read, [1] * len(parts), shards, parts, omitted)
         self._features = features
-        self._settings = settings
         self._spec = spec
-        self.counts = tuple(part.count for part in parts)
+        self.counts = tuple(len(part.steps) for part in parts)
 
     def _read(self, index: int) -> StepSample:
         part = self.parts[index]
-        events, speech = part.unpack()
-        # A video's features are read only here, when its sample is asked for.
         stored = self._features
-        video = part.video
-        features = stored.read(video) if isinstance(stored, FeatureStore) else stored[video]
-        spans = tuple((event.start, event.end) for event in events)
-        windows: tuple[str, ...] | None = None
-        if self._settings.speech:
-            around = self._settings.around
-            windows = tuple(speech_window(speech, around, *span) for span in spans)
+        features = (
+            stored.read(part.video) if isinstance(stored, FeatureStore) else stored[part.video]
+        )
         return StepSample(
             part.video,
             features.values,
             features.duration,
-            spans,
-            sentences=tuple(event.texts[0] for event in events),
-            speech=windows,
-            alternatives=tuple(event.texts[1:] for event in events),
+            tuple((step.start, step.end) for step in part.steps),
+            tuple(step.text for step in part.steps),
         )
 
     @property
     def spec(self) -> FeatureSpec:
-        """What the features are of. Raises ShapeError without any sample."""
+        """Backbone, width and rate of the features. Raises ShapeError without any sample."""
         if self._spec is None or not self.parts:
             raise ShapeError(
-                f"no video is left to train on: {reasons_in_words(self.omitted)}; fix the sources"
+                f"no video is left to train on: {format_reasons(self.omitted)}; fix the sources"
             )
         return self._spec
 
     def texts(self) -> Iterator[str]:
-        """Yield all that a vocabulary should hold: the steps' wordings, and what is said where that
-        is read."""
+        """Yield the sentences of all steps, which a vocabulary should hold."""
         for part in self.parts:
-            events, speech = part.unpack()
-            for event in events:
-                yield from event.texts
-            yield from (text for _, _, text in speech)
+            yield from (step.text for step in part.steps)
 
     def split(self, fraction: float) -> tuple["StepDataset", "StepDataset"]:
         """Return the samples to train on and those held out: a fraction of the videos, chosen by
         their ids alone."""
-        training, held_out = self.split_parts(fraction, self._settings.held_out_most)
-        about = (self._features, self._settings, self._spec)
-        return StepDataset(training, *about, self.omitted), StepDataset(held_out, *about)
+        training, held_out = self.split_parts(fraction, MAX_HELD_OUT)
+        return (
+            StepDataset(training, self._features, self._spec, self.omitted),
+            StepDataset(held_out, self._features, self._spec),
+        )
 
 
 def gather_samples(
@@ -198,11 +137,13 @@ def gather_samples(
     *,
     excluded: ExcludedIds = frozenset(),
 ) -> StepDataset:
-    """Return what can be trained on, one sample per video.
+    """Return the samples of records, one per video. No feature is read but the store's index.
 
-    settings: `target` says what its steps are, None: `steps`.
-    features: a store, or the features themselves, by the videos' ids. excluded: ids of videos that
-    are left out (a benchmark's own). Nothing is read but the store's index.
+    Args:
+        records: of the videos.
+        features: a store, or the features themselves, by the videos' ids.
+        settings: `target` says what of a record are its steps, None: `steps`.
+        excluded: ids of videos that are left out (a benchmark's own).
     """
     settings = settings or DataSettings()
     join = FeatureJoin(features, slack=settings.slack, excluded=excluded, one_rate=True)
@@ -210,29 +151,26 @@ def gather_samples(
     for record in records:
         video = record.video.id
         # Whether its features can be used.
-        flaw = join.flaw(video, record.video.duration, key=video)
-        events = []
+        flaw = join.reason_to_omit(video, record.video.duration, key=video)
+        steps = []
         if flaw is None:
-            spec, rows = feature_spec(features, video)
+            spec, rows = read_feature_spec(features, video)
             # Its steps, as far as the features reach: a step after them cannot be seen.
             seconds = rows / spec.rate
-            for event in record_events(record, settings):
-                text = event.texts[0]
-                start = f"{event.start:g} s"
-                if not text.strip():
-                    join.omit("step", video, (NO_TEXT, start), text)
-                elif event.start >= seconds:
+            for step in timed_steps(record, settings):
+                start = f"{step.start:g} s"
+                if not step.text.strip():
+                    join.omit("step", video, (NO_TEXT, start), step.text)
+                elif step.start >= seconds:
                     value = f"{start} of {seconds:g} s"
-                    join.omit("step", video, (STEP_AFTER_END, value), text)
+                    join.omit("step", video, (STEP_AFTER_END, value), step.text)
                 else:
-                    events.append(event)
-        if not events:
+                    steps.append(step)
+        if steps:
+            parts.append(PendingStepSample(video, tuple(steps)))
+        else:
             join.omit("video", video, flaw or (NO_STEP, ""))
-            continue
-        # What is said, for networks that read it.
-        speech = timed_texts(record.sentences) if settings.speech else []
-        parts.append(_PendingSample.pack(video, events, speech))
-    return StepDataset(parts, features, settings, join.specs.get("video"), join.omitted)
+    return StepDataset(parts, features, join.specs.get("video"), join.omitted)
 
 
 STEP_SOURCES: dict[str, StepSource] = {
@@ -242,8 +180,8 @@ STEP_SOURCES: dict[str, StepSource] = {
 }
 
 
-def steps_given_by(source: str) -> StepSource:
-    """Return what of a source's records are the steps, where no one says it: what people annotated,
-    else its steps."""
-    dataset = dataset_of(source)
+def default_target(source: str) -> StepSource:
+    """Return which part of a source's records are the steps, where no setting says it: what people
+    annotated, else the records' steps."""
+    dataset = parse_dataset_source(source)
     return "steps" if dataset is None else STEP_SOURCES[DATASETS[dataset[0]].record_field]

@@ -1,20 +1,20 @@
 """Multi-scale deformable attention over time, in plain PyTorch: ProcX section 5, equations 9 to 12.
 
 Each query reads a few points of every temporal level, near a reference. Vanilla attention (equation
-10, Deformable DETR) weighs them by the query alone. Key-aware attention (equation 12, Lite-DETR)
-weighs them by the keys at these points:
+10, Deformable DETR) weighs the points by the query alone. Key-aware attention (equation 12,
+Lite-DETR) weighs them by the keys at these points:
 
     output[b, n, h] = sum_p weight[b, n, h, p] value(location p),  value(x): linear between two
     neighbouring rows
 
-Two functions with hand-made gradients carry it, since linear interpolation commutes with sum and
-dot product. `weighted_gather` sums the rows next to each point without sampling a value. It is an
-embedding bag. So is every gradient of a table, over the points in the order of the rows that they
-read. `gather_dot_products` reads the products of queries and sampled keys from one dense product.
-Each has the formula that it equals in its docstring. Letters: B videos, N queries, M positions of
-all levels one after the other, H heads, L levels. P points per level, D width of a head, C width.
-K = 2 L P rows are read by a query and head: those on the left of its points, then those on the
-right. A table is (B, M, H, D), and its row of (b, m, h) has the number (b M + m) H + h.
+Two functions with their own gradients compute it, because linear interpolation commutes with sums
+and dot products. `weighted_gather` sums the rows next to each point as an embedding bag, without
+sampling a value. Gradients of a table are embedding bags too, over the points in the order of the
+rows that they read. `gather_dot_products` reads the products of queries and sampled keys from one
+dense product. Letters: B videos, N queries, M positions of all levels one after the other, H heads,
+L levels, P points per level, D width of a head, C width. A query and head read K = 2 L P rows: those
+on the left of their points, then those on the right. A table is (B, M, H, D), and its row of
+(b, m, h) has the number (b M + m) H + h.
 """
 
 import math
@@ -34,80 +34,92 @@ from stepline.models.training.layers import Linear
 
 @dataclass(frozen=True)
 class SamplingPoints:
-    """Where every query and head reads: two neighbouring rows per point, and the weight of each.
+    """The two neighbouring rows that every query and head reads at each point, and their weights.
 
-    left_weight, right_weight: (B, N, H, L P), of the rows on the left and on the right. Gradients
-    reach the locations through them.
-    position: (B, N, H, K) int32 in [0, M), lefts then rights.
-    row: as numbers of table rows.
-    reader, order, start: the same by the row that is read, for gradients of a table. Row r is read
-    by the entries order[start[r]:start[r + 1]] of the flat `row`. They belong to the rows `reader`
-    of a table (B, N, H, D) of queries. Empty where no gradient is wanted.
+    Attributes:
+        left_weight: (B, N, H, L P) weight of the row on the left of each point. Gradients reach
+            the
+            locations through both weights.
+        right_weight: (B, N, H, L P) weight of the row on the right.
+        position: (B, N, H, K) int32 in [0, M), lefts then rights.
+        row: (B, N, H, K) int32, the same as numbers of table rows.
+        query_row: row of a table (B, N, H, D) of queries that each sorted entry belongs to.
+        entry_order: entries of the flat `row`, sorted by the table row that they read.
+        row_start: first entry of each table row in `entry_order`. The last three are empty where
+            no
+            gradient is wanted.
     """
 
     left_weight: Tensor
     right_weight: Tensor
     position: Tensor
     row: Tensor
-    reader: Tensor
-    order: Tensor
-    start: Tensor
+    query_row: Tensor
+    entry_order: Tensor
+    row_start: Tensor
 
     @property
-    def rows(self) -> tuple[Tensor, ...]:
-        """Which rows are read, and by what, as `_WeightedGather` and `_GatherDotProducts` take
-        it."""
-        return (self.position, self.row, self.reader, self.order, self.start)
+    def index_tensors(self) -> tuple[Tensor, ...]:
+        """The row numbers, in the order that `_WeightedGather` and `_GatherDotProducts` take
+        them."""
+        return (self.position, self.row, self.query_row, self.entry_order, self.row_start)
 
 
 def sampling_points(locations: Tensor, lengths: Sequence[int], *, backward: bool) -> SamplingPoints:
-    """Return the rows and weights that locations (B, N, H, L, P) read, each in [0, 1] of its level
-    or outside.
+    """Return the rows and weights that locations read.
 
     A level of T positions has their centres at (0.5, 1.5, ...) / T and is linear between two. One
-    position beyond the outermost is zero, as the CUDA kernels have it. An empty level is zero
-    everywhere. A location that is NaN has NaN for weights. backward: whether gradients of a table
-    are wanted.
+    position beyond the outermost is zero, as in the CUDA kernels. An empty level is zero
+    everywhere. A
+    location that is NaN has NaN for weights.
+
+    Args:
+        locations: (B, N, H, L, P), in [0, 1] of each level or outside.
+        lengths: positions of each level.
+        backward: whether gradients of a table are wanted.
     """
     heads = locations.shape[2]
     numbers = torch.tensor(lengths, dtype=locations.dtype, device=locations.device)  # (L,)
     # of every head, level and point: long rows broadcast fast, short ones slowly
     length = numbers[:, None].expand(locations.shape[2:])
     length = length.flatten()  # (H L P,)
-    place = locations.flatten(2) * length
-    place = place - 0.5  # (B, N, H L P), in positions of its level
-    # the positions on both sides of each place, and their weights by its fraction between them
-    floor = place.detach().floor()
-    fraction = place - floor  # (B, N, H L P) in [0, 1)
+    position_in_level = locations.flatten(2) * length
+    position_in_level = position_in_level - 0.5  # (B, N, H L P), in positions of its level
+    # the positions on both sides of each location, and their weights by its fraction between them
+    floor = position_in_level.detach().floor()
+    fraction = position_in_level - floor  # (B, N, H L P) in [0, 1)
     floor = floor.nan_to_num(0.0)
-    below, below_exists = _nearest_position(floor, length)
-    above, above_exists = _nearest_position(floor + 1, length)
+    below, below_exists = _clamp_position(floor, length)
+    above, above_exists = _clamp_position(floor + 1, length)
     left_weight = (1 - fraction) * below_exists
     right_weight = fraction * above_exists
     left_weight = left_weight.unflatten(2, (heads, -1))  # (B, N, H, L P)
     right_weight = right_weight.unflatten(2, (heads, -1))
 
-    position, row = _table_rows(below, above, lengths, heads)
-    readers = _readers(row, sum(lengths), backward=backward)
-    return SamplingPoints(left_weight, right_weight, position, row, *readers)
+    position, row = _table_row_numbers(below, above, lengths, heads)
+    entries = _entries_by_row(row, sum(lengths), backward=backward)
+    return SamplingPoints(left_weight, right_weight, position, row, *entries)
 
 
-def _nearest_position(position: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the nearest positions of a level to whole numbers, and 1 where they are that number,
-    else 0.
+def _clamp_position(position: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
+    """Return whole numbers clamped to the positions of a level, and 1 where clamping changed
+    nothing, else
+    0.
 
-    In arithmetic, which on a CPU takes a tenth of what comparing takes.
+    In arithmetic, which on a CPU takes a tenth of the time of comparing.
     """
     nearest = position.clamp(torch.zeros_like(length), (length - 1).clamp(min=0))
     is_equal = (1 - (position - nearest).abs()).clamp(min=0)
     return nearest, is_equal * (length > 0).to(length.dtype)
 
 
-def _table_rows(
+def _table_row_numbers(
     below: Tensor, above: Tensor, lengths: Sequence[int], heads: int
 ) -> tuple[Tensor, Tensor]:
-    """Return positions and table rows, both (B, N, H, K) int32, of whole positions (B, N, H L P) in
-    their levels."""
+    """Return positions in the table and numbers of table rows, both (B, N, H, K) int32, of the
+    positions
+    below and above each point (B, N, H L P) in their levels.
+    """
     device = below.device
 
     # where each level begins. An empty one at the end needs some row
@@ -126,45 +138,55 @@ def _table_rows(
     return position, position * heads + first[:, None, :, None]
 
 
-def _readers(row: Tensor, total: int, *, backward: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return reader, order and start of `SamplingPoints`, all of them (0,) unless wanted."""
+def _entries_by_row(row: Tensor, total: int, *, backward: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Return query_row, entry_order and row_start of `SamplingPoints`, all (0,) unless
+    `backward`."""
     if not backward:
         nothing = row.new_empty(0)
         return nothing, nothing, nothing
     videos, _, heads, count = row.shape
-    ordered, order = row.flatten().sort(stable=True)
+    ordered, entry_order = row.flatten().sort(stable=True)
     rows = _int_range(videos * total * heads, row.device)
     start = torch.searchsorted(ordered, rows, out_int32=True)
-    return torch.div(order, count, rounding_mode="floor").int(), order, start
+    return torch.div(entry_order, count, rounding_mode="floor").int(), entry_order, start
 
 
 def _int_range(end: int, device: torch.device) -> Tensor:
-    """Return 0, 1, ... below an end, int32."""
     return torch.arange(end, dtype=torch.int32, device=device)
 
 
 def weighted_gather(value: Tensor, weight: Tensor, points: SamplingPoints) -> Tensor:
-    """Return values (B, M, H, D) at each query's points, times weight (B, N, H, L P), summed: (B,
-    N, H, D).
+    """Return the weighted sum of the values at each query's points, (B, N, H, D).
 
-    output[b, n, h] = sum_k w[b, n, h, k] value[b, position[b, n, h, k], h], w: weight times each
-    side's own.
+    output[b, n, h] = sum_k w[b, n, h, k] value[b, position[b, n, h, k], h], where w is the weight
+    of the
+    point times that of the side.
+
+    Args:
+        value: (B, M, H, D).
+        weight: (B, N, H, L P) of each point.
+        points: that each query reads.
     """
     on_left = weight * points.left_weight
     on_right = weight * points.right_weight
     both = torch.cat((on_left, on_right), dim=3)  # (B, N, H, K)
-    total: Tensor = _WeightedGather.apply(value.contiguous(), both, *points.rows)
+    total: Tensor = _WeightedGather.apply(value.contiguous(), both, *points.index_tensors)
     return total  # (B, N, H, D)
 
 
 def gather_dot_products(query: Tensor, key: Tensor, points: SamplingPoints) -> Tensor:
-    """Return the products of queries (B, N, H, D) with keys (B, M, H, D) at their points, (B, N, H,
-    L P).
+    """Return the dot products of queries with the keys at their points, (B, N, H, L P).
 
-    output[b, n, h, p] = query[b, n, h] . key(location p). These are the products with the rows on
-    its left and right, each times that side's weight. In the dtype of these weights.
+    output[b, n, h, p] = query[b, n, h] . key(location p): the products with the rows on the left
+    and the
+    right of the point, each times that side's weight. In the dtype of these weights.
+
+    Args:
+        query: (B, N, H, D).
+        key: (B, M, H, D).
+        points: that each query reads.
     """
-    products = _GatherDotProducts.apply(query.contiguous(), key.contiguous(), *points.rows)
+    products = _GatherDotProducts.apply(query.contiguous(), key.contiguous(), *points.index_tensors)
     products = products.to(points.left_weight.dtype)  # (B, N, H, K)
     on_left, on_right = products.chunk(2, dim=3)  # (B, N, H, L P) each
     between: Tensor = on_left * points.left_weight + on_right * points.right_weight
@@ -181,12 +203,12 @@ class _WeightedGather(Function):  # type: ignore[misc]   # torch is untyped to m
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        table, weight, position, _, *readers = context.saved_tensors
+        table, weight, position, _, *entries = context.saved_tensors
         gradient = gradient.contiguous()
         to_table = None
         to_weight = None
         if context.needs_input_grad[0]:
-            to_table = _scatter_sum(gradient, weight, table, *readers)
+            to_table = _scatter_sum(gradient, weight, table, *entries)
         if context.needs_input_grad[1]:
             to_weight = _gather_products(gradient, table, position).to(weight.dtype)
         return to_table, to_weight, None, None, None, None, None
@@ -202,20 +224,22 @@ class _GatherDotProducts(Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        query, table, _, row, *readers = context.saved_tensors
+        query, table, _, row, *entries = context.saved_tensors
         gradient = gradient.contiguous()
         to_query = None
         to_table = None
         if context.needs_input_grad[0]:
             to_query = _gather_sum(table, gradient, row)
         if context.needs_input_grad[1]:
-            to_table = _scatter_sum(query, gradient, table, *readers)
+            to_table = _scatter_sum(query, gradient, table, *entries)
         return to_query, to_table, None, None, None, None, None
 
 
 def _gather_sum(table: Tensor, weight: Tensor, row: Tensor) -> Tensor:
-    """Return the table's rows of these numbers (B, N, H, K), times weight (B, N, H, K), summed: (B,
-    N, H, D)."""
+    """Return the weighted sum of table rows: rows of these numbers (B, N, H, K), times weight (B,
+    N, H, K):
+    (B, N, H, D).
+    """
     width = table.shape[-1]
     flat = table.view(-1, width)  # (B M H, D)
     reads = weight.shape[-1]
@@ -227,32 +251,35 @@ def _gather_sum(table: Tensor, weight: Tensor, row: Tensor) -> Tensor:
 
 
 def _scatter_sum(
-    query: Tensor, weight: Tensor, table: Tensor, reader: Tensor, order: Tensor, start: Tensor
+    query: Tensor,
+    weight: Tensor,
+    table: Tensor,
+    query_row: Tensor,
+    entry_order: Tensor,
+    start: Tensor,
 ) -> Tensor:
-    """Return for each row of the table the queries (B, N, H, D) that read it, times their weight,
-    summed.
-
-    Of the table's shape: the transpose of `_gather_sum`.
+    """Return for each table row the sum of the queries (B, N, H, D) that read it, times their
+    weight. It is
+    the transpose of `_gather_sum`, of the table's shape.
     """
     flat = query.view(-1, query.shape[-1])  # (B N H, D)
-    by_reader = weight.view(-1).index_select(0, order)
+    by_reader = weight.view(-1).index_select(0, entry_order)
     weights = by_reader.to(query.dtype)  # (B N H K,)
-    bags = F.embedding_bag(reader, flat, start, mode="sum", per_sample_weights=weights)
+    bags = F.embedding_bag(query_row, flat, start, mode="sum", per_sample_weights=weights)
     return bags.view_as(table)
 
 
 def _gather_products(query: Tensor, table: Tensor, position: Tensor) -> Tensor:
-    """Return the products of queries with the table's rows at positions, (B, N, H, K), read from
-    dense ones.
-
-    On a CPU a head at a time, whose dense products stay in the cache.
+    """Return the dot products of queries with the table's rows at positions, (B, N, H, K), read
+    from dense
+    products. On a CPU head by head, so that the dense products of a head stay in the cache.
     """
     # the cells (B, H, N K) of a dense (N, M) table of products
     videos, count, heads, reads = position.shape
     positions = table.shape[1]
     numbers = _int_range(count, position.device)
-    line = numbers[:, None] * positions  # (N, 1)
-    cells = position.transpose(1, 2) + line
+    row_offset = numbers[:, None] * positions  # (N, 1)
+    cells = position.transpose(1, 2) + row_offset
     cells = cells.flatten(2)
 
     if query.device.type != "cpu" or torch.compiler.is_compiling():
@@ -273,20 +300,23 @@ def _gather_products(query: Tensor, table: Tensor, position: Tensor) -> Tensor:
 def deformable_attention(
     value: Tensor, locations: Tensor, weights: Tensor, lengths: Sequence[int]
 ) -> Tensor:
-    """Return values (B, M, H, D) read at locations (B, N, H, L, P), times weights of that shape,
-    summed: (B, N, H, D).
+    """Return the weighted sum of values read at locations, (B, N, H, D), in the values' dtype.
 
-    lengths: positions of each level, M in all. A level may be empty.
-    locations: in [0, 1] of their level, or outside. `sampling_points` says what is read. The
-    result is of the value's dtype.
+    Args:
+        value: (B, M, H, D).
+        locations: (B, N, H, L, P), in [0, 1] of their level or outside, as `sampling_points`
+            reads them.
+        weights: (B, N, H, L, P).
+        lengths: positions of each level, M in all. A level may be empty.
+
     Raises ShapeError where the shapes do not fit together.
     Source: equations 9 and 10, the sum. It equals `grid_sample` with align_corners=False.
     """
-    _check(value, locations, lengths)
+    _check_shapes(value, locations, lengths)
     if weights.shape != locations.shape:
         expected = f"{tuple(locations.shape)}, as the locations"
         raise ShapeError(f"weights must be {expected}, not {tuple(weights.shape)}")
-    points = _points_of(locations, lengths, value)
+    points = _build_points(locations, lengths, value)
     by_point = weights.flatten(3).to(points.left_weight.dtype)
     return weighted_gather(value, by_point, points)
 
@@ -294,34 +324,44 @@ def deformable_attention(
 def key_aware_attention(
     query: Tensor, key: Tensor, value: Tensor, locations: Tensor, lengths: Sequence[int]
 ) -> Tensor:
-    """Return values (B, M, H, D) read at locations (B, N, H, L, P), weighted by the keys read
-    there: (B, N, H, D).
+    """Return the sum of values read at locations, weighted by the keys read there: (B, N, H, D).
 
-    query: (B, N, H, D). key: as value. The weights are the softmax of query times key / sqrt(D)
-    over all L P points of a query and head. A point in padding has a zero key and a zero value, and
-    takes part in the softmax.
+    The weights are the softmax of query times key / sqrt(D) over all L P points of a query and
+    head. A
+    point in padding has a zero key and a zero value, and takes part in the softmax.
+
+    Args:
+        query: (B, N, H, D).
+        key: (B, M, H, D).
+        value: (B, M, H, D).
+        locations: (B, N, H, L, P).
+        lengths: positions of each level, M in all.
+
     Raises ShapeError where the shapes do not fit together.
     Source: equations 11 and 12, with the scaling that the text of the paper and Lite-DETR have.
     """
-    _check(value, locations, lengths)
+    _check_shapes(value, locations, lengths)
     width = value.shape[-1]
     query_shape = (*locations.shape[:3], width)
     if key.shape != value.shape or query.shape != query_shape:
         expected = f"{query_shape} and {tuple(value.shape)}"
         shapes = f"{tuple(query.shape)} and {tuple(key.shape)}"
         raise ShapeError(f"query and key must be {expected}, not {shapes}")
-    points = _points_of(locations, lengths, key, value)
+    points = _build_points(locations, lengths, key, value)
     products = gather_dot_products(query, key, points)
     logits = products / math.sqrt(width)  # (B, N, H, L P)
     return weighted_gather(value, logits.softmax(dim=-1), points)
 
 
 class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """The layer: projections, points near references, and one of the two attentions.
+    """A deformable attention layer: projections, points near references, and one of the two
+    attentions.
 
-    Vanilla attention is that of PDVC. Key-aware attention has Lite-DETR's query and key projections
-    instead of learned weights. Points start as there, spread to both sides of the reference,
-    farther with every head and point.
+    Vanilla attention is that of PDVC. Key-aware attention has Lite-DETR's query and key
+    projections
+    instead of learned weights. Offsets begin as in PDVC: to both sides of the reference, farther
+    with
+    every point.
     """
 
     def __init__(self, settings: AttentionSettings) -> None:
@@ -370,33 +410,43 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         lengths: Sequence[int],
         memory_pad: Tensor | None = None,
     ) -> Tensor:
-        """Return queries (B, N, C) attended by memory (B, M, C), the levels one after the other:
-        (B, N, C).
+        """Return queries attended to memory, (B, N, C).
 
-        references: (B, N, L, 1), points, or (B, N, L, 2), boxes (centre, length), in [0, 1] of each
-        level.
-        memory_pad: (B, M), True on padding, which is read as zeros. Raises ShapeError where shapes
-        do not fit.
+        Args:
+            query: (B, N, C).
+            references: (B, N, L, 1) points, or (B, N, L, 2) boxes (centre, length), in [0, 1] of
+                each level.
+            memory: (B, M, C), the levels one after the other.
+            lengths: positions of each level.
+            memory_pad: (B, M), True on padding, which is read as zeros.
+
+        Raises ShapeError where shapes do not fit.
         """
         locations = self.locations(query, references, lengths)
-        value = self._by_head(self.value(memory), memory_pad)
+        value = self._split_heads(self.value(memory), memory_pad)
         if self.settings.form == "key-aware":
-            key = self._by_head(self.key(memory), memory_pad)
-            by_head = self._by_head(self.query(query))  # (B, N, H, D)
+            key = self._split_heads(self.key(memory), memory_pad)
+            by_head = self._split_heads(self.query(query))  # (B, N, H, D)
             attended = key_aware_attention(by_head, key, value, locations, lengths)
         else:
             logits = self.weights(query).to(locations.dtype)
-            logits = self._by_head(logits)  # (B, N, H, L P)
+            logits = self._split_heads(logits)  # (B, N, H, L P)
             weights = logits.softmax(dim=-1).view_as(locations)
             attended = deformable_attention(value, locations, weights, lengths)
         return self.out(attended.flatten(2))
 
     def locations(self, query: Tensor, references: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Return where each query's points are, (B, N, H, L, P) in [0, 1] of each level or outside:
+        """Return the locations that each query reads, (B, N, H, L, P) in [0, 1] of each level or
+        outside:
         equation 9.
 
-        An offset of 1 is a position of its level from a point, and 1 / P of half of its length
+        An offset of 1 is one position of the level from a point, and 1 / P of half the length
         from a box.
+
+        Args:
+            query: (B, N, C).
+            references: (B, N, L, 1) points, or (B, N, L, 2) boxes.
+            lengths: positions of each level.
         """
         levels = self.settings.levels
         points = self.settings.points
@@ -408,7 +458,7 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
             raise ShapeError(
                 f"references must be {expected}, not {tuple(references.shape)} for {len(lengths)}"
             )
-        references = _exact(references)
+        references = _as_float32(references)
         references = references[:, :, None, :, :, None]  # (B, N, 1, L, 1 or 2, 1)
         offsets = self.offsets(query).to(references.dtype)
         offsets = offsets.unflatten(-1, (-1, levels, points))  # (B, N, H, L, P)
@@ -420,29 +470,27 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
             unit = 1 / at_least_one[:, None]  # (L, 1)
         return references[..., 0, :] + offsets * unit
 
-    def _by_head(self, rows: Tensor, pad: Tensor | None = None) -> Tensor:
-        """Return rows (B, M, C) by heads, (B, M, H, D), padding zero."""
+    def _split_heads(self, rows: Tensor, pad: Tensor | None = None) -> Tensor:
         if pad is not None:
             rows = rows.masked_fill(pad[..., None], 0.0)
         return rows.unflatten(-1, (self.settings.heads, -1))
 
 
-def _exact(positions: Tensor) -> Tensor:
-    """Return positions in float32 at least: half precision would round them to tenths of a row."""
+def _as_float32(positions: Tensor) -> Tensor:
+    """Return positions in float32 at least, because half precision would round them to tenths of
+    a row."""
     return positions if positions.dtype == torch.float64 else positions.float()
 
 
-def _points_of(locations: Tensor, lengths: Sequence[int], *tables: Tensor) -> SamplingPoints:
-    """Return the sampling points, with what gradients of the `tables` need where they are
-    wanted."""
+def _build_points(locations: Tensor, lengths: Sequence[int], *tables: Tensor) -> SamplingPoints:
+    """Return the sampling points, with row numbers for the gradients of `tables` where these are
+    trained."""
     is_trained = any(table.requires_grad for table in tables)
     backward = torch.is_grad_enabled() and is_trained
-    return sampling_points(_exact(locations), lengths, backward=backward)
+    return sampling_points(_as_float32(locations), lengths, backward=backward)
 
 
-def _check(value: Tensor, locations: Tensor, lengths: Sequence[int]) -> None:
-    """Raise ShapeError unless value (B, M, H, D), locations (B, N, H, L, P) and lengths fit
-    together."""
+def _check_shapes(value: Tensor, locations: Tensor, lengths: Sequence[int]) -> None:
     total = sum(lengths)
     if not total or value.ndim != 4 or value.shape[1] != total:
         expected = f"levels of {tuple(lengths)} positions need {total}, at least 1"

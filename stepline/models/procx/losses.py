@@ -31,7 +31,6 @@ vocabulary, d width of the compared vectors.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -49,7 +48,7 @@ from stepline.models.procx.matcher import (
     giou,
     hungarian_match,
 )
-from stepline.models.procx.model import ModelOutput, Predictions, ProcX
+from stepline.models.procx.model import Predictions, ProcX
 from stepline.models.procx.settings import CaptionMean, CountForm, LossSettings
 from stepline.models.training.loop import Loss
 
@@ -67,15 +66,10 @@ def training_losses(
     settings: LossSettings | None = None,
     rates: Tensor | None = None,
 ) -> list[Loss]:
-    """Return the losses of `batch_losses` times their weights."""
+    """Return the losses of `batch_losses` times their weights. A loss of weight 0 is left out."""
     settings = settings or LossSettings()
-    return apply_weights(batch_losses(model, batch, settings, rates), settings)
-
-
-def apply_weights(losses: dict[str, Loss], settings: LossSettings) -> list[Loss]:
-    """Return the named losses times their weights. Weight 0 leaves one out."""
     weighted = []
-    for name, loss in losses.items():
+    for name, loss in batch_losses(model, batch, settings, rates).items():
         weight: float = getattr(settings, f"{name}_weight")
         if weight:
             weighted.append(loss.weighted(weight))
@@ -88,63 +82,42 @@ def batch_losses(
     settings: LossSettings | None = None,
     rates: Tensor | None = None,
 ) -> dict[str, Loss]:
-    """Return "giou", "l1", "confidence", "count", "caption" and, from a transformer, "contrast"
-    where it has a weight, not yet weighted.
+    """Return the losses "giou", "l1", "confidence", "count", "caption" and, from a transformer,
+    "contrast" where it has a weight, not yet weighted.
 
-    rates: (C,) fractions of counts in the training data, for PDVC's form of the count loss. None:
-    all alike.
+    Args:
+        model: the network.
+        batch: videos with their steps.
+        settings: forms and weights of the losses.
+        rates: (C,) fractions of counts in the training data, for PDVC's form of the count loss.
+            None: all alike.
     """
     settings = settings or LossSettings()
-    # Places first: their matching decides which queries are captioned.
+    # The matching of the localization losses decides which queries are captioned.
     output = model(batch.videos)
     losses, matches = localization_losses(output.predictions, batch.targets, settings, rates)
-    worded = matches
+    layer_count = len(output.queries)
     if settings.text_layers == "last":
-        worded = matches.of_layer(len(output.queries) - 1)
-    return losses | _text_losses(model, output, batch, worded, settings)
-
-
-def _text_losses(
-    model: ProcX, output: ModelOutput, batch: StepBatch, matches: Matches, settings: LossSettings
-) -> dict[str, Loss]:
-    """Return the losses "caption" and "contrast" of the matches' sentences."""
-    # The sentence of each matched step, and what is said around it.
-    rows = batch.rows(matches.video, matches.step)  # (M,)
-    captions = batch.captions.take(rows)
-    speech = None
-    speech_pad = None
-    if batch.speech is not None and batch.speech_pad is not None:
-        speech = batch.speech[rows]
-        speech_pad = batch.speech_pad[rows]
+        matches = matches.select_layer(layer_count - 1)
+        layer_count = 1
     # Teacher forcing: each token is predicted from the true ones before it.
-    context = model.context(output, matches, speech, speech_pad)
+    captions = batch.captions.take(batch.caption_rows(matches.video, matches.step))
+    context = model.caption_context(output, matches)
     decoded = model.captioner(captions.tokens, captions.token_pad, context)
-    layers = len(output.queries) if settings.text_layers == "every" else 1
-    caption = caption_loss(
+    losses["caption"] = caption_loss(
         decoded.logits,
         captions.targets,
         captions.token_pad,
         settings.label_smoothing,
-        layers=layers,
+        layers=layer_count,
         average=settings.caption_mean,
     )
-
-    # the contrast, of a captioner that has vectors
-    losses = {"caption": caption}
-    captioner = model.captioner
     texts = decoded.text_vectors
-    if texts is None or not isinstance(captioner, Captioner) or not settings.contrast_weight:
-        return losses
-    queries = captioner.query_vectors(context.queries)  # (M, d)
-    alternatives = batch.alternatives
-    # Further wordings are right only in MIL-InfoNCE, which allows many positives.
-    further = None
-    if alternatives is not None and settings.contrast == "multiple":
-        sentences = alternatives.sentences
-        vectors = captioner.sentence_vectors(sentences.tokens, sentences.token_pad)  # (O, d)
-        further = AlternativeTexts(vectors, alternatives.video, alternatives.step)
-    temperature = model.temperature()
-    losses["contrast"] = contrastive_loss(queries, texts, matches, temperature, settings, further)
+    captioner = model.captioner
+    if texts is not None and isinstance(captioner, Captioner) and settings.contrast_weight:
+        queries = captioner.query_vectors(context.queries)  # (M, d)
+        temperature = model.temperature()
+        losses["contrast"] = contrastive_loss(queries, texts, matches, temperature, settings)
     return losses
 
 
@@ -154,16 +127,24 @@ def localization_losses(
     settings: LossSettings | None = None,
     rates: Tensor | None = None,
 ) -> tuple[dict[str, Loss], Matches]:
-    """Return the losses "giou", "l1", "confidence" and "count", not yet weighted, and the matching.
+    """Return the losses "giou", "l1", "confidence" and "count", not yet weighted, and the
+    matching.
 
-    rates: (C,) fractions of counts in the training data, for the count loss of PDVC's form. Raises
-    ShapeError for shapes that do not fit, or NaN.
+    Args:
+        predictions: of all decoder layers.
+        targets: the steps of the batch.
+        settings: forms of the losses.
+        rates: (C,) fractions of counts in the training data, for PDVC's form of the count loss.
+            None:
+            all alike.
+
+    Raises ShapeError for shapes that do not fit, or NaN.
     """
     settings = settings or LossSettings()
     # Boxes: of matched queries alone.
     matches = hungarian_match(predictions.logits, predictions.boxes, targets)
-    boxes = matches.of_queries(predictions.boxes).float()  # (M, 2)
-    truth = matches.of_steps(targets.boxes)
+    boxes = matches.gather_queries(predictions.boxes).float()  # (M, 2)
+    truth = matches.gather_steps(targets.boxes)
     agreement = giou(boxes_to_spans(boxes), boxes_to_spans(truth))  # (M,)
     disagreement = (1 - agreement).sum()
     distance = (boxes - truth).abs().sum()
@@ -185,8 +166,7 @@ def localization_losses(
 def _confidence_loss(
     logits: Tensor, matches: Matches, agreement: Tensor, settings: LossSettings
 ) -> Tensor:
-    """Return the loss of each query's confidence, (L, B, N). agreement: gIoU of each match,
-    (M,)."""
+    """Return the loss of each query's confidence, (L, B, N). agreement: (M,) gIoU of each match."""
     index = (matches.layer, matches.video, matches.query)
     # PDVC's: a matched query is simply right, however well its box fits.
     if settings.confidence == "focal":
@@ -200,8 +180,11 @@ def _confidence_loss(
 
 
 def focal_loss(logits: Tensor, matched: Tensor) -> Tensor:
-    """Return the focal loss of each query, (..., N) float32. matched: (..., N) bool, the query was
-    given a step.
+    """Return the focal loss of each query, (..., N) float32.
+
+    Args:
+        logits: (..., N) of confidence.
+        matched: (..., N), True where the query is matched with a step.
 
     Source: Lin et al. 2017. PDVC has alpha 0.25, gamma 2.
     """
@@ -214,8 +197,12 @@ def focal_loss(logits: Tensor, matched: Tensor) -> Tensor:
 def varifocal_loss(logits: Tensor, quality: Tensor) -> Tensor:
     """Return the gIoU-guided varifocal loss of each query, (..., N) float32.
 
-    quality: (..., N), g = (1 + gIoU) / 2 of a query and its step, exactly 0 for a query without
-    one. It is a target and passes no gradient.
+    Args:
+        logits: (..., N) of confidence.
+        quality: (..., N), g = (1 + gIoU) / 2 of a query and its step, exactly 0 for a query
+            without a
+            step. It is a target and passes no gradient.
+
     Source: ProcX equation 13, corrected. VarifocalNet (Zhang et al. 2021), alpha 0.75, gamma 2.
     """
     logits = logits.float()
@@ -230,12 +217,16 @@ def varifocal_loss(logits: Tensor, quality: Tensor) -> Tensor:
 def count_loss(
     logits: Tensor, counts: Tensor, form: CountForm = "pdvc", *, rates: Tensor | None = None
 ) -> Tensor:
-    """Return the loss of each video, (..., B) float32.
+    """Return the count loss of each video, (..., B) float32.
 
-    logits: (..., B, C).
-    counts: (B,), those past C - 1 count as it.
-    rates: (C,) the fraction of training videos with each count, by which "pdvc" weighs counts down.
-    None: all alike. A wrong count d away weighs 1 - exp(-d^2 / 2 spread^2).
+    Args:
+        logits: (..., B, C) of the number of steps.
+        counts: (B,) true numbers. Those past C - 1 count as C - 1.
+        form: "cross_entropy", or PDVC's binary form, in which a wrong count d steps away weighs
+            1 - exp(-d^2 / 2 spread^2).
+        rates: (C,) fraction of training videos with each count, by which "pdvc" weighs counts
+            down.
+            None: all alike.
     """
     classes = logits.shape[-1]
     if rates is not None and rates.shape != (classes,):
@@ -263,7 +254,7 @@ def count_loss(
 
 
 def count_frequencies(counts: Iterable[int], classes: int) -> Tensor:
-    """Return the fraction of videos with each count, (classes,): of the training data itself.
+    """Return the fraction of training videos with each number of steps, (classes,).
 
     PDVC trains YouCook2 with the fractions of ActivityNet. Raises ShapeError when there is no
     video.
@@ -285,13 +276,19 @@ def caption_loss(
     layers: int = 1,
     average: CaptionMean = "tokens",
 ) -> Loss:
-    """Return the cross-entropy of the next token. logits: (M, W, V). Tokens (M, W) are the ones to
-    be said.
+    """Return the cross-entropy of the next token of captions.
 
-    smoothing: fraction of the target that is spread over all V tokens. A padded token (True in
-    token_pad) adds nothing.
-    layers: how many decoder layers the captions are of. average: "captions" takes the mean of each
-    caption's own mean, as PDVC's code. Raises ShapeError for shapes that do not fit.
+    Args:
+        logits: (M, W, V).
+        tokens: (M, W) true next tokens.
+        token_pad: (M, W), True on padding, which adds nothing.
+        smoothing: fraction of the target that is spread over all V tokens.
+        layers: number of decoder layers that the captions are of.
+        average: "tokens", a mean over all tokens, or "captions", the mean of each caption's mean,
+            as in
+            PDVC's code.
+
+    Raises ShapeError for shapes that do not fit.
     """
     if logits.shape[:2] != tokens.shape or tokens.shape != token_pad.shape:
         expected = "(captions, tokens, vocabulary), tokens and mask the first two"
@@ -315,53 +312,29 @@ def caption_loss(
     return Loss(by_caption.sum() * layers, captions)
 
 
-@dataclass(frozen=True)
-class AlternativeTexts:
-    """Further sentences that are right for steps: unit vectors (O, d), each of step (O,) of video
-    (O,)."""
-
-    vectors: Tensor
-    video: Tensor
-    step: Tensor
-
-    def positives(self, matches: Matches, neighbours: int = 0) -> Tensor:
-        """Return which of them are right for which matches' queries, (M, O), as `positive_mask` has
-        it."""
-        return _of_same_steps(matches, self.video, self.step, neighbours)
-
-
 def contrastive_loss(
-    queries: Tensor,
-    texts: Tensor,
-    matches: Matches,
-    temperature: Tensor,
-    settings: LossSettings,
-    further: AlternativeTexts | None = None,
+    queries: Tensor, texts: Tensor, matches: Matches, temperature: Tensor, settings: LossSettings
 ) -> Loss:
-    """Return equation 16 over the matches. queries, texts: (M, d) unit vectors of each pair's query
-    and sentence.
+    """Return the contrastive loss of equation 16 over the matches.
 
-    Each decoder layer's matches are compared among themselves. The steps of a video must be sorted
-    in time when neighbours count as right ("multiple"). Then the `further` wordings of the steps
-    count as right too, if there are any.
+    Each decoder layer's matches are compared among themselves.
+
+    Args:
+        queries: (M, d) unit vectors of the matches' queries.
+        texts: (M, d) unit vectors of the matches' sentences.
+        matches: queries with their steps. The steps of a video are sorted in time.
+        temperature: sigma of equation 15, a scalar.
+        settings: `contrast` is "pair" (InfoNCE) or "multiple" (MIL-InfoNCE, where the sentences of
+            `neighbours` count as positives too).
     """
-    is_multiple = settings.contrast == "multiple"
-    reach = settings.neighbours if is_multiple else 0
+    reach = settings.neighbours if settings.contrast == "multiple" else 0
     layers = matches.layer.unique().tolist()
     # 0 with a graph: a batch without matches has gradients too.
     total = queries.sum() * 0
     for layer in layers:
         rows = matches.layer == layer
-        own = matches.of_layer(layer)
-        sentences = texts[rows]
-        positive = positive_mask(own, reach)
-        # Further wordings are only right texts: no query is theirs alone.
-        if further is not None and is_multiple:
-            sentences = torch.cat((sentences, further.vectors))  # (M + O, d)
-            others = further.positives(own, reach)
-            positive = torch.cat((positive, others), dim=1)
-        layer_loss = info_nce(queries[rows], sentences, positive, temperature)
-        total = total + layer_loss * len(layers)
+        positive = positive_mask(matches.select_layer(layer), reach)
+        total = total + info_nce(queries[rows], texts[rows], positive, temperature) * len(layers)
     return Loss(total, torch.tensor(len(matches), device=queries.device))
 
 
@@ -369,13 +342,21 @@ def info_nce(queries: Tensor, texts: Tensor, positive: Tensor, temperature: Tens
     """Return the symmetric multi-positive InfoNCE of queries and sentences, a sum over queries (a
     scalar).
 
-    Half of it is -log P of each query's sentences, half that of each sentence's queries, scaled
-    from P to M.
+    One half is -log P of each query's sentences, the other half that of each sentence's queries,
+    scaled
+    from P to M. All other sentences of the batch are negatives, those of the same video too. A
+    row or a
+    column without a positive adds nothing.
 
-    queries: (M, d) and texts: (P, d), unit vectors.
-    positive: (M, P), sentence p is right for query m. All others of the batch are wrong, those of
-    the same video too. The identity gives InfoNCE, more gives MIL-InfoNCE. A row or a column
-    without a positive adds nothing. Raises ShapeError when `positive` is not (M, P).
+    Args:
+        queries: (M, d) unit vectors.
+        texts: (P, d) unit vectors of sentences.
+        positive: (M, P), True where sentence p is right for query m. The identity gives InfoNCE,
+            more
+            positives give MIL-InfoNCE.
+        temperature: sigma, a scalar.
+
+    Raises ShapeError when `positive` is not (M, P).
     """
     shape = (len(queries), len(texts))
     if positive.shape != shape:
@@ -401,17 +382,12 @@ def _negative_log_positive(logits: Tensor, positive: Tensor, dim: int) -> Tensor
 
 
 def positive_mask(matches: Matches, neighbours: int = 0) -> Tensor:
-    """Return (M, M): which matches' sentences are positives of each match's query.
+    """Return which matches' sentences are positives of each match's query, (M, M).
 
-    Its own, and with `neighbours` those of steps this near in the same video. The matches are of
-    one layer, and the steps of a video sorted in time. The paper leaves the positives of
-    MIL-InfoNCE open, and `AlternativeTexts` adds some.
+    Its own sentence, and those of the steps up to `neighbours` steps away in the same video. The
+    matches are of one layer, and the steps of a video sorted in time. The paper leaves the
+    positives of MIL-InfoNCE open.
     """
-    return _of_same_steps(matches, matches.video, matches.step, neighbours)
-
-
-def _of_same_steps(matches: Matches, video: Tensor, step: Tensor, neighbours: int) -> Tensor:
-    """Return which of steps (P,) of videos (P,) are a match's own or its neighbours, (M, P)."""
-    is_same_video = matches.video[:, None] == video
-    distance = (matches.step[:, None] - step).abs()
+    is_same_video = matches.video[:, None] == matches.video
+    distance = (matches.step[:, None] - matches.step).abs()
     return is_same_video & (distance <= neighbours)

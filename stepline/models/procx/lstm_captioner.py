@@ -1,12 +1,12 @@
-"""PDVC's captioner, the baseline: one LSTM layer fed with the last word, the query, and what it
-attends to.
+"""PDVC's captioner, the baseline: one LSTM layer that reads the last word, the query, and the video.
 
-Before each word it reads a few points of every level near its box, weighed by what it has said
-(deformable soft attention). Without the attention's settings it reads nothing: the plain variant, a
-little worse in PDVC's paper.
+Before each word it reads a few points of every level near its box, weighted by its hidden state
+(deformable soft attention). Without attention settings it does not read the video: the plain
+variant, a little worse in PDVC's paper.
 
     points = box + offsets(hidden, query)
     weight of point p = softmax_p(w tanh(W_v v_p + W_h hidden))
+
 Source: PDVC's code (its LSTM with deformable soft attention), with one head as there. Differs: the
 points begin spread over the whole box instead of to one side of its middle. Attributes that are
 modules are keys of the weights on disk. Letters: B videos, P positions of all levels, L levels, M
@@ -28,13 +28,15 @@ from stepline.models.training.layers import Dropout, Linear
 
 @dataclass(frozen=True)
 class AttendedLevels:
-    """What captions attend to.
+    """Encoded levels, prepared for the attention of M captions.
 
-    values, hints: (B P, D), rows of all videos.
-    first: (M,) where each caption's begin.
-    boxes: (M, 2), center and length.
-    queries: (M, D).
-    lengths: positions of each level.
+    Attributes:
+        values: (B P, D) projected rows of all videos.
+        hints: (B P, D) rows projected again, for the weights of points.
+        first: (M,) first row of each caption's video.
+        boxes: (M, 2) center and length of each caption's step.
+        queries: (M, D).
+        lengths: positions of each level.
     """
 
     values: Tensor
@@ -65,13 +67,12 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
         with torch.no_grad():
             self.offsets.bias.copy_(spread.repeat(settings.levels))
 
-    def attended_levels(self, context: CaptionContext) -> AttendedLevels:
-        """Return what captions of this context attend to. Raises ShapeError when it holds no
+    def prepare_levels(self, context: CaptionContext) -> AttendedLevels:
+        """Return the context's levels, projected for this attention. Raises ShapeError without
         levels."""
         levels = context.levels
         boxes = context.boxes
-        video = context.video
-        if levels is None or boxes is None or video is None:
+        if levels is None or boxes is None:
             raise ShapeError(
                 "this captioner looks at the video; "
                 "give the levels, and each caption's video and box"
@@ -83,11 +84,16 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
         values = values.flatten(0, 1)  # (B P, D)
         hints = self.hint(values)
         # Levels are flat over videos, so that a lookup needs one index alone.
-        first = video * levels.shape[1]
+        first = context.video * levels.shape[1]
         return AttendedLevels(values, hints, first, boxes, context.queries, context.lengths)
 
     def forward(self, hidden: Tensor, attended: AttendedLevels) -> Tensor:
-        """Return what each caption reads now, (M, D). hidden: (M, D) of the LSTM."""
+        """Return the attended video features of each caption, (M, D).
+
+        Args:
+            hidden: (M, D) state of the LSTM.
+            attended: levels of the captions' videos.
+        """
         # where it reads
         state_and_query = torch.cat((hidden, attended.queries), dim=-1)
         offsets = self.offsets(state_and_query).float()  # (M, L K)
@@ -121,8 +127,14 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
 
 @dataclass
 class LstmState:
-    """Captions under way: the queries (M, D), the layer's state, and what is attended to (None:
-    nothing)."""
+    """State of captions that are written word by word.
+
+    Attributes:
+        queries: (M, D).
+        hidden: (M, D) state of the LSTM.
+        cell: (M, D) state of the LSTM.
+        attended: levels that are read. None: the video is not read.
+    """
 
     queries: Tensor
     hidden: Tensor
@@ -131,8 +143,13 @@ class LstmState:
 
 
 class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """A caption word by word from the query and, with `attention`, the levels. A transcript is not
-    read."""
+    """PDVC's captioner with fresh weights.
+
+    Args:
+        settings: of the captioner.
+        vocabulary: number of tokens.
+        attention: of the video. None: the captioner reads the query alone.
+    """
 
     def __init__(
         self,
@@ -164,8 +181,13 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
         token_pad: Tensor,  # noqa: ARG002
         context: CaptionContext,
     ) -> CaptionerOutput:
-        """Return what comes after each token, no vectors. tokens, token_pad: (M, W), padded at the
-        end."""
+        """Return the logits of what comes after each token, without sentence vectors.
+
+        Args:
+            tokens: (M, W) numbers of tokens, padded at the end.
+            token_pad: not used.
+            context: of the M captions.
+        """
         if len(tokens) != len(context.queries):
             raise ShapeError(
                 f"{len(tokens)} captions cannot be of {len(context.queries)} queries; give one each"
@@ -187,18 +209,21 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
         empty = torch.zeros_like(context.queries)
         attended = None
         if self.looking is not None:
-            attended = self.looking.attended_levels(context)
+            attended = self.looking.prepare_levels(context)
         return LstmState(context.queries, empty, empty, attended)
 
     def step(self, tokens: Tensor, state: LstmState) -> Tensor:
-        """Return the logits (M, V) of what comes after the last tokens (M,)."""
+        """Return the logits (M, V) of what comes after the last tokens (M,), and update the
+        state."""
         words_and_queries = torch.cat((self.words(tokens), state.queries), dim=-1)
         gates = self.fed(words_and_queries)  # (M, 4 D)
         return self.out(self._lstm_step(gates, state))
 
     def _lstm_step(self, inputs: Tensor, state: LstmState) -> Tensor:
-        """Return the layer's next hidden state (M, D), and keep it. inputs: (M, 4 D), what word and
-        query add to gates."""
+        """Return the next hidden state (M, D), and update the state. inputs: (M, 4 D) gates of
+        word and
+        query.
+        """
         recurrent = state.hidden
         if self.looking is not None:
             video_rows = self.looking(state.hidden, state.attended)  # (M, D)

@@ -1,5 +1,5 @@
-"""Which query is given which step: the cheapest one-to-one matching (Hungarian method), and the
-boxes it compares.
+"""Matching of queries with steps, one to one and at the lowest cost (Hungarian method), and the boxes that
+it compares.
 
 For instance, 2 steps at 2-6 s and 10-14 s of a video of 20 s, and 2 queries of equal confidence:
 
@@ -10,8 +10,8 @@ For instance, 2 steps at 2-6 s and 10-14 s of a video of 20 s, and 2 queries of 
     spans (0.0, 0.2) and (0.4, 0.6)      IoU 0                      gIoU -0.2 / 0.6 = -0.333
 
 A box is (center, length) as fractions of the video, as the network gives it. A span is (start,
-end). IoU and gIoU carry PDVC's 1e-5 below the line. Two equal boxes agree a little less than 1, and
-boxes without length have finite values and gradients.
+end). The denominators of IoU and gIoU have PDVC's 1e-5 added. So two equal boxes have an IoU a
+little under 1, and boxes without length have finite values and gradients.
 Source: PDVC, as released, and Rezatofighi et al. 2019 (gIoU).
 Letters: L decoder layers, B videos, N queries, K steps of the video that has most, M matches.
 """
@@ -48,8 +48,12 @@ def spans_to_boxes(spans: Tensor) -> Tensor:
 
 
 def giou(first: Tensor, second: Tensor) -> Tensor:
-    """Return IoU of (start, end) spans less the fraction of the hull that is in neither, in (-1, 1),
-    (...): (M, 1, 2) and (K, 2) give (M, K)."""
+    """Return the generalized IoU of (start, end) spans, in (-1, 1): IoU minus the fraction of the
+    hull that is
+    in neither span.
+
+    The shapes broadcast: (M, 1, 2) and (K, 2) give (M, K).
+    """
     last_start = torch.maximum(first[..., 0], second[..., 0])
     overlap = (torch.minimum(first[..., 1], second[..., 1]) - last_start).clamp(min=0)
     lengths = first[..., 1] - first[..., 0] + (second[..., 1] - second[..., 0])
@@ -61,10 +65,11 @@ def giou(first: Tensor, second: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Targets(TensorRecord):
-    """Where the steps of a batch are.
+    """Spans of the steps of a batch.
 
-    boxes: (B, K, 2), center and length, 0 on padding.
-    box_pad: (B, K).
+    Attributes:
+        boxes: (B, K, 2) center and length as fractions of the video, 0 on padding.
+        box_pad: (B, K), True on padding.
     """
 
     boxes: Tensor
@@ -72,18 +77,22 @@ class Targets(TensorRecord):
 
     @property
     def counts(self) -> Tensor:
-        """How many steps each video has, (B,)."""
+        """Number of steps of each video, (B,)."""
         return (~self.box_pad).sum(dim=1)
 
 
 def build_targets(
     spans: Sequence[Sequence[tuple[float, float]]], durations: Sequence[float]
 ) -> Targets:
-    """Return the steps' (start, end) seconds of each video as boxes. All steps are kept, and a
-    video may have none.
+    """Return the steps of each video as boxes. All steps are kept, and a video may have none.
 
-    What is outside [0, duration] is cut off. Raises ShapeError for a span that is reversed or
-    wholly outside, or a video without length.
+    Spans are cut to [0, duration].
+
+    Args:
+        spans: (start, end) seconds of each video's steps.
+        durations: seconds of each video.
+
+    Raises ShapeError for a span that is reversed or wholly outside, or a video without length.
     """
     if len(spans) != len(durations):
         raise ShapeError(
@@ -108,7 +117,13 @@ def build_targets(
 
 @dataclass(frozen=True)
 class QueryIndex:
-    """Queries of a batch by decoder layer, video and number, (M,) each."""
+    """Indices of M queries of a batch.
+
+    Attributes:
+        layer: (M,) decoder layer, -1 for the last.
+        video: (M,) row of the batch.
+        query: (M,) number of the query.
+    """
 
     layer: Tensor
     video: Tensor
@@ -116,16 +131,19 @@ class QueryIndex:
 
     @staticmethod
     def last_layer(video: Tensor, query: Tensor) -> "QueryIndex":
-        """Return queries (M,) of videos (M,) after the last decoder layer."""
+        """Return the indices of queries (M,) of videos (M,) after the last decoder layer."""
         return QueryIndex(torch.full_like(video, -1), video, query)
 
 
 @dataclass(frozen=True)
 class Matches(QueryIndex):
-    """Queries with the steps (M,) that they were given, sorted by layer, then video, then query.
+    """Queries with the steps that they are matched with, sorted by layer, then video, then query.
 
-    unmatched: steps of videos with more steps than queries, counted once per layer. They teach no
-    query.
+    Attributes:
+        step: (M,) number of the step in its video.
+        unmatched: number of steps that no query is matched with, over all layers. Videos with
+            more steps
+            than queries have some.
     """
 
     step: Tensor
@@ -134,29 +152,33 @@ class Matches(QueryIndex):
     def __len__(self) -> int:
         return len(self.query)
 
-    def of_layer(self, layer: int) -> "Matches":
-        """Return the matches of one layer, whose number is not below 0."""
+    def select_layer(self, layer: int) -> "Matches":
+        """Return the matches of one decoder layer, numbered from 0."""
         rows = self.layer == layer
         return Matches(
             self.layer[rows], self.video[rows], self.query[rows], self.step[rows], self.unmatched
         )
 
-    def of_queries(self, values: Tensor) -> Tensor:
-        """Return what (L, B, N, ...) holds for each match's query, (M, ...)."""
+    def gather_queries(self, values: Tensor) -> Tensor:
+        """Return the values (L, B, N, ...) of each match's query, (M, ...)."""
         return values[self.layer, self.video, self.query]
 
-    def of_steps(self, values: Tensor) -> Tensor:
-        """Return what (B, K, ...) holds for each match's step, (M, ...)."""
+    def gather_steps(self, values: Tensor) -> Tensor:
+        """Return the values (B, K, ...) of each match's step, (M, ...)."""
         return values[self.video, self.step]
 
 
 def hungarian_match(logits: Tensor, boxes: Tensor, targets: Targets) -> Matches:
-    """Return the cheapest matching of each video at each layer.
+    """Return the matching of lowest cost of each video at each layer. The same input gives the
+    same matches,
+    ties too.
 
-    logits: (L, B, N).
-    boxes: (L, B, N, 2) as fractions.
-    The same input gives the same matches, ties too. Raises ShapeError for shapes that do not fit,
-    or NaN.
+    Args:
+        logits: (L, B, N) of confidence.
+        boxes: (L, B, N, 2) center and length as fractions.
+        targets: steps of the B videos.
+
+    Raises ShapeError for shapes that do not fit, or NaN.
     Source: PDVC, as released. ProcX does not say which cost it uses with its own confidence loss.
     """
     from scipy.optimize import linear_sum_assignment
@@ -198,8 +220,15 @@ def hungarian_match(logits: Tensor, boxes: Tensor, targets: Targets) -> Matches:
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
 def match_costs(logits: Tensor, boxes: Tensor, targets: Targets) -> Tensor:
-    """Return the matching cost of each query and step, (L, B, N, K) float32: the focal cost of its
-    confidence, and -gIoU. Padded steps mean nothing."""
+    """Return the matching cost of each query and step, (L, B, N, K) float32: the focal cost of
+    the query's
+    confidence minus gIoU. Costs of padded steps have no meaning.
+
+    Args:
+        logits: (L, B, N) of confidence.
+        boxes: (L, B, N, 2) center and length as fractions.
+        targets: steps of the B videos.
+    """
     p = logits.float().sigmoid()  # (L, B, N)
     with_step = FOCAL_ALPHA * (1 - p) ** FOCAL_GAMMA * -(p + LOG_EPSILON).log()
     without = (1 - FOCAL_ALPHA) * p**FOCAL_GAMMA * -(1 - p + LOG_EPSILON).log()

@@ -10,7 +10,7 @@ Each block's sum is normalised after it, as in PDVC. Attributes that are modules
 (`sure`, `places`, `among`, ...) are keys of the weights on disk, so their names stay.
 Source: ProcX. What it leaves open is PDVC's code, as `settings.py` lists. Letters: B videos, R
 rows, F width of a feature row, L decoder layers or levels, P positions of all levels one after the
-other. N queries, C counts, M captions, A tokens of what is said, H heads, D width.
+other. N queries, C counts, M captions, H heads, D width.
 """
 
 import math
@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stepline.errors import ShapeError
-from stepline.models.procx.batch import Videos
+from stepline.models.procx.batch import VideoBatch
 from stepline.models.procx.captioner import CaptionContext, Captioner
 from stepline.models.procx.deformable_attention import DeformableAttention
 from stepline.models.procx.lstm_captioner import LstmCaptioner
@@ -38,18 +38,19 @@ INITIAL_LENGTH_LOGIT = -2.0
 CHANNELS_PER_GROUP = 16
 SINE_PERIOD = 10_000  # of the slowest sine; PDVC's code
 LENGTH_EPSILON = 1e-6  # PDVC's code
-# rows from the beginning of a row to where it is said to be. 0.5: PDVC's code
+# rows from the beginning of a row to where its position is. 0.5: PDVC's code
 POSITION_OFFSETS: Mapping[PositionForm, float] = {"middle": 0.5, "end": 1.0}
 LEAST_TEMPERATURE = 0.01  # CLIP
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What the heads say of a batch at each decoder layer, the last one last.
+    """Output of the prediction heads at each decoder layer, the last layer last.
 
-    logits: (L, B, N) of confidence.
-    boxes: (L, B, N, 2), center and length in [0, 1].
-    counts: (L, B, C) logits.
+    Attributes:
+        logits: (L, B, N) of the confidence that a query found a step.
+        boxes: (L, B, N, 2) center and length in [0, 1] of the video.
+        counts: (L, B, C) logits of the number of steps.
     """
 
     logits: Tensor
@@ -59,13 +60,18 @@ class Predictions:
 
 @dataclass(frozen=True)
 class ModelOutput:
-    """What the network made of a batch.
+    """Output of the network for a batch.
 
-    queries: (L, B, N, D) after each decoder layer.
-    word_queries: those that captions are written from, the same unless `query_form` is "roles".
-    levels: (B, P, D), `lengths` positions of each level one after the other.
-    fused: (B, R, D), None where the captioner does not look at it.
-    empty: as in `Videos`.
+    Attributes:
+        predictions: of the heads.
+        queries: (L, B, N, D) after each decoder layer.
+        word_queries: (L, B, N, D) queries that captions are written from, the same as `queries`
+            unless
+            `query_form` is "roles".
+        levels: (B, P, D) encoded levels one after the other.
+        lengths: positions of each level.
+        fused: (B, R, D) levels fused for the text decoder, None where it does not read them.
+        empty: (B,), True where a video has no feature row, or None.
     """
 
     predictions: Predictions
@@ -78,10 +84,10 @@ class ModelOutput:
 
 
 def standardise(values: Tensor) -> Tensor:
-    """Return features (B, R, F) scaled so that the numbers of each video are 1 on average. Zero
-    stays zero.
+    """Return features (B, R, F) scaled to a root mean square of 1 per video. Zero stays zero.
 
-    Unit rows have numbers near 1 / sqrt(F), which the convolutions' biases outgrow before the
+    Unit rows have numbers near 1 / sqrt(F), which the biases of the convolutions outgrow before
+    the
     contents are learned.
     """
     mean = values.float().square().mean(dim=(1, 2), keepdim=True)
@@ -90,8 +96,10 @@ def standardise(values: Tensor) -> Tensor:
 
 
 class FeaturePyramid(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """Temporal levels of half the length each: a linear map of the rows, then strided convolutions.
-    PDVC's code."""
+    """Temporal levels, each of half the length: a linear map of the rows, then strided
+    convolutions. Source:
+    PDVC's code.
+    """
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -127,10 +135,11 @@ def _pyramid_step(width_in: int, width: int, level: int) -> nn.Sequential:
 
 
 class PositionalEncoding(nn.Module):  # type: ignore[misc]
-    """What is added to say where a position is, how long the video is, and which level it is of.
+    """Encoding of a position's time, of the video's duration, and of the level.
 
-    Half of the width is sines of the fraction of the video that has passed. Half is a linear map of
-    the duration as a row of ones. PDVC's code. With `longest_duration` 0 all are sines.
+    Half of the width is sines of the fraction of the video that has passed. Half is a linear map
+    of the
+    duration as a row of ones. Source: PDVC's code. With `longest_duration` 0 all are sines.
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -147,8 +156,12 @@ class PositionalEncoding(nn.Module):  # type: ignore[misc]
         self.level = nn.Parameter(level)
 
     def forward(self, lengths: Sequence[int], durations: Tensor) -> Tensor:
-        """Return the encoding of all levels' positions, (B, P, D) float32. durations: (B,)
-        seconds."""
+        """Return the encoding of all levels' positions, (B, P, D) float32.
+
+        Args:
+            lengths: positions of each level.
+            durations: (B,) seconds.
+        """
         device = durations.device
 
         # the fraction of the video that has passed
@@ -175,8 +188,7 @@ class PositionalEncoding(nn.Module):  # type: ignore[misc]
 
 
 def sinusoidal_encoding(fraction: Tensor, width: int) -> Tensor:
-    """Return sines and cosines in turn, of `width` in all, for fractions (P,) of a video: (P,
-    width)."""
+    """Return sines and cosines in turn, (P, width), of fractions (P,) of a video."""
     columns = torch.arange(width, device=fraction.device)
     slow = columns // 2 * 2 / width  # (width,)
     angle = fraction[:, None] * (2 * math.pi) / SINE_PERIOD**slow  # (P, width)
@@ -186,7 +198,12 @@ def sinusoidal_encoding(fraction: Tensor, width: int) -> Tensor:
 
 
 def reference_points(lengths: Sequence[int], like: Tensor) -> Tensor:
-    """Return the fraction of the video that has passed at the middle of each position, (P,)."""
+    """Return the fraction of the video that has passed at the middle of each position, (P,).
+
+    Args:
+        lengths: positions of each level.
+        like: a tensor on the device of the result.
+    """
     fractions = []
     for length in lengths:
         rows = torch.arange(length, device=like.device)
@@ -195,8 +212,10 @@ def reference_points(lengths: Sequence[int], like: Tensor) -> Tensor:
 
 
 def fuse_levels(levels: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Return all levels (B, P, D) stretched to the finest and added up, (B, R, D): appendix D,
-    Multi-Scale Fusion."""
+    """Return the sum of all levels (B, P, D), each stretched to the finest: (B, R, D). Source:
+    appendix D,
+    Multi-Scale Fusion.
+    """
     finest, *coarser = levels.split(list(lengths), dim=1)
     total = finest
     for level in coarser:
@@ -208,8 +227,7 @@ def fuse_levels(levels: Tensor, lengths: Sequence[int]) -> Tensor:
 
 
 class EncoderLayer(nn.Module):  # type: ignore[misc]
-    """Positions read each other at a few points (deformable self-attention), then a
-    feed-forward."""
+    """Deformable self-attention of the positions, then a feed-forward block."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -226,16 +244,25 @@ class EncoderLayer(nn.Module):  # type: ignore[misc]
         lengths: Sequence[int],
         pad: Tensor | None,
     ) -> Tensor:
-        """Return rows (B, P, D) after the layer. encoding: as rows. references: (B, P, L, 1). pad:
-        (B, P)."""
+        """Return rows (B, P, D) after the layer.
+
+        Args:
+            rows: (B, P, D) of all levels.
+            encoding: (B, P, D) of positions.
+            references: (B, P, L, 1) points.
+            lengths: positions of each level.
+            pad: (B, P), True on padding. None: no padding.
+        """
         attended = self.attention(rows + encoding, references, rows, lengths, pad)
         rows = rows + self.drop(attended)
         return self.feed(self.attention_norm(rows))
 
 
 class DecoderLayer(nn.Module):  # type: ignore[misc]
-    """Queries see each other, then a few points of the video (deformable cross-attention), then a
-    feed-forward."""
+    """Self-attention of the queries, then deformable cross-attention to the video, then a
+    feed-forward
+    block.
+    """
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -258,7 +285,13 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
     ) -> Tensor:
         """Return queries (B, N, D) after the layer.
 
-        encoding: as queries. references: (B, N, L, 1 or 2). levels: (B, P, D). pad: (B, P).
+        Args:
+            queries: (B, N, D).
+            encoding: (B, N, D) of the queries.
+            references: (B, N, L, 1) points, or (B, N, L, 2) boxes.
+            levels: (B, P, D) encoded levels.
+            lengths: positions of each level.
+            pad: (B, P), True on padding. None: no padding.
         """
         attended = self.among(queries + encoding, queries)
         queries = queries + self.drop(attended)
@@ -269,7 +302,7 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
 
 
 class SelfAttention(nn.Module):  # type: ignore[misc]
-    """Multi-head attention of the queries of a video to each other."""
+    """Multi-head self-attention of the queries of a video."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -286,21 +319,23 @@ class SelfAttention(nn.Module):  # type: ignore[misc]
             nn.init.zeros_(layer.bias)
 
     def forward(self, encoded: Tensor, rows: Tensor) -> Tensor:
-        """Return what rows (B, N, D) read of each other. encoded: the same with their positions."""
+        """Return rows (B, N, D) attended to each other. encoded: the rows plus their encoding,
+        for queries and
+        keys.
+        """
         queries, keys = self.asked(encoded).chunk(2, dim=-1)
         values = self.value(rows)
         mixed = F.scaled_dot_product_attention(
-            self._by_head(queries), self._by_head(keys), self._by_head(values)
+            self._split_heads(queries), self._split_heads(keys), self._split_heads(values)
         )  # (B, H, N, D/H)
         return self.out(mixed.transpose(1, 2).flatten(2))
 
-    def _by_head(self, rows: Tensor) -> Tensor:
-        """Return (B, N, D) as (B, H, N, D/H)."""
+    def _split_heads(self, rows: Tensor) -> Tensor:
         return rows.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
 class ResidualFeedForward(nn.Module):  # type: ignore[misc]
-    """Two linear layers with ReLU between them, added to what they read, and the norm of it."""
+    """Feed-forward block of two linear layers with ReLU, a residual connection and a LayerNorm."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -318,8 +353,7 @@ class ResidualFeedForward(nn.Module):  # type: ignore[misc]
 
 
 class PredictionHeads(nn.Module):  # type: ignore[misc]
-    """Confidence, box and count head of one decoder layer. first: whether it is the first, whose
-    boxes begin short."""
+    """Confidence, box and count head of one decoder layer. Boxes of the first layer begin short."""
 
     def __init__(self, settings: ModelSettings, *, first: bool) -> None:
         super().__init__()
@@ -338,9 +372,12 @@ class PredictionHeads(nn.Module):  # type: ignore[misc]
             nn.init.constant_(box_out.bias[1:], INITIAL_LENGTH_LOGIT)
 
     def forward(self, queries: Tensor, references: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return logits of confidence (B, N), boxes (B, N, 2) float32, and logits of counts (B, C).
+        """Return logits of confidence (B, N), boxes (B, N, 2) float32, and logits of counts (B,
+        C).
 
-        references: (B, N, 1), points, or (B, N, 2), boxes, in [0, 1], which the boxes move from.
+        Args:
+            queries: (B, N, D) after the layer.
+            references: (B, N, 1) points or (B, N, 2) boxes in [0, 1], which the boxes move from.
         """
         # (B, N, 1 or 2), no gradient passes at 0 and 1
         start = references.float().logit(eps=LOGIT_EPSILON)
@@ -354,8 +391,10 @@ class PredictionHeads(nn.Module):  # type: ignore[misc]
 
 
 class Temperature(nn.Module):  # type: ignore[misc]
-    """The sigma of equation 15: learned, begins at 0.07, never below 0.01. Source: CoCa, CLIP. The
-    paper gives none."""
+    """The learned temperature sigma of equation 15. It begins at 0.07 and is at least 0.01.
+    Source: CoCa,
+    CLIP, since the paper gives none.
+    """
 
     def __init__(self, start: float = 0.07) -> None:
         super().__init__()
@@ -368,8 +407,12 @@ class Temperature(nn.Module):  # type: ignore[misc]
 
 
 class ProcX(nn.Module):  # type: ignore[misc]
-    """ProcX's network, or PDVC's by its settings, fresh until weights are loaded. vocabulary: how
-    many tokens."""
+    """ProcX's network, or PDVC's by its settings, with fresh weights.
+
+    Args:
+        settings: sizes and forms of the network.
+        vocabulary: number of tokens.
+    """
 
     def __init__(self, settings: ModelSettings, vocabulary: int) -> None:
         super().__init__()
@@ -408,9 +451,11 @@ class ProcX(nn.Module):  # type: ignore[misc]
         nn.init.xavier_uniform_(self.reference.weight)
         nn.init.zeros_(self.reference.bias)
 
-    def forward(self, videos: Videos) -> ModelOutput:
-        """Return what every decoder layer says of the videos. Raises ShapeError for values of
-        another width."""
+    def forward(self, videos: VideoBatch) -> ModelOutput:
+        """Return the predictions and queries of every decoder layer. Raises ShapeError for
+        features of another
+        width.
+        """
         values = videos.values
         has_rows = values.ndim == 3 and values.shape[1]
         if not has_rows or values.shape[2] != self.settings.features:
@@ -431,9 +476,9 @@ class ProcX(nn.Module):  # type: ignore[misc]
             fused = self.fused_norm(total)  # (B, R, D)
         return ModelOutput(predictions, queries, word_queries, levels, lengths, fused, videos.empty)
 
-    def _encode(self, videos: Videos) -> tuple[Tensor, tuple[int, ...], Tensor | None]:
-        """Return the encoded levels (B, P, D), their lengths, and which of their positions are of
-        empty videos."""
+    def _encode(self, videos: VideoBatch) -> tuple[Tensor, tuple[int, ...], Tensor | None]:
+        """Return the encoded levels (B, P, D), their lengths, and the padding (B, P) of empty
+        videos."""
         values = videos.values
         if self.settings.standardise:
             values = standardise(values)
@@ -441,7 +486,7 @@ class ProcX(nn.Module):  # type: ignore[misc]
         lengths = tuple(level.shape[1] for level in levels)
         rows = torch.cat(levels, dim=1)  # (B, P, D)
         encoding = self.places(lengths, videos.durations)  # (B, P, D)
-        pad = _empty_rows(rows, videos.empty)
+        pad = _padding_of_empty_videos(rows, videos.empty)
         points = reference_points(lengths, rows)
         points = points[None, :, None, None]  # (1, P, 1, 1)
         references = points.expand(len(rows), -1, len(lengths), -1)  # (B, P, L, 1)
@@ -452,7 +497,7 @@ class ProcX(nn.Module):  # type: ignore[misc]
     def _decode(
         self, levels: Tensor, lengths: tuple[int, ...], pad: Tensor | None
     ) -> tuple[Tensor, Predictions]:
-        """Return the queries of every layer (L, B, N, D), and what is said of them."""
+        """Return the queries of every layer (L, B, N, D), and their predictions."""
         size = (len(levels), -1, -1)
         queries = self.queries.weight.expand(size)  # (B, N, D)
         places = self.query_places.weight
@@ -465,71 +510,68 @@ class ProcX(nn.Module):  # type: ignore[misc]
         boxes = []
         counts = []
         for layer, heads in zip(self.decoder, self.heads, strict=True):
-            at_levels = _at_levels(references, lengths)
+            at_levels = _repeat_for_levels(references, lengths)
             queries = layer(queries, encoding, at_levels, levels, lengths, pad)
             layer_logits, layer_boxes, layer_counts = heads(queries, references)
             queries_by_layer.append(queries)
             logits.append(layer_logits)
             boxes.append(layer_boxes)
             counts.append(layer_counts)
-            if self.settings.refine:
-                references = layer_boxes.detach()
+            references = layer_boxes.detach()
         predictions = Predictions(torch.stack(logits), torch.stack(boxes), torch.stack(counts))
         return torch.stack(queries_by_layer), predictions
 
     def _decode_words(
         self, boxes: Tensor, levels: Tensor, lengths: tuple[int, ...], pad: Tensor | None
     ) -> Tensor:
-        """Return the queries for words after every layer (L, B, N, D), each layer reading at that
-        layer's boxes (L, B, N, 2).
+        """Return the word queries of every layer (L, B, N, D). Each layer reads at that layer's
+        boxes
+        (L, B, N, 2).
 
-        Source: ROS-DVC and DDVC, the idea of queries by role. The boxes a layer reads at are ours.
+        Source: ROS-DVC and DDVC, the idea of queries by role. Reading at the boxes of each layer
+        is ours.
         """
         size = (len(levels), -1, -1)
         queries = self.word_queries.weight.expand(size)  # (B, N, D)
         encoding = self.word_query_places.weight.expand(size)  # (B, N, D)
         by_layer = []
         for layer, references in zip(self.word_decoder, boxes, strict=True):
-            at_levels = _at_levels(references, lengths)
+            at_levels = _repeat_for_levels(references, lengths)
             queries = layer(queries, encoding, at_levels, levels, lengths, pad)
             by_layer.append(queries)
         return torch.stack(by_layer)
 
-    def context(
-        self,
-        output: ModelOutput,
-        query_index: QueryIndex,
-        speech: Tensor | None = None,
-        speech_pad: Tensor | None = None,
-    ) -> CaptionContext:
-        """Return what the captions of M queries are about. speech: (M, A) tokens spoken around
-        each, and their mask."""
+    def caption_context(self, output: ModelOutput, query_index: QueryIndex) -> CaptionContext:
+        """Return what the captioner reads for M queries."""
         index = (query_index.layer, query_index.video, query_index.query)
         queries = output.word_queries[index]  # (M, D)
         if self.settings.captioner.kind == "lstm":
             return CaptionContext(
                 queries,
-                video=query_index.video,
-                feature_pad=_empty_rows(output.levels, output.empty),
+                query_index.video,
+                feature_pad=_padding_of_empty_videos(output.levels, output.empty),
                 levels=output.levels,
                 lengths=output.lengths,
                 boxes=output.predictions.boxes[index].detach(),  # (M, 2)
             )
         if output.fused is None:
-            return CaptionContext(queries, transcript=speech, transcript_pad=speech_pad)
-        pad = _empty_rows(output.fused, output.empty)
-        return CaptionContext(queries, output.fused, query_index.video, pad, speech, speech_pad)
+            return CaptionContext(queries, query_index.video)
+        pad = _padding_of_empty_videos(output.fused, output.empty)
+        return CaptionContext(queries, query_index.video, output.fused, pad)
 
 
 def _decoder_layers(settings: ModelSettings) -> nn.ModuleList:
     return nn.ModuleList(DecoderLayer(settings) for _ in range(settings.decoder_layers))
 
 
-def _at_levels(references: Tensor, lengths: Sequence[int]) -> Tensor:
+def _repeat_for_levels(references: Tensor, lengths: Sequence[int]) -> Tensor:
     """Return references (B, N, 1 or 2) for each level, (B, N, L, 1 or 2)."""
     return references[:, :, None].expand(-1, -1, len(lengths), -1)
 
 
-def _empty_rows(rows: Tensor, empty: Tensor | None) -> Tensor | None:
-    """Return which rows (B, P, D) are of empty videos, (B, P). None where no video is empty."""
+def _padding_of_empty_videos(rows: Tensor, empty: Tensor | None) -> Tensor | None:
+    """Return the padding mask (B, P) of rows (B, P, D), True for empty videos. None where no
+    video is
+    empty.
+    """
     return None if empty is None else empty[:, None].expand(rows.shape[:2])

@@ -6,7 +6,7 @@ code. Depth, width and search of the paper's text decoder are unstated. The defa
 """
 
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -18,7 +18,6 @@ from stepline.settings import (
     Fraction,
     Heads,
     Layers,
-    LayersOrZero,
     NonNegative,
     Positive,
     Settings,
@@ -48,7 +47,7 @@ class AttentionSettings(Settings):
     )
 
     @model_validator(mode="after")
-    def _fits(self) -> "AttentionSettings":
+    def _check_sizes(self) -> "AttentionSettings":
         if self.width % self.heads:
             raise ValueError(f"width {self.width} must be a multiple of heads {self.heads}")
         return self
@@ -79,9 +78,6 @@ class CaptionerSettings(Settings):
         2, description="that see words alone; CoCa has as many as of the next"
     )
     joint_layers: Layers = Field(2, description="that see the query as well")
-    transcript_layers: LayersOrZero = Field(
-        1, description="that read a transcript, where one is given"
-    )
     feed_forward: Width = 2048
     projection: Width = Field(
         256, description="d of the vectors that the contrastive loss compares"
@@ -90,12 +86,9 @@ class CaptionerSettings(Settings):
     longest: Width = Field(
         48, description="most tokens of a caption, its end mark included; PDVC: 30 words"
     )
-    longest_transcript: Width = Field(
-        128, description="most tokens of what is said around a step. The rest is left out"
-    )
 
     @model_validator(mode="after")
-    def _fits(self) -> "CaptionerSettings":
+    def _check_sizes(self) -> "CaptionerSettings":
         if self.width % self.heads:
             raise ValueError(f"width {self.width} must be a multiple of heads {self.heads}")
         return self
@@ -141,9 +134,6 @@ class ModelSettings(Settings):
         256,
         description="seconds. Longer videos look alike to the duration embedding. PDVC's, 0: none",
     )
-    refine: bool = Field(
-        True, description="each decoder layer moves the boxes of the one before; PDVC's code"
-    )
     fuse: bool = Field(
         True, description="the text decoder sees the fused levels next to its query; appendix D"
     )
@@ -155,7 +145,7 @@ class ModelSettings(Settings):
         return self.attention.model_copy(update={"form": self.decoder_form or self.attention.form})
 
     @model_validator(mode="after")
-    def _fits(self) -> "ModelSettings":
+    def _check_sizes(self) -> "ModelSettings":
         width = self.attention.width
         if self.captioner.width != width:
             raise ValueError(
@@ -166,16 +156,6 @@ class ModelSettings(Settings):
                 f"attention.width {width} must be a multiple of 4: positions and duration share it"
             )
         return self
-
-
-PROCX_MODEL: Final = ModelSettings()  # as in the paper
-PDVC_MODEL: Final = ModelSettings(  # the baseline, as its release trains YouCook2; its rows are 200
-    attention=AttentionSettings(form="vanilla"),
-    encoder_layers=2,
-    decoder_layers=2,
-    fuse=False,
-    captioner=CaptionerSettings(kind="lstm", dropout=0.5, longest=30),
-)
 
 
 ConfidenceForm: TypeAlias = Literal["varifocal", "focal"]
@@ -220,19 +200,8 @@ class LossSettings(Settings):
     )
 
 
-PDVC_LOSSES: Final = LossSettings(  # the baseline's, as its release trains YouCook2
-    confidence="focal",
-    text_layers="every",
-    caption_mean="captions",
-    l1_weight=0.0,
-    caption_weight=2.0,
-    contrast_weight=0.0,
-    label_smoothing=0.0,
-)
-
-
 StepSource: TypeAlias = Literal["reference", "captions", "steps", "narration"]
-TextChoice: TypeAlias = Literal["own", "said", "any"]
+TextChoice: TypeAlias = Literal["own", "said"]
 
 
 class DataSettings(Settings):
@@ -244,15 +213,7 @@ class DataSettings(Settings):
         "steps",
     )
     wording: TextChoice = Field(
-        "own",
-        description='"said": of swapped steps what was said (only-sieve). "any": drawn again each '
-        "epoch",
-    )
-    speech: Fraction = Field(
-        0.0, description="chance of a video to come with what is said; 0: pictures alone"
-    )
-    around: NonNegative = Field(
-        10.0, description="s before and after a step whose speech is read with it"
+        "own", description='of swapped steps. "own": the step. "said": what was said (only-sieve)'
     )
     slack: NonNegative = Field(
         5.0, description="seconds that a video's stated length may differ from its features'"
@@ -262,7 +223,6 @@ class DataSettings(Settings):
         description="share of the videos, by their ids, that are not trained on but choose the "
         "best, by SODA-D",
     )
-    held_out_most: Count = Field(500, description="samples of them that are looked at")
 
 
 DescribeWhen: TypeAlias = Literal["speechless", "always", "alone"]
@@ -290,11 +250,6 @@ class DescribeSettings(Settings):
         0.0,
         description="of a caption's likelihood next to the confidence, of all queries. PDVC: 1.0",
     )
-    speech: bool = Field(
-        False,
-        description="read what is said around each step, for a network that was trained with "
-        "speech",
-    )
     batch: Batch = Field(16, description="videos looked at together; for speed alone")
 
 
@@ -310,9 +265,6 @@ class ProcxTrainSettings(TrainSettings):
     clip: Positive = Field(0.1, description="greatest norm of a gradient; section E.2")
 
 
-PROCX_TRAINING: Final = ProcxTrainSettings()
-
-
 class ProcxRunSettings(Settings):
     """Everything that `stepline train procx` may set. `model.features` is the features' own
     width."""
@@ -321,4 +273,4 @@ class ProcxRunSettings(Settings):
     vocabulary: VocabularySettings = VocabularySettings()
     loss: LossSettings = LossSettings()
     data: DataSettings = DataSettings()
-    train: ProcxTrainSettings = PROCX_TRAINING
+    train: ProcxTrainSettings = ProcxTrainSettings()

@@ -1,14 +1,13 @@
-"""Training ProcX (section E.2), from fresh weights (pre-training) or on from a network
-(fine-tuning), as one folder.
+"""Training ProcX (section E.2): from fresh weights (pre-training), or from a trained network (fine-tuning).
 
-The folder is that of `training.run_folder`, and in it:
+A run is one folder, as `training.run` describes it. Its networks are
 
 best.safetensors      the network that scored best on held-out videos, where some are held out
 procx.safetensors     the final network
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -29,30 +28,35 @@ from stepline.models.procx.checkpoint import (
     load_model,
     write_model,
 )
-from stepline.models.procx.dataset import StepDataset, gather_samples, steps_given_by
+from stepline.models.procx.dataset import StepDataset, default_target, gather_samples
 from stepline.models.procx.inference import propose, select_proposals
 from stepline.models.procx.losses import count_frequencies, training_losses
 from stepline.models.procx.model import ProcX
 from stepline.models.procx.settings import (
-    PROCX_TRAINING,
-    DataSettings,
     DescribeSettings,
     LossSettings,
     ModelSettings,
     ProcxRunSettings,
+    ProcxTrainSettings,
 )
 from stepline.models.procx.vocabulary import Vocabulary, train_vocabulary
 from stepline.models.training.distributed import start_processes
-from stepline.models.training.loop import HeldOutScorer, Loss, Progress, TrainingTask
+from stepline.models.training.loop import HeldOutScorer, Loss, Progress, TrainingTask, train_network
 from stepline.models.training.network import UNKNOWN_SOURCES
-from stepline.models.training.run import KeepBest, TrainingRun, run_training, train_network
-from stepline.models.training.run_folder import settings_that_matter, settings_to_train_on, versions
+from stepline.models.training.run import (
+    KeepBest,
+    TrainingRun,
+    fine_tuning_settings,
+    package_versions,
+    result_settings,
+    run_training,
+)
 from stepline.models.training.settings import TrainSettings
-from stepline.models.training.sources import FeatureSpec, read_records, source_flaw
+from stepline.models.training.sources import FeatureSpec, explain_empty_source, read_records
 from stepline.networks.device import device_of
 from stepline.records import Rejected
 
-BEST_FILE, FINAL_FILE = NETWORK.names
+BEST_FILE, FINAL_FILE = NETWORK.file_names
 SCORING_BATCH = 16  # held-out videos
 # how far from 1 the length of a unit row may be. Features are stored in half precision
 UNIT_TOLERANCE = 0.01
@@ -62,14 +66,15 @@ DROPOUT_SETTINGS = ("dropout", "captioner.dropout")
 
 @dataclass(frozen=True)
 class ProcxSources:
-    """What a run reads.
+    """Sources of a training run.
 
-    features: a store, or its URL.
-    steps: as `read_records` takes them.
-    subset: only that split.
-    words: further sources whose texts the vocabulary is to hold, such as those of a later
-    fine-tuning.
-    excluded: lists that `stepline curate excluded` wrote.
+    Attributes:
+        features: a feature store, or its URL.
+        steps: source of the steps, as `read_records` takes it.
+        subset: split of the source. None: all.
+        words: further sources whose texts the vocabulary is to hold, such as those of a later
+            fine-tuning.
+        excluded: lists of evaluation videos, as `stepline curate excluded` writes them.
     """
 
     features: Path | str
@@ -81,32 +86,35 @@ class ProcxSources:
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """A run before its first step. crowded: videos with more steps than the network has queries."""
+    """A run before its first step.
+
+    Attributes:
+        samples: to train on.
+        held_out: samples that choose the best network.
+        settings: of the run, with the features' width and the target filled in.
+        vocabulary: of the captions.
+        start: the network to train on, None for fresh weights.
+        crowded_count: number of videos with more steps than the network has queries.
+    """
 
     samples: StepDataset
     held_out: StepDataset
     settings: ProcxRunSettings
     vocabulary: Vocabulary
     start: LoadedProcx | None
-    crowded: int
+    crowded_count: int
 
     @cached_property
     def trained(self) -> TrainingFeatures:
-        """What the network's file says of its training. One that read speech before still does."""
+        """The features that the network's file names."""
         spec = self.samples.spec
-        data = self.settings.data
-        around: float | None = None
-        if data.speech:
-            around = data.around
-        elif self.start:
-            around = self.start.trained.around
         # The first video says whether rows have length 1. Rows of zeros say nothing of it.
         lengths = np.linalg.norm(self.samples[0].values, axis=1)  # (T,)
         unit = bool(np.allclose(lengths[lengths > 0], 1.0, atol=UNIT_TOLERANCE))
-        return TrainingFeatures(spec.backbone, spec.rate, unit, around)
+        return TrainingFeatures(spec.backbone, spec.rate, unit)
 
     def network(self) -> ProcX | None:
-        """Return a copy of the network to train on, None for fresh weights."""
+        """Return a copy of the network to fine-tune, None for fresh weights."""
         if self.start is None:
             return None
         network = ProcX(self.settings.model, len(self.vocabulary))
@@ -123,18 +131,19 @@ def train_procx_run(
     report: Callable[[Progress], None] | None = None,
     on_prepared: Callable[[PreparedRun], None] | None = None,
 ) -> ProcX:
-    """Train, or resume training, and return the network.
+    """Train, or resume training, in the folder of a run. Return the network.
 
     Args:
-        sources: what is read.
+        sources: features, steps and further inputs.
         folder: of the run.
         settings: of the run.
-        start: a network to train on.
-        report: gets each step.
+        start: a network to fine-tune. None: fresh weights.
+        report: gets the progress of each step.
         on_prepared: called before the first step.
 
     Raises SettingsError when `folder` holds another run, ShapeError when nothing is left to train
-    on, and what the sources raise.
+    on.
+    Errors of the sources are raised too.
     """
     device = start_processes(settings.train.device)
     prepared = prepare_run(sources, settings, start)
@@ -142,21 +151,20 @@ def train_procx_run(
         on_prepared(prepared)
     samples = prepared.samples
     held_out = prepared.held_out
-    whole = prepared.settings
+    filled_settings = prepared.settings
     vocabulary = prepared.vocabulary
 
-    def write(network: ProcX, path: Path) -> None:
+    def write_network(network: ProcX, path: Path) -> None:
         write_model(network, vocabulary, path, prepared.trained)
 
-    def train(keep_best: KeepBest) -> ProcX:
+    def train_in_folder(keep_best: KeepBest) -> ProcX:
         return train_procx(
             samples,
             folder,
             vocabulary=vocabulary,
-            model=whole.model,
-            loss=whole.loss,
-            data=whole.data,
-            settings=whole.train,
+            model=filled_settings.model,
+            loss=filled_settings.loss,
+            settings=filled_settings.train,
             start=prepared.network(),
             report=report,
             device=device,
@@ -168,37 +176,45 @@ def train_procx_run(
     counts = {
         "videos": len(samples),
         "steps": sum(samples.counts),
-        "crowded": prepared.crowded,
+        "crowded": prepared.crowded_count,
         "held_out": len(held_out),
         "tokens": len(vocabulary),
-        "omitted": samples.reasons(),
+        "omitted": samples.count_reasons(),
     }
     run = TrainingRun(
         folder,
         NETWORK,
         {
-            "settings": settings_that_matter(whole),
+            "settings": result_settings(filled_settings),
             "sources": asdict(sources) | {"start": start_identity},
         },
-        write,
-        facts={"versions": versions(), "data": counts},
+        write_network,
+        facts={"versions": package_versions(), "data": counts},
         omitted=map(_omitted_row, samples.omitted),
     )
-    return run_training(run, train)
+    return run_training(run, train_in_folder)
 
 
 def prepare_run(
     sources: ProcxSources, settings: ProcxRunSettings, start: Path | None = None
 ) -> PreparedRun:
-    """Return all that a run starts from. `model.features` and `data.target` are filled in."""
+    """Return the samples, settings and vocabulary of a run. `model.features` and `data.target`
+    are filled
+    in.
+
+    Args:
+        sources: features, steps and further inputs.
+        settings: of the run.
+        start: a network to fine-tune. None: fresh weights.
+    """
     # the samples
-    target = settings.data.target or steps_given_by(sources.steps)
+    target = settings.data.target or default_target(sources.steps)
     data = settings.data.model_copy(update={"target": target})
     features = open_video_store(sources.features)
     records = read_records(sources.steps, subset=sources.subset)
     samples = gather_samples(records, features, data, excluded=read_excluded(sources.excluded))
     if not (len(samples) or samples.omitted):
-        raise DatasetError(f"{sources.steps}: {source_flaw(samples.omitted)}")
+        raise DatasetError(f"{sources.steps}: {explain_empty_source(samples.omitted)}")
     training, held_out = samples.split(data.held_out)
 
     # the network
@@ -212,25 +228,21 @@ def prepare_run(
         raise SettingsError(f"{widths}; leave the setting out")
     else:
         model = model.model_copy(update={"features": spec.width})
-    if data.speech and model.captioner.kind == "lstm":
-        raise SettingsError(
-            f"data.speech={data.speech:g}: PDVC's captioner reads no speech; leave the setting out"
-        )
     # The words: a network that is trained on keeps the vocabulary that its weights are of.
     if loaded is not None:
         vocabulary = loaded.vocabulary
     else:
         vocabulary = train_vocabulary(_vocabulary_texts(training, sources), settings.vocabulary)
-    crowded = sum(count > model.queries for count in samples.counts)
-    whole = settings.model_copy(update={"data": data, "model": model})
-    return PreparedRun(training, held_out, whole, vocabulary, loaded, crowded)
+    crowded_count = sum(count > model.queries for count in samples.counts)
+    filled_settings = settings.model_copy(update={"data": data, "model": model})
+    return PreparedRun(training, held_out, filled_settings, vocabulary, loaded, crowded_count)
 
 
 def _vocabulary_texts(samples: StepDataset, sources: ProcxSources) -> Iterator[str]:
-    """Yield the samples' texts, and those of the further sources' steps."""
+    """Yield the samples' sentences, and the step texts of the further sources."""
     yield from samples.texts()
     for source in sources.words:
-        target = steps_given_by(source)
+        target = default_target(source)
         field = "sentences" if target == "narration" else target
         count = 0
         for record in read_records(source):
@@ -245,9 +257,11 @@ def _vocabulary_texts(samples: StepDataset, sources: ProcxSources) -> Iterator[s
 def _settings_of_start(
     loaded: LoadedProcx, settings: ModelSettings, spec: FeatureSpec
 ) -> ModelSettings:
-    """Return the settings of a network to train on, with the dropout of `settings`. Raises where
-    anything else differs."""
-    own = settings_to_train_on(loaded.model.settings, settings, DROPOUT_SETTINGS, loaded.path)
+    """Return the settings of a network to fine-tune, with the dropout of `settings`. Raises
+    ModelError where
+    the features are others, SettingsError where another setting differs.
+    """
+    own = fine_tuning_settings(loaded.model.settings, settings, DROPOUT_SETTINGS, loaded.path)
     # A backbone of unknown name may be the right one.
     before = loaded.trained.backbone
     is_unknown = not {spec.backbone, before}.isdisjoint(UNKNOWN_SOURCES)
@@ -260,7 +274,7 @@ def _settings_of_start(
 
 
 def _omitted_row(row: Rejected) -> dict[str, str | None]:
-    """Return what is not a sample as a line of `omitted.jsonl`."""
+    """Return an omitted video or step as a line of `omitted.jsonl`."""
     step = row.text if row.what == "step" else None
     return {"video": row.id, "reason": row.reason, "value": row.value, "step": step}
 
@@ -272,7 +286,6 @@ def train_procx(
     vocabulary: Vocabulary,
     model: ModelSettings | None = None,
     loss: LossSettings | None = None,
-    data: DataSettings | None = None,
     settings: TrainSettings | None = None,
     start: ProcX | None = None,
     report: Callable[[Progress], None] | None = None,
@@ -282,31 +295,46 @@ def train_procx(
     """Return a network trained on the samples, from fresh weights or on from those of `start`, in
     evaluation mode.
 
-    A run in `folder` that was killed is resumed.
+    A run in `folder` that was killed is resumed. Every video counts as equally long, because all
+    are resized to one length.
 
     Args:
         samples: videos with their steps.
         folder: of checkpoints and log.
         vocabulary: of the captions.
         model: settings of a fresh network.
-        loss: its parts and weights.
-        data: how often speech is heard, and whether wordings are drawn. None: samples as they come.
+        loss: forms and weights of the losses.
         settings: how long and how fast.
         start: is changed in place.
-        report: gets each step.
+        report: gets the progress of each step.
         scorer: of held-out samples.
         device: on which it is trained.
 
     Raises ShapeError when there is nothing to train on.
     """
-    settings = settings or PROCX_TRAINING
     # A network that is trained on keeps its own sizes.
     sizes = start.settings if start else model or ModelSettings()
-    task = procx_task(samples, vocabulary, sizes, loss or LossSettings(), data)
+    loss_settings = loss or LossSettings()
+    # A dataset knows its counts without reading a sample.
+    counts = getattr(samples, "counts", None)
+    if counts is None:
+        counts = [len(sample.spans) for sample in samples]
+    # None without any sample, which the loop refuses
+    rates = count_frequencies(counts, sizes.most_steps + 1) if len(samples) else None
+
+    def losses(network: nn.Module, batch: Sequence[StepSample]) -> Sequence[Loss]:
+        device = device_of(network)
+        collated = collate(batch, vocabulary, sizes).to(device)
+        count_rates = None if rates is None else rates.to(device)
+        return training_losses(network, collated, loss_settings, count_rates)
+
+    def augment(batch: Sequence[StepSample], _: np.random.Generator) -> list[StepSample]:
+        return list(batch)
+
     return train_network(
         lambda: start or ProcX(sizes, len(vocabulary)),
-        task,
-        settings,
+        TrainingTask(samples, lambda _: 1, augment, losses),
+        settings or ProcxTrainSettings(),
         folder,
         report,
         scorer=scorer,
@@ -314,80 +342,29 @@ def train_procx(
     )
 
 
-def procx_task(
-    samples: Sequence[StepSample],
-    vocabulary: Vocabulary,
-    model: ModelSettings,
-    loss: LossSettings,
-    data: DataSettings | None = None,
-) -> TrainingTask[StepSample]:
-    """Return what training learns. Every video counts as equally long: all are resized to one
-    length."""
-    # A dataset knows its counts without reading a sample.
-    counts = getattr(samples, "counts", None)
-    if counts is None:
-        counts = [len(sample.spans) for sample in samples]
-    # None without any sample, which the loop refuses
-    rates = count_frequencies(counts, model.most_steps + 1) if len(samples) else None
-
-    def losses(network: nn.Module, batch: Sequence[StepSample]) -> Sequence[Loss]:
-        device = device_of(network)
-        collated = collate(batch, vocabulary, model).to(device)
-        count_rates = None if rates is None else rates.to(device)
-        return training_losses(network, collated, loss, count_rates)
-
-    def augment(batch: Sequence[StepSample], rng: np.random.Generator) -> list[StepSample]:
-        if data is None:
-            return list(batch)
-        return [augment_sample(sample, data, rng) for sample in batch]
-
-    return TrainingTask(samples, lambda _: 1, augment, losses)
-
-
-def augment_sample(sample: StepSample, data: DataSettings, rng: np.random.Generator) -> StepSample:
-    """Return the sample as one step sees it: with what is said or without, and one wording of each
-    step, at random."""
-    # With speech or in silence, so that the network can do both.
-    speech = sample.speech if rng.random() < data.speech else None
-    if data.wording != "any" or not sample.alternatives:
-        return replace(sample, speech=speech)
-    # One wording is to be said, and the others stay right for the contrast.
-    sentences = []
-    alternatives = []
-    for sentence, further in zip(sample.sentences, sample.alternatives, strict=True):
-        wordings = (sentence, *further)
-        index = int(rng.integers(len(wordings)))
-        sentences.append(wordings[index])
-        alternatives.append(wordings[:index] + wordings[index + 1 :])
-    return replace(
-        sample, speech=speech, sentences=tuple(sentences), alternatives=tuple(alternatives)
-    )
-
-
 def soda_scorer(
     samples: Sequence[StepSample], keep: Callable[[nn.Module], None]
 ) -> HeldOutScorer[StepSample]:
-    """Return the scorer of held-out samples: SODA-D of the most confident proposals, as many as are
-    counted."""
+    """Return a scorer of held-out samples: SODA-D of the selected proposals.
+
+    Args:
+        samples: held-out videos.
+        keep: is called with the network when its score is the best so far.
+    """
 
     def measure(network: nn.Module, batch: Sequence[StepSample]) -> tuple[float, float]:
         truth: dict[str, list[Event]] = {}
         for sample in batch:
             rows = zip(sample.spans, sample.sentences, strict=True)
             truth[sample.id] = [(start, end, sentence) for (start, end), sentence in rows]
-        score = soda(truth, _placed_events(network, batch), kind="d").f1
+        durations = [sample.duration for sample in batch]
+        _, proposals = propose(network, [sample.values for sample in batch], durations)
+        events: dict[str, list[Event]] = {}
+        for sample, own in zip(batch, proposals, strict=True):
+            boxes = own.boxes[select_proposals(own, DescribeSettings())]
+            events[sample.id] = [(start, end, "") for start, end in boxes.tolist()]
+        score = soda(truth, events, kind="d").f1
         # A sum, since the loop divides by all videos at the end.
         return score * len(batch), float(len(batch))
 
     return HeldOutScorer(samples, SCORING_BATCH, measure, keep)
-
-
-def _placed_events(network: nn.Module, batch: Sequence[StepSample]) -> dict[str, list[Event]]:
-    """Return the most confident proposals of each sample, without words."""
-    values = [sample.values for sample in batch]
-    proposals = propose(network, values, [sample.duration for sample in batch])
-    events: dict[str, list[Event]] = {}
-    for sample, video in zip(batch, proposals.videos, strict=True):
-        boxes = video.boxes[select_proposals(video, DescribeSettings())]
-        events[sample.id] = [(start, end, "") for start, end in boxes.tolist()]
-    return events

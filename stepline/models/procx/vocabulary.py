@@ -48,8 +48,12 @@ MAX_WORD_REPEATS = 1000
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The tokens by their numbers, the marks first. lower: whether sentences lose their
-    capitals."""
+    """A WordPiece vocabulary.
+
+    Attributes:
+        tokens: by their numbers, the marks first.
+        lower: whether sentences are put in lower case.
+    """
 
     tokens: tuple[str, ...]
     lower: bool = True
@@ -59,14 +63,14 @@ class Vocabulary:
 
     @property
     def sha256(self) -> str:
-        """What distinguishes this vocabulary from any other, in hexadecimal."""
+        """Digest of the vocabulary, in hexadecimal."""
         content = [DIGEST_FORMAT, self.lower, list(self.tokens)]
         canonical = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def encode(self, sentence: str) -> list[int]:
-        """Return the numbers of a sentence's tokens, without marks, [] for blanks."""
-        normalised = normalise(sentence, self.lower)
+        """Return the token numbers of a sentence, without marks. A blank sentence has none."""
+        normalised = normalise_text(sentence, self.lower)
         # A longer word is split, because WordPiece makes it unknown as a whole.
         words = re.sub(rf"(\S{{{LONGEST_WORD}}})(?=\S)", r"\1 ", normalised)
         spelling = spell_in_bytes(words, self._alphabet)
@@ -74,8 +78,9 @@ class Vocabulary:
         return numbers
 
     def decode(self, numbers: Iterable[int]) -> str:
-        """Return the sentence of the tokens, up to the first end mark. Half bytes that are not a
-        character become U+FFFD.
+        """Return the sentence of token numbers, up to the first end mark. Half bytes that form no
+        character
+        become U+FFFD.
 
         Raises ShapeError for a number that is not a token.
         """
@@ -122,11 +127,15 @@ class Vocabulary:
 def train_vocabulary(
     sentences: Iterable[str], settings: VocabularySettings | None = None
 ) -> Vocabulary:
-    """Return the vocabulary that WordPiece training makes of the sentences. The same ones give the
-    same, in any order.
+    """Return the vocabulary that WordPiece training makes of sentences. The same sentences give
+    the same
+    vocabulary, in any order.
 
-    It has at most `size` tokens, fewer when the sentences hold no more. Raises ShapeError when
-    `size` has no room for the single characters.
+    Args:
+        sentences: whose words are counted.
+        settings: its `size` is the most tokens. Fewer sentences give fewer.
+
+    Raises ShapeError when `size` has no room for the single characters.
     """
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece
@@ -138,10 +147,10 @@ def train_vocabulary(
     # these are held
     words = Counter[str]()
     for sentence in sentences:
-        words.update(normalise(sentence, settings.lower).split())
+        words.update(normalise_text(sentence, settings.lower).split())
 
     # every character gets its number before pairs are counted
-    alphabet = _token_characters(words, settings)
+    alphabet = _single_character_tokens(words, settings)
     marks = [*MARK_TOKENS]
     for character in (*HALF_BYTES, *alphabet):
         marks += [character, INSIDE_PREFIX + character]
@@ -157,22 +166,24 @@ def train_vocabulary(
     letters = frozenset(alphabet)
 
     # The trainer counts words in texts, so each word is given as often as it came.
-    def repeated() -> Iterator[str]:
+    def repeated_words() -> Iterator[str]:
         for word, times in words.items():
             text = f"{spell_in_bytes(word, letters)} "
             for first in range(0, times, MAX_WORD_REPEATS):
                 repeats = min(MAX_WORD_REPEATS, times - first)
                 yield text * repeats
 
-    tokenizer.train_from_iterator(repeated(), trainer)
+    tokenizer.train_from_iterator(repeated_words(), trainer)
     numbers: dict[str, int] = tokenizer.get_vocab()
     tokens = sorted(numbers, key=lambda token: numbers[token])
     return Vocabulary(tuple(tokens), settings.lower)
 
 
-def _token_characters(words: Counter[str], settings: VocabularySettings) -> list[str]:
-    """Return the characters that are tokens of their own: printable ASCII, and what comes often
-    enough."""
+def _single_character_tokens(words: Counter[str], settings: VocabularySettings) -> list[str]:
+    """Return the characters that are tokens: printable ASCII, and other characters of at least
+    `rare`
+    occurrences.
+    """
     counts = Counter[str]()
     for word, times in words.items():
         for character in word:
@@ -196,17 +207,15 @@ def _token_characters(words: Counter[str], settings: VocabularySettings) -> list
     return alphabet
 
 
-def normalise(sentence: str, lower: bool) -> str:
-    """Return the sentence in Unicode's composed form, with single blanks, in lower case if
-    asked."""
+def normalise_text(sentence: str, lower: bool) -> str:
+    """Return a sentence in Unicode's composed form, with single blanks, in lower case if `lower`."""
     if lower:
         sentence = sentence.lower()
     return " ".join(unicodedata.normalize("NFC", sentence).split())
 
 
 def spell_in_bytes(sentence: str, alphabet: frozenset[str]) -> str:
-    """Return the sentence with each character outside the alphabet as the half bytes of its
-    UTF-8."""
+    """Return a sentence with each character outside the alphabet as half bytes of its UTF-8."""
     plain = alphabet.difference(HALF_BYTES) | {" "}
     spelling = []
     for character in sentence:
@@ -222,23 +231,24 @@ def spell_in_bytes(sentence: str, alphabet: frozenset[str]) -> str:
 def _join_half_bytes(text: str) -> str:
     """Return the text with runs of half bytes as the characters that they spell."""
 
-    def character(run: re.Match[str]) -> str:
+    def decode_run(run: re.Match[str]) -> str:
         digits = "".join(f"{ord(half) - 0xE000:x}" for half in run[0])
         # An odd half byte at the end is cut off.
         whole_bytes = len(digits) // 2
         return bytes.fromhex(digits[: whole_bytes * 2]).decode("utf-8", "replace")
 
-    return re.sub(f"[{HALF_BYTES[0]}-{HALF_BYTES[-1]}]+", character, text)
+    return re.sub(f"[{HALF_BYTES[0]}-{HALF_BYTES[-1]}]+", decode_run, text)
 
 
 @dataclass(frozen=True)
 class CaptionTokens(TensorRecord):
-    """Captions for teacher forcing: what the captioner reads, and what it is to say next.
+    """Captions for teacher forcing.
 
-    tokens: (M, W), the begin mark and the words.
-    targets: (M, W), the words and the end mark.
-    token_pad: (M, W).
-    truncated: how many were longer than W, and so have no end mark.
+    Attributes:
+        tokens: (M, W) input: the begin mark and the words.
+        targets: (M, W) what comes next: the words and the end mark.
+        token_pad: (M, W), True on padding.
+        truncated: number of captions longer than W, which have no end mark.
     """
 
     tokens: Tensor
@@ -250,21 +260,26 @@ class CaptionTokens(TensorRecord):
         return len(self.tokens)
 
     def take(self, rows: Tensor) -> "CaptionTokens":
-        """Return the captions of these rows, (M',) indices, in their order. `truncated` stays that
-        of all."""
+        """Return the captions of these rows, (M',) indices. `truncated` stays that of all
+        captions."""
         tokens = self.tokens[rows]
         targets = self.targets[rows]
         return CaptionTokens(tokens, targets, self.token_pad[rows], self.truncated)
 
 
 def tokenize(sentences: Sequence[str], vocabulary: Vocabulary, longest: int) -> CaptionTokens:
-    """Return the sentences as tensors, cut after `longest` tokens, the end mark counted. A blank
-    one is that alone."""
+    """Return sentences as token tensors. A blank sentence has only the end mark.
+
+    Args:
+        sentences: of the captions.
+        vocabulary: of the tokens.
+        longest: tokens after which a caption is cut, the end mark included.
+    """
     return pack_tokens([vocabulary.encode(sentence) for sentence in sentences], longest)
 
 
 def pack_tokens(rows: Sequence[Sequence[int]], longest: int) -> CaptionTokens:
-    """Return rows of tokens without marks as `tokenize` does sentences."""
+    """Return token rows without marks as token tensors, cut after `longest` tokens."""
     targets = [[*row, END_TOKEN] for row in rows]
     # A caption that is cut has no end mark, so that nothing learns to stop there.
     truncated = sum(len(row) > longest for row in targets)
@@ -277,7 +292,7 @@ def pack_tokens(rows: Sequence[Sequence[int]], longest: int) -> CaptionTokens:
 
 
 def pad_tokens(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Return token rows as (M, W) with PAD after each, and where it is."""
+    """Return token rows padded to (M, W), and the mask (M, W), True on padding."""
     width = max(map(len, rows), default=0)
     filled = []
     for row in rows:

@@ -1,2 +1,2 @@
-"""One training loop for every network: AdamW, a cosine schedule, checkpoints that resume bit for
-bit."""
+"""Training of every network: one loop (AdamW, cosine schedule, resumable checkpoints), one run
+folder, one form of network file."""

@@ -1,8 +1,7 @@
-"""Samples (videos with texts), and batches of them padded to one shape: the only place that makes
-masks.
+"""Samples (a video with texts), and batches of samples padded to one shape. Masks are made here
+only.
 
-`*_pad` is True on padding. Letters: B batch, K texts, T feature rows, C width of what a backbone
-gives.
+`*_pad` is True on padding. Letters: B batch, K texts, T feature rows, C width of a feature row.
 """
 
 import zlib
@@ -33,11 +32,15 @@ SHARDS_PER_WINDOW = 16
 
 @dataclass(frozen=True)
 class Sample:
-    """One video with its texts: video (T, C) and text (K, C) float32, positive (K, T): text k is
-    shown in row t.
+    """One video with its texts. Raises ShapeError when the arrays do not fit together, or hold NaN
+    or infinity.
 
-    ordered: the texts are in the order in which they are spoken. K may be 0, T not.
-    Raises ShapeError when the arrays do not fit together, or hold NaN or infinity.
+    Attributes:
+        id: of the sample, for messages.
+        video: (T, C) float32 feature rows, T at least 1.
+        text: (K, C) float32 text vectors, K may be 0.
+        positive: (K, T) whether text k is shown in row t.
+        ordered: whether the texts are in the order in which they are spoken.
     """
 
     id: str
@@ -64,18 +67,19 @@ class Sample:
             form = f"{self.positive.dtype} {self.positive.shape}"
             raise ShapeError(f"{self.id}: labels must be {expected}, not {form}")
 
-    def shuffled(self, rng: np.random.Generator) -> "Sample":
-        """Return the sample with its texts in a random order, and so marked."""
+    def shuffle_texts(self, rng: np.random.Generator) -> "Sample":
+        """Return the sample with its texts in a random order, marked as not ordered."""
         order = rng.permutation(len(self.text))
         return replace(self, text=self.text[order], positive=self.positive[order], ordered=False)
 
 
 class LazySamples(Sequence[S]):
-    """Samples that are made, or read, when they are asked for.
+    """A sequence of samples, each of which is made or read when it is asked for.
 
-    lengths: feature rows of each, known without that.
-    shards: in which shard of their store each one's features are. It is empty where they are
-    elsewhere.
+    Attributes:
+        lengths: number of feature rows of each sample, known without reading it.
+        shards: number of the shard of the feature store that holds each sample's features. Empty
+            for samples that are in no store.
     """
 
     def __init__(
@@ -93,25 +97,27 @@ class LazySamples(Sequence[S]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[S]: ...
     def __getitem__(self, index: int | slice) -> S | Sequence[S]:
-        """Return a sample as it is now. Raises ShapeError where its source holds NaN by now."""
+        """Return a sample as it is on disk now. Raises ShapeError where its features hold NaN."""
         if isinstance(index, slice):
             return [self._make(number) for number in range(*index.indices(len(self)))]
         return self._make(range(len(self))[index])
 
 
 class PendingSample(Protocol):
-    """A sample that is not read yet."""
+    """What is known of a sample before its features are read."""
 
     @property
     def video(self) -> str:
-        """The id of its video."""
+        """Id of its video."""
 
 
 class GatheredSamples(LazySamples[S], Generic[P, S]):
-    """Samples of stored features that are read when they are asked for.
+    """Samples of stored features, each of which is read when it is asked for.
 
-    parts: what is known of each before.
-    omitted: what is not a sample, and why.
+    Attributes:
+        parts: what is known of each sample before it is read.
+        omitted: what is not a sample, with the reasons.
+        videos: ids of the samples' videos, each once.
     """
 
     def __init__(
@@ -127,43 +133,43 @@ class GatheredSamples(LazySamples[S], Generic[P, S]):
         self.omitted = tuple(omitted)
         self.videos = tuple(dict.fromkeys(part.video for part in parts))
 
-    def reasons(self) -> dict[str, int]:
-        """Return how many were left out for each reason, the most frequent first."""
+    def count_reasons(self) -> dict[str, int]:
+        """Return the number of omitted items by reason, the most frequent first."""
         return count_reasons(self.omitted)
 
     def split_parts(self, fraction: float, most: int) -> tuple[list[P], list[P]]:
-        """Return the parts to train on, and at most `most` that are held out: of a fraction of the
-        videos, chosen by their ids alone."""
+        """Return the parts to train on, and at most `most` held-out parts: those of a fraction of
+        the videos, chosen by video id."""
         training = [part for part in self.parts if not is_held_out(part.video, fraction)]
         held_out = [part for part in self.parts if is_held_out(part.video, fraction)]
         return training, held_out[:most]
 
 
 def is_held_out(video: str, fraction: float) -> bool:
-    """Tell whether a video is among the held-out fraction: its id alone decides, whatever else is
-    in the source."""
+    """Return whether a video is in the held-out fraction. This depends on its id only."""
     return zlib.crc32(video.encode()) < fraction * 2**32
 
 
-def lengths_and_shards(
+def get_lengths_and_shards(
     samples: Sequence[S], length: Callable[[S], int]
 ) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the length of each sample and the shard that it is in (empty where they are in no
+    """Return the length of each sample, and the number of its shard (empty for samples in no
     store). Lazy samples are not read."""
     if isinstance(samples, LazySamples):
         return samples.lengths, samples.shards
     return [length(sample) for sample in samples], ()
 
 
-def joined_samples(
+def join_samples(
     first: Sequence[S], second: Sequence[S], length: Callable[[S], int]
 ) -> LazySamples[S]:
-    """Return the samples of both, each read when it is asked for.
+    """Return two sequences of samples as one. Each sample is read when it is asked for.
 
-    Samples that are in no store come evenly with those of each shard.
+    Samples that are in no store get shard numbers of the others, evenly, so that they are spread
+    over the epoch.
     """
-    first_lengths, first_shards = lengths_and_shards(first, length)
-    second_lengths, second_shards = lengths_and_shards(second, length)
+    first_lengths, first_shards = get_lengths_and_shards(first, length)
+    second_lengths, second_shards = get_lengths_and_shards(second, length)
     # Samples of no store borrow the shards of the others, one after the other.
     known_shards = [*first_shards, *second_shards]
     if known_shards:
@@ -178,10 +184,11 @@ def joined_samples(
 
 @dataclass(frozen=True)
 class TensorRecord:
-    """A dataclass of tensors, of others like it, and of plain values."""
+    """Base of dataclasses of tensors, nested records and plain values, which move to a device
+    together."""
 
     def to(self: B, device: str | torch.device) -> B:
-        """Return the record on another device."""
+        """Return the record with all its tensors on another device."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         moved = {
             name: value.to(device)
@@ -193,10 +200,16 @@ class TensorRecord:
 
 @dataclass(frozen=True)
 class Batch(TensorRecord):
-    """Samples padded with zeros to the longest: what the network and its losses take.
+    """Samples padded with zeros to the longest, as networks and losses take them.
 
-    video (B, T, C), video_pad (B, T), text (B, K, C), text_pad (B, K), positive (B, K, T), ordered
-    (B,).
+    Attributes:
+        ids: of the samples.
+        video: (B, T, C) feature rows.
+        video_pad: (B, T) True on padding.
+        text: (B, K, C) text vectors.
+        text_pad: (B, K) True on padding.
+        positive: (B, K, T) whether text k is shown in row t.
+        ordered: (B,) whether the texts are in spoken order.
     """
 
     ids: tuple[str, ...]
@@ -207,26 +220,26 @@ class Batch(TensorRecord):
     positive: Tensor
     ordered: Tensor
 
-    def real_positive(self) -> Tensor:
-        """Return `positive` (B, K, T) without padding."""
+    def positive_without_padding(self) -> Tensor:
+        """Return `positive` (B, K, T), False on padding."""
         return self.positive & ~self.video_pad[:, None] & ~self.text_pad[:, :, None]
 
 
-def collate(samples: Sequence[Sample], longest: int = MAX_ROWS) -> Batch:
-    """Return the samples as one batch, each video cut to its first `longest` rows, and its labels
-    with it.
+def collate(samples: Sequence[Sample], max_rows: int = MAX_ROWS) -> Batch:
+    """Return samples as one batch. Videos, and their labels, are cut to their first `max_rows`
+    rows.
 
-    Raises ShapeError when there is no sample, or their widths differ.
+    Raises ShapeError when there is no sample, or when feature widths differ.
     """
     if not samples:
         raise ShapeError("a batch needs at least one video, not 0")
     # Videos are cut, texts never.
-    video, video_pad = pad([sample.video[:longest] for sample in samples])
-    text, text_pad = pad([sample.text for sample in samples])
+    video, video_pad = pad_rows([sample.video[:max_rows] for sample in samples])
+    text, text_pad = pad_rows([sample.text for sample in samples])
     # Labels are cut and padded as rows and texts are.
     positive = np.zeros((*text_pad.shape, video_pad.shape[1]), dtype=np.bool_)  # (B, K, T)
     for row, sample in zip(positive, samples, strict=True):
-        labels = sample.positive[:, :longest]
+        labels = sample.positive[:, :max_rows]
         texts, length = labels.shape
         row[:texts, :length] = labels
     ids = tuple(sample.id for sample in samples)
@@ -234,9 +247,9 @@ def collate(samples: Sequence[Sample], longest: int = MAX_ROWS) -> Batch:
     return Batch(ids, video, video_pad, text, text_pad, torch.from_numpy(positive), ordered)
 
 
-def pad(rows: Sequence[Matrix]) -> tuple[Tensor, Tensor]:
-    """Return sequences (N_i, C) as one tensor (B, max N_i, C), zero on padding, and the mask (B,
-    max N_i)."""
+def pad_rows(rows: Sequence[Matrix]) -> tuple[Tensor, Tensor]:
+    """Return sequences (N_i, C) as one tensor (B, max N_i, C), zero on padding, and its mask (B,
+    max N_i), True on padding."""
     widths = sorted({values.shape[1] for values in rows})
     if len(widths) != 1:
         raise ShapeError(
@@ -252,7 +265,7 @@ def pad(rows: Sequence[Matrix]) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(padded), mask
 
 
-def length_buckets(
+def plan_batches(
     lengths: Sequence[int],
     size: int,
     *,
@@ -261,17 +274,24 @@ def length_buckets(
     shards: Sequence[int] = (),
     window: int = SHARDS_PER_WINDOW,
 ) -> Iterator[tuple[int, ...]]:
-    """Yield batches of at most `size` indices, shuffled, with videos of similar length together.
-    Every index comes once.
+    """Yield the batches of an epoch as tuples of sample indices. Samples of similar length share a
+    batch.
 
-    shards: in which shard each one's features are. Of more than `window` shards, drawn in another
-    order each epoch, an epoch goes through `window` of them at a time. So each is read once and
-    together. What no batch of a window has room for begins the next. The order depends on the seed,
-    the epoch and the shards alone.
+    Every index comes once. The order depends only on the arguments. With more than `window` shards,
+    an epoch reads the samples of `window` random shards at a time, so that each shard is read once.
+    Samples that no full batch of a window holds begin the next window.
+
+    Args:
+        lengths: of the samples, in feature rows.
+        size: most samples of a batch.
+        seed: of the run.
+        epoch: number of the epoch.
+        shards: number of the shard of each sample. Empty: not known.
+        window: number of shards that are read at a time.
     """
     rng = np.random.default_rng([seed, epoch])
     waiting: npt.NDArray[np.int64] = np.empty(0, np.int64)  # what no batch had room for
-    parts = shard_windows(len(lengths), shards, window, rng)
+    parts = group_by_shards(len(lengths), shards, window, rng)
     for number, part in enumerate(parts):
         shuffled = part[rng.permutation(len(part))]
         order = np.concatenate([waiting, shuffled])
@@ -296,13 +316,14 @@ def length_buckets(
             yield batches[index]
 
 
-def shard_windows(
+def group_by_shards(
     count: int, shards: Sequence[int], window: int, rng: np.random.Generator
 ) -> list[npt.NDArray[np.int64]]:
-    """Return the indices below `count` in parts, each of the videos of at most `window` shards
+    """Return the indices below `count` in groups, each of the samples of at most `window` shards
     drawn at random.
 
-    One part, and nothing drawn, where the shards are no more than that or not known.
+    There is one group, and nothing is drawn, where there are no more shards than that or none is
+    known.
     """
     numbers = np.unique(np.asarray(shards, np.int64))
     if len(numbers) <= window:

@@ -1,10 +1,11 @@
-"""A benchmark answered by a trained network, whatever network it is: what is asked, what could be
-answered, and why the rest could not.
+"""Predictions of a trained network for a benchmark: what the benchmark asks, the answers, and why
+an item has no answer.
 
-    answers = answer_each({video: video for video in videos}, answer)
+    answers = answer_questions({video: video for video in videos}, answer)
     answers.require_any(" videos")
 
-`answer` raises a SteplineError where a question cannot be answered: its features are missing, say.
+`answer` raises a SteplineError where an item cannot be answered, for instance because its features
+are missing.
 """
 
 from collections import Counter
@@ -23,40 +24,56 @@ A = TypeVar("A")
 
 
 @dataclass(frozen=True)
-class Questions(Generic[Q]):
-    """What a benchmark asks, in its order, and by id why other videos of its files ask nothing."""
+class BenchmarkQuestions(Generic[Q]):
+    """What a benchmark asks.
+
+    Attributes:
+        questions: in the order of the benchmark's file.
+        unasked: the reason by id, for videos of the file about which nothing is asked.
+    """
 
     questions: tuple[Q, ...]
     unasked: Mapping[str, str]
 
-    def reasons(self) -> dict[str, int]:
-        """Return how many videos ask nothing for each reason, the most frequent first."""
+    def count_reasons(self) -> dict[str, int]:
+        """Return the number of videos by the reason why nothing is asked about them, the most
+        frequent first."""
         return dict(Counter(self.unasked.values()).most_common())
 
 
 @dataclass(frozen=True)
 class BenchmarkAnswers(Generic[A]):
-    """The answers by id, and by id why there is no answer."""
+    """Answers of a network to a benchmark.
+
+    Attributes:
+        by_id: the answer of each question that was answered.
+        missing: the reason for each question that was not.
+    """
 
     by_id: dict[str, A]
     missing: dict[str, str]
 
     @property
     def count(self) -> int:
-        """How many questions are answered."""
+        """Number of questions that were answered."""
         return len(self.by_id)
 
     def require_any(self, noun: str = "") -> None:
-        """Raise DatasetError where nothing is answered. noun: what is asked, such as " videos"."""
+        """Raise DatasetError where no question was answered. noun: what is asked about, such as "
+        videos"."""
         if not self.by_id:
             id, reason = next(iter(self.missing.items()))
             count = f"none of {len(self.missing)}{noun}"
             raise DatasetError(f"{count} can be answered; the first, {id}: {reason}")
 
 
-def answer_each(questions: Mapping[str, Q], answer: Callable[[Q], A]) -> BenchmarkAnswers[A]:
-    """Return the answers of questions by id, or its message where `answer` raises a
-    SteplineError."""
+def answer_questions(questions: Mapping[str, Q], answer: Callable[[Q], A]) -> BenchmarkAnswers[A]:
+    """Answer each question, and keep the message where `answer` raises a SteplineError.
+
+    Args:
+        questions: by id.
+        answer: returns the answer to a question.
+    """
     answers = BenchmarkAnswers[A]({}, {})
     # Any other error is a fault of the code, and ends the run.
     for id, question in questions.items():
@@ -68,30 +85,36 @@ def answer_each(questions: Mapping[str, Q], answer: Callable[[Q], A]) -> Benchma
 
 
 class StoredFeatures:
-    """The features of videos by id, rows as they are. Raises StoreError where the folder is not
-    there."""
+    """Features of videos in a feature store, or in a folder with one file per video. Rows keep
+    their lengths."""
 
     def __init__(self, folder: Path, rate: float = 1.0) -> None:
-        """folder: a feature store, or files of one video each. rate: rows per second of files that
-        do not say it. Raises StoreError for a store of texts' vectors."""
+        """Open a folder of features.
+
+        Args:
+            folder: a feature store, or files of one video each.
+            rate: feature rows per second, for files that do not state their rate.
+
+        Raises StoreError when there is no such folder, or when the store holds text vectors.
+        """
         self._folder = folder
         self._rate = rate
-        self._store = store_or_files(folder)
+        self._store = open_store_if_any(folder)
         if self._store is not None:
             require_videos(self._store, folder)
 
     def read(self, video: str) -> FeatureSequence:
-        """Return the features of a video. Raises StoreError or ShapeError, which say what is
-        wrong."""
+        """Return the features of a video. Raises StoreError or ShapeError with the reason where it
+        cannot."""
         if self._store is not None:
             return self._store.read(video)
         file = find_feature_file(self._folder, video)
         return read_feature_file(file, rate=self._rate, unit=False)
 
 
-def store_or_files(folder: Path) -> FeatureStore | None:
-    """Return the store in a folder, None where it holds files of one video each. Raises StoreError
-    where it is not a folder."""
+def open_store_if_any(folder: Path) -> FeatureStore | None:
+    """Return the feature store in a folder, or None for a folder of files of one video each. Raises
+    StoreError when there is no such folder."""
     if not folder.is_dir():
         cure = "give a feature store, or files of one video each"
         raise StoreError(f"{folder}: no such folder of features; {cure}")

@@ -1,5 +1,5 @@
-"""Several processes that train as one (torchrun): each has a part of every batch, and sums are over
-all of them."""
+"""Several processes that train one network (torchrun): each gets a part of every batch, and sums
+are over all processes."""
 
 import os
 import resource
@@ -15,25 +15,24 @@ from torch import Tensor, nn
 from stepline.errors import ModelError, SettingsError
 from stepline.networks.device import device_of_run, set_device
 
-K = TypeVar("K")
-R = TypeVar("R")
+KeyT = TypeVar("KeyT")
+ResultT = TypeVar("ResultT")
 
-# how long the others wait while the first prepares what all of them read
+# how long processes wait while the first one prepares data that all of them read
 START_TIMEOUT = timedelta(hours=6)
 
 
 def start_processes(device: str = "auto") -> torch.device:
-    """Return the device of this process, and have it meet the others where a launcher (torchrun)
-    started several.
+    """Return the device of this process. Join the process group where torchrun started several.
 
-    device: of the run's settings. What `--device` said wins.
+    device: the run's setting. The option `--device` overrides it.
 
-    accelerate reads what the launcher says and starts the group, each process on its own GPU.
-    Alone, a process does not need it.
-    Raises ModelError when there are several processes and accelerate is missing, or no GPU where
-    one is asked for.
+    accelerate reads torchrun's variables and starts the group, each process on its own GPU. A
+    single process does not need it.
+    Raises ModelError when there are several processes and accelerate is missing, or when the device
+    is not there.
     """
-    # Alone, nothing has to be started.
+    # For a single process nothing has to be started.
     run_device = device_of_run(device)
     if _launched_processes() <= 1:
         return torch.device(run_device.name)
@@ -46,33 +45,31 @@ def start_processes(device: str = "auto") -> torch.device:
         ) from error
     # The first may prepare for hours while the others wait, so the usual timeout is too short.
     state = PartialState(cpu=run_device.kind == "cpu", timeout=START_TIMEOUT)
-    own = torch.device(state.device)
-    if own.type == "cpu":  # "cpu:0" with some versions of accelerate: there is only one
-        own = torch.device("cpu")
-    set_device(str(own), run_device.compute)
-    return own
+    process_device = torch.device(state.device)
+    if process_device.type == "cpu":  # "cpu:0" with some versions of accelerate
+        process_device = torch.device("cpu")
+    set_device(str(process_device), run_device.compute)
+    return process_device
 
 
 def _launched_processes() -> int:
-    """Return how many processes a launcher (torchrun) started, 1 without one."""
+    """Return the number of processes that torchrun started, 1 without it."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def one_process(what: str) -> None:
-    """Raise SettingsError where a launcher (torchrun) started several processes for what runs in
-    one."""
+def require_single_process(command: str) -> None:
+    """Raise SettingsError where torchrun started several processes for a command that needs one."""
     if _launched_processes() > 1:
         raise SettingsError(
-            f"{what} runs in one process, not in several; start it without torchrun"
+            f"{command} runs in one process, not in several; start it without torchrun"
         )
 
 
 def end_processes() -> None:
-    """Leave the other processes, where there are some, once all are done. Without it torch
-    complains at the end.
+    """Leave the process group once all processes are done. Without this torch complains at exit.
 
-    They go together: one that leaves while the first still writes can abort in the threads of its
-    connections.
+    The barrier makes them leave together: a process that leaves while the first still writes can
+    abort in its connection threads.
     """
     if _is_running():
         distributed.barrier()
@@ -84,20 +81,20 @@ def _is_running() -> bool:
 
 
 def rank_and_world_size() -> tuple[int, int]:
-    """Return which process this is, and of how many."""
+    """Return the number of this process from 0, and the number of processes."""
     if not _is_running():
         return 0, 1
     return distributed.get_rank(), distributed.get_world_size()
 
 
 def is_first() -> bool:
-    """Tell whether this process is the one that writes and speaks."""
+    """Return whether this process is the one that writes files and messages."""
     return rank_and_world_size()[0] == 0
 
 
-def first_then_all(make: Callable[[], R]) -> R:
-    """Return what `make` gives. The first process calls it before the others, which find what it
-    left on disk."""
+def first_then_all(make: Callable[[], ResultT]) -> ResultT:
+    """Return the result of `make`. The first process calls it before the others do, so that they
+    find its files on disk."""
     if is_first():
         result = make()
         wait_for_all()
@@ -106,40 +103,42 @@ def first_then_all(make: Callable[[], R]) -> R:
     return make()
 
 
-def first_says(fact: bool) -> bool:
-    """Return what the first process sees, which the others may see another way while files
-    appear."""
-    facts = [fact]
+def broadcast_from_first(value: ResultT) -> ResultT:
+    """Return the value that the first process has, on every process.
+
+    Processes may see different values while files appear.
+    """
+    values = [value]
     if rank_and_world_size()[1] > 1:
-        distributed.broadcast_object_list(facts)
-    return facts[0]
+        distributed.broadcast_object_list(values)
+    return values[0]
 
 
 def wait_for_all() -> None:
-    """Go on once every process is here."""
+    """Wait until every process has reached this point."""
     if rank_and_world_size()[1] > 1:
         distributed.barrier()
 
 
-def gather_from_all(own: dict[K, R]) -> dict[K, R]:
-    """Return the results of all processes. No key is of two."""
+def gather_from_all(results: dict[KeyT, ResultT]) -> dict[KeyT, ResultT]:
+    """Return the results of all processes in one dict. Each key comes from one process."""
     size = rank_and_world_size()[1]
     if size == 1:
-        return own
-    parts: list[dict[K, R]] = [{}] * size
-    distributed.all_gather_object(parts, own)
+        return results
+    parts: list[dict[KeyT, ResultT]] = [{}] * size
+    distributed.all_gather_object(parts, results)
     return {key: value for part in parts for key, value in part.items()}
 
 
 def sum_over_processes(values: Tensor) -> Tensor:
-    """Return the values added over all processes."""
+    """Return the values summed over all processes, in place."""
     if rank_and_world_size()[1] > 1:
         distributed.all_reduce(values)
     return values
 
 
 def sum_gradients(model: nn.Module) -> None:
-    """Give every process the sum of all gradients, in one exchange."""
+    """Replace the gradients of every process by their sum over all processes."""
     if rank_and_world_size()[1] == 1:
         return
     # All gradients as one row, because many small exchanges are slow.
@@ -155,18 +154,10 @@ def sum_gradients(model: nn.Module) -> None:
 
 
 def peak_memory() -> int:
-    """Return the most bytes that this process has held: of the GPU where it uses one, else of main
+    """Return the peak memory of this process in bytes: of the GPU where it uses one, else of main
     memory."""
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
         return int(torch.cuda.max_memory_allocated())
     usage = resource.getrusage(resource.RUSAGE_SELF)
     # macOS counts bytes, other systems KiB.
     return usage.ru_maxrss if sys.platform == "darwin" else usage.ru_maxrss * 1024
-
-
-def same_on_all_processes(number: int, device: torch.device) -> bool:
-    """Say whether all processes have the same number."""
-    rank, size = rank_and_world_size()
-    numbers = torch.zeros(size, dtype=torch.int64, device=device)
-    numbers[rank] = number
-    return bool((sum_over_processes(numbers) == number).all())

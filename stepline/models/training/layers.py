@@ -1,21 +1,18 @@
-"""Layers that several networks share, as fast as a CPU allows. Each has the plain form of
-PyTorch that it equals next to it.
+"""Layers that several networks share, with fast kernels for CPUs.
 
-linear       F.linear by oneDNN. PyTorch multiplies float32 on a CPU by MKL, which adds a bias in another pass and knows
-             AMD's processors less well: oneDNN is 8-15 % faster there. They differ by rounding; small ones stay MKL's.
-dropout      F.dropout with one random number for four elements, seeded from torch's generator, and a byte an element
-             of the mask. PyTorch draws a 64-bit number an element from a slow generator and keeps the mask in float32.
-FeedForward  narrow(dropout(relu(wide(rows)))), two thirds of a transformer's arithmetic, over blocks of rows that stay
-             in the cache: the wide tensor is made, cut at 0 and dropped from while it is near, backward too, and its
-             gradient, the widest of all tensors, is never whole.
+linear       F.linear by oneDNN. PyTorch multiplies float32 on a CPU by MKL, which adds the bias in a second pass and
+             is less tuned for AMD processors: oneDNN is 8-15 % faster there. Results differ by rounding.
+dropout      F.dropout with one 64-bit random number for four elements and a mask of one byte per element. PyTorch
+             draws one number per element and keeps the mask in float32.
+FeedForward  narrow(dropout(relu(wide(rows)))), two thirds of a transformer's arithmetic, block by block: the wide
+             tensor of a block stays in the cache, forward and backward, and never exists as a whole.
 log_sum_exp_of_products
-             logsumexp(rows columns^T + offset), block by block: the matrix of products is never whole.
+             logsumexp(rows columns^T + offset), block by block: the matrix of products never exists as a whole.
 
-On another device, under autocast or a compiler, and in other types, all are PyTorch's own
-(`use_cpu_kernels`). Without them training on a CPU takes 1.4 to 1.56 times as long and 2.4 times
-the memory. The tests in tests/training/test_layers.py show that each equals its plain form, with
-its gradients.
-Letters: N rows, C width in, F width out or inner width, D width.
+On other devices, under autocast or a compiler, and for other number types, PyTorch's own layers run
+(`use_cpu_kernels`). Without the kernels, training on a CPU takes 1.4 to 1.56 times as long and 2.4
+times the memory. tests/training/test_layers.py compares each kernel with PyTorch's layer, gradients
+included. Letters: N rows, C input width, F output or inner width, D width.
 """
 
 from collections.abc import Iterator
@@ -32,7 +29,7 @@ MIN_ONEDNN_PRODUCTS = 2**27
 
 
 class Linear(nn.Linear):  # type: ignore[misc]   # torch is untyped to mypy here
-    """nn.Linear by `linear`."""
+    """nn.Linear whose product is computed by `linear`."""
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return (..., F) for rows (..., C)."""
@@ -40,7 +37,7 @@ class Linear(nn.Linear):  # type: ignore[misc]   # torch is untyped to mypy here
 
 
 def linear(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Return rows (..., C) times weight (F, C) transposed, plus bias (F): (..., F)."""
+    """Return rows (..., C) times weight (F, C) transposed, plus bias (F,): (..., F)."""
     if not use_cpu_kernels(rows):
         return F.linear(rows, weight, bias)
     # Few products do not pay for what oneDNN prepares.
@@ -52,8 +49,8 @@ def linear(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def use_cpu_kernels(rows: Tensor) -> bool:
-    """Return whether rows are of a kind that goes the project's own way: float32 on a CPU, no
-    autocast, no compiler."""
+    """Return whether the CPU kernels apply to rows: float32 on a CPU, without autocast or
+    compiler."""
     if torch.compiler.is_compiling():  # which fuses better than any of it
         return False
     if rows.device.type != "cpu" or rows.dtype != torch.float32:
@@ -64,7 +61,7 @@ def use_cpu_kernels(rows: Tensor) -> bool:
 def linear_no_grad(
     rows: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False
 ) -> Tensor:
-    """Return `linear` of rows (N, C), or its positive part, without a gradient."""
+    """Return `linear` of rows (N, C), optionally followed by ReLU, without recording gradients."""
     if ONEDNN_LINEAR is not None and len(rows) * weight.numel() >= MIN_ONEDNN_PRODUCTS:
         activation = "relu" if relu else "none"
         return ONEDNN_LINEAR(rows, weight, bias, activation, [], "")
@@ -101,8 +98,8 @@ ELEMENTS_PER_CHUNK = 2**18  # that stay in the cache while they are drawn for
 
 
 def dropout(rows: Tensor, rate: float, training: bool) -> Tensor:
-    """Return rows with a fraction `rate` of elements set to 0, the others scaled to the same mean.
-    At rest, return the rows."""
+    """Return rows with a fraction `rate` of elements set to 0 and the others scaled to keep the
+    mean. Outside training, return the rows."""
     if not training or not rate or not rows.numel():
         return rows
     if rows.device.type != "cpu" or torch.compiler.is_compiling():
@@ -111,20 +108,20 @@ def dropout(rows: Tensor, rate: float, training: bool) -> Tensor:
 
 
 class Dropout(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """`dropout` as a part of a network."""
+    """`dropout` as a module."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
         self.rate = rate
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return rows of any shape, a fraction of their elements dropped in training."""
+        """Return rows of any shape, with a fraction of their elements dropped in training."""
         return dropout(rows, self.rate, self.training)
 
 
-def keep_masks(count: int, rate: float) -> Iterator[Tensor]:
-    """Yield which of `count` elements stay when a fraction `rate` is dropped, bool, a chunk at a
-    time, on the CPU.
+def draw_keep_masks(count: int, rate: float) -> Iterator[Tensor]:
+    """Yield bool masks over `count` elements, in chunks, on the CPU. False marks the fraction
+    `rate` to drop.
 
     The seed is drawn from torch's generator.
     """
@@ -141,32 +138,33 @@ def keep_masks(count: int, rate: float) -> Iterator[Tensor]:
 
 
 def dropout_(rows: Tensor, rate: float) -> None:
-    """Set a fraction `rate` of the elements of contiguous rows to 0, in place, and leave the rest
-    as they are, on the CPU."""
+    """Set a fraction `rate` of the elements of contiguous CPU rows to 0, in place. The others are
+    not scaled."""
     chunks = rows.view(-1).split(ELEMENTS_PER_CHUNK)
-    masks = keep_masks(rows.numel(), rate)
+    masks = draw_keep_masks(rows.numel(), rate)
     for chunk, stays in zip(chunks, masks, strict=True):
-        chunk.mul_(as_factors(stays, chunk))
+        chunk.mul_(mask_to_factors(stays, chunk))
 
 
-def as_factors(stays: Tensor, like: Tensor) -> Tensor:
-    """Return 1 and 0 for True and False. PyTorch multiplies by them faster than by bool."""
+def mask_to_factors(stays: Tensor, like: Tensor) -> Tensor:
+    """Return 1 and 0 for True and False, in the type of `like`. PyTorch multiplies by numbers
+    faster than by bool."""
     return stays.view(torch.int8).to(like.dtype)
 
 
 class _ByteMaskDropout(Function):  # type: ignore[misc]   # torch is untyped to mypy here
     @staticmethod
     def forward(context: Any, rows: Tensor, rate: float) -> Tensor:
-        mask = torch.cat(list(keep_masks(rows.numel(), rate))).view(rows.shape)
+        mask = torch.cat(list(draw_keep_masks(rows.numel(), rate))).view(rows.shape)
         context.save_for_backward(mask)
         context.scale = 1 / (1 - rate)
-        return as_factors(mask, rows).mul_(rows).mul_(context.scale)
+        return mask_to_factors(mask, rows).mul_(rows).mul_(context.scale)
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (mask,) = context.saved_tensors
-        return as_factors(mask, gradient).mul_(gradient).mul_(context.scale), None
+        return mask_to_factors(mask, gradient).mul_(gradient).mul_(context.scale), None
 
 
 ROWS_PER_BLOCK = 1024  # rows a block: 8 MB at F 2048, which the allocator keeps for the next one
@@ -196,8 +194,8 @@ class FeedForward(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy
 
 
 class _BlockwiseFeedForward(Function):  # type: ignore[misc]
-    """What is kept is scaled by the first layer's weights, which are fewer than what it makes of
-    the rows."""
+    """The scale 1 / (1 - rate) of kept elements is in the first layer's weights, which are fewer
+    than its outputs."""
 
     @staticmethod
     def forward(
@@ -263,10 +261,13 @@ LOG_SUM_EXP_ROWS = 128  # rows whose products are in memory at a time: 5 MB for 
 def log_sum_exp_of_products(
     rows: Tensor, columns: Tensor, offset: Tensor, *, floor: float
 ) -> Tensor:
-    """Return log sum exp(rows columns^T + offset) of each row, (N,), for rows (N, D), columns (F,
-    D), offset (F,).
+    """Return log sum exp(rows columns^T + offset) for each row, (N,).
 
-    floor: what a row has, with no gradient, whose offsets are all -inf.
+    Args:
+        rows: (N, D).
+        columns: (F, D).
+        offset: (F,) added to each row of products.
+        floor: result of a row whose offsets are all -inf. It has no gradient.
     """
     if use_cpu_kernels(rows):
         return _BlockwiseLogSumExp.apply(rows, columns, offset, floor)

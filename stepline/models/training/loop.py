@@ -1,21 +1,21 @@
-"""The training loop of every network: AdamW, warm-up and a cosine schedule, checkpoints that resume
-bit for bit.
+"""The training loop of every network: AdamW, warm-up and a cosine schedule, checkpoints from which
+a run resumes bit for bit.
 
 A system gives a `TrainingTask` (samples, augmentation, losses) and may give a `HeldOutScorer`,
-which chooses the best network.
+which chooses the best network. `train_network` builds the network and trains it.
 
-Nothing random is carried from step to step. The order of the videos follows from (seed, epoch), and
-the numbers that a step draws from (seed, step). A run that was killed goes on from its last
-checkpoint as if it had not been. Several processes (torchrun, with a process group that the caller
-began) share each batch and do as one would. Sums and counts are added over all before they are
-divided, since each holds another number of texts.
+Nothing random is carried from step to step. The order of the samples depends on (seed, epoch)
+alone, and the random numbers of a step on (seed, step). A killed run therefore resumes from its
+last checkpoint as if it had never stopped. Several processes (torchrun) share each batch and learn
+what one process would. Sums and counts are added over all processes before they are divided,
+because each process holds another number of texts.
 """
 
 import math
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,15 +29,16 @@ from torch import Tensor, nn
 
 from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.files.atomic_files import remove_partial_files
-from stepline.models.training.batches import length_buckets, lengths_and_shards
+from stepline.models.training.batches import get_lengths_and_shards, plan_batches
 from stepline.models.training.distributed import (
+    broadcast_from_first,
     is_first,
     rank_and_world_size,
-    same_on_all_processes,
+    start_processes,
     sum_gradients,
     sum_over_processes,
 )
-from stepline.models.training.run_folder import (
+from stepline.models.training.run import (
     LOG_FILE,
     StepLog,
     TrainingState,
@@ -47,73 +48,85 @@ from stepline.models.training.run_folder import (
 from stepline.models.training.settings import CHECKPOINT_FILE, TrainSettings
 from stepline.networks.device import device_of
 
-J = TypeVar("J")
-R = TypeVar("R")
-S = TypeVar("S")
+JobT = TypeVar("JobT")
+NetworkT = TypeVar("NetworkT", bound=nn.Module)
+ResultT = TypeVar("ResultT")
+SampleT = TypeVar("SampleT")
 
-BATCHES_AHEAD = 2  # batches that a thread may be ahead of the step
+BATCHES_AHEAD = 2  # batches that each reading thread may be ahead of the current step
 
 
 @dataclass(frozen=True)
 class Loss:
-    """One term of a batch's loss: a sum, and how many it is over. Processes add both up before they
-    divide."""
+    """One term of the loss of a batch, as a sum and a count. Processes add up both, then divide.
+
+    Attributes:
+        total: () sum over the items of the batch.
+        count: () number of items.
+    """
 
     total: Tensor
     count: Tensor
 
     @property
     def mean(self) -> Tensor:
-        """The sum, divided. It is exactly 0 when it is over nothing."""
+        """The sum divided by the count. It is 0 when the count is 0."""
         return self.total / self.count.clamp(min=1)
 
     def weighted(self, weight: float) -> "Loss":
-        """Return the loss with its sum multiplied."""
+        """Return the loss with its sum multiplied by a weight."""
         return Loss(self.total * weight, self.count)
 
 
 @dataclass(frozen=True)
-class TrainingTask(Generic[S]):
-    """What is learnt.
+class TrainingTask(Generic[SampleT]):
+    """What a network is trained on.
 
-    length: of a sample. Samples of similar length share a batch. `LazySamples` know theirs without
-    being read.
-    augment: random changes to the samples of one step.
-    losses: the terms of a batch's loss, which is the sum of their means.
-
-    Samples are read and augmented in threads, ahead of the step, so `augment` draws from the
-    generator it is given alone.
+    Attributes:
+        samples: all samples. Those of `LazySamples` are read when a step needs them.
+        length: returns the length of a sample. Samples of similar length share a batch.
+        augment: makes random changes to the samples of a step. It runs in reading threads, so it
+            draws only from the generator that it is given.
+        losses: returns the terms of the loss of a batch. The loss is the sum of their means.
     """
 
-    samples: Sequence[S]
-    length: Callable[[S], int]
-    augment: Callable[[Sequence[S], np.random.Generator], Sequence[S]]
-    losses: Callable[[nn.Module, Sequence[S]], Sequence[Loss]]
+    samples: Sequence[SampleT]
+    length: Callable[[SampleT], int]
+    augment: Callable[[Sequence[SampleT], np.random.Generator], Sequence[SampleT]]
+    losses: Callable[[nn.Module, Sequence[SampleT]], Sequence[Loss]]
 
 
 @dataclass(frozen=True)
-class HeldOutScorer(Generic[S]):
-    """Scores the network every `score_every` epochs on samples that it is not trained on, and keeps
-    the best.
+class HeldOutScorer(Generic[SampleT]):
+    """Scores the network every `score_every` epochs on held-out samples, and keeps the best one.
 
-    score: a sum and a count of some samples, at most `batch` at a time. The quotient over all
-    samples is the network's score, more is better.
-    keep: what is done with a network that is better than all before it.
+    Attributes:
+        samples: that are not trained on.
+        batch: most samples that are scored together.
+        score: returns the sum of the scores of some samples, and their count. The score of the
+            network is the quotient over all samples. More is better.
+        keep: is called with a network whose score is better than all before.
     """
 
-    samples: Sequence[S]
+    samples: Sequence[SampleT]
     batch: int
-    score: Callable[[nn.Module, Sequence[S]], tuple[float, float]]
+    score: Callable[[nn.Module, Sequence[SampleT]], tuple[float, float]]
     keep: Callable[[nn.Module], None]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """One step that was taken: `step` of `steps`, its loss, the learning rate, and seconds since
-    the loop began.
+    """The progress of a training after a step.
 
-    steps_taken: since then. waited: seconds of them spent waiting for samples. score: on held-out
-    samples, after the last step of an epoch.
+    Attributes:
+        step: number of the step, from 1.
+        steps: number of all steps.
+        loss: of the step.
+        learning_rate: of the step.
+        seconds: since the training was started or resumed.
+        steps_taken: since then.
+        waited: seconds of these in which the step waited for samples.
+        score: on held-out samples, after a step that was scored.
     """
 
     step: int
@@ -126,39 +139,69 @@ class Progress:
     score: float | None = None
 
     @property
-    def log_line(self) -> dict[str, float]:
-        """The step as a line of log.jsonl."""
-        line = {"step": self.step, "loss": self.loss, "learning_rate": self.learning_rate}
-        if self.score is not None:
-            line["score"] = self.score
-        return line
+    def log_row(self) -> dict[str, float]:
+        """The row of the step in log.jsonl."""
+        row = {"step": self.step, "loss": self.loss, "learning_rate": self.learning_rate}
+        return row if self.score is None else row | {"score": self.score}
 
 
 PlannedStep: TypeAlias = tuple[int, tuple[int, ...]]  # its number from 0, and its samples' indices
 
 
 @dataclass(frozen=True)
-class _StepSamples(Generic[S]):
-    """The augmented samples of a step, and the seed of what the network draws (dropout)."""
+class _StepBatch(Generic[SampleT]):
+    """The augmented samples of a step, its number from 0, and the seed of its dropout."""
 
-    number: int
-    samples: Sequence[S]
+    step: int
+    samples: Sequence[SampleT]
     seed: int
 
 
-def fit(
-    model: nn.Module,
-    task: TrainingTask[S],
+def train_network(
+    build: Callable[[], NetworkT],
+    task: TrainingTask[SampleT],
     settings: TrainSettings,
     folder: Path,
     report: Callable[[Progress], None] | None = None,
     *,
-    scorer: HeldOutScorer[S] | None = None,
-) -> nn.Module:
-    """Train the model in place and return it at rest. It resumes from checkpoints in `folder`.
+    scorer: HeldOutScorer[SampleT] | None = None,
+    device: str | torch.device | None = None,
+) -> NetworkT:
+    """Build a network, train it on a device, and return it in evaluation mode.
 
-    With a scorer and `patience`, training ends where the score has stopped rising. Sets torch's
-    seed at every step.
+    Fresh weights are drawn with the settings' seed. A training in the folder that was stopped is
+    resumed.
+
+    Args:
+        build: makes the network.
+        task: what the network is trained on.
+        settings: how long and how fast it learns.
+        folder: of checkpoint and log.
+        report: is called with the progress after each step.
+        scorer: of held-out samples.
+        device: torch's name of the device. None: the one of the settings.
+    """
+    # The seed comes first, because making the network draws its weights.
+    torch.manual_seed(settings.seed)
+    network = build()
+    network.to(start_processes(settings.device) if device is None else device)
+    fit(network, task, settings, folder, report, scorer=scorer)
+    return network
+
+
+def fit(
+    model: nn.Module,
+    task: TrainingTask[SampleT],
+    settings: TrainSettings,
+    folder: Path,
+    report: Callable[[Progress], None] | None = None,
+    *,
+    scorer: HeldOutScorer[SampleT] | None = None,
+) -> nn.Module:
+    """Train a network in place and return it in evaluation mode. A checkpoint in `folder` is resumed.
+
+    Arguments are those of `train_network`. With a scorer and `patience`, training ends early when
+    the score no longer rises. Sets torch's seed at every step.
     Raises ShapeError without samples or when the loss is not finite. Raises SettingsError when
     `folder` holds another run or `patience` has no scorer. Raises ModelError when its checkpoint is
     damaged or of another network.
@@ -175,26 +218,33 @@ def fit(
             f"train.patience={settings.patience}: nothing is held out to score; "
             "set data.held_out, or leave the setting out"
         )
-    optimizer = _optimizer(model, settings)
+    optimizer = _make_optimizer(model, settings)
     start = state = _resume(model, optimizer, settings, folder, count)
-    if start.at_plateau(settings.patience):
+    if start.step == steps or start.is_at_plateau(settings.patience):
         return model.eval()
     began = time.monotonic()
+    waited = 0.0
     model.train()
-    planned = _steps_left(task, settings, start.step)
-    loader = PrefetchingLoader(planned, partial(_read_step, task, settings), settings.readers)
-    step_log = StepLog(folder / LOG_FILE, start.step) if is_first() else nullcontext()
-    with step_log as log_file, closing(loader):
-        for batch in loader:
-            loss = _step(model, optimizer, task, settings, batch=batch, steps=steps)
-            number = batch.number + 1
+    batches = prefetch(
+        _plan_steps(task, settings, start.step),
+        partial(_read_batch, task, settings),
+        settings.readers,
+    )
+    step_log = closing(StepLog(folder / LOG_FILE, start.step)) if is_first() else nullcontext()
+    with step_log as log_file, closing(batches):
+        while True:
+            began_waiting = time.perf_counter()
+            batch = next(batches)
+            waited += time.perf_counter() - began_waiting
+            loss = _take_step(model, optimizer, task, settings, batch=batch, steps=steps)
+            number = batch.step + 1
             state = replace(state, step=number)
             score = None
             is_due = number % (settings.score_every * steps_per_epoch) == 0 or number == steps
             if scorer is not None and is_due:
-                score = _held_out_score(model, scorer, state.best)
-                state = state.scored(score)
-            is_last = number == steps or state.at_plateau(settings.patience)
+                score = _score_held_out(model, scorer, state.best)
+                state = state.with_score(score)
+            is_last = number == steps or state.is_at_plateau(settings.patience)
             progress = Progress(
                 step=number,
                 steps=steps,
@@ -202,20 +252,18 @@ def fit(
                 learning_rate=optimizer.param_groups[0]["lr"],
                 seconds=time.monotonic() - began,
                 steps_taken=number - start.step,
-                waited=loader.waited,
+                waited=waited,
                 score=score,
             )
             if log_file is not None:
-                log_file.write(progress.log_line)
+                log_file.write(progress.log_row)
                 if number % settings.save_every == 0 or is_last:
-                    log_file.flush()
                     path = folder / CHECKPOINT_FILE
                     save_checkpoint(model, optimizer, settings, path, state, count)
             if report is not None:
                 report(progress)
             if is_last:
-                break
-    return model.eval()
+                return model.eval()
 
 
 def _resume(
@@ -225,27 +273,27 @@ def _resume(
     folder: Path,
     samples: int,
 ) -> TrainingState:
-    """Make the folder of a run, or load the checkpoint in it. Raises ModelError where the processes
-    find different ones."""
+    """Make the folder of a run, or load its checkpoint. Raises ModelError where processes find
+    different checkpoints."""
     if is_first():
         folder.mkdir(parents=True, exist_ok=True)
         remove_partial_files(folder)
     start = resume_checkpoint(model, optimizer, settings, folder / CHECKPOINT_FILE, samples)
-    if not same_on_all_processes(start.step, device_of(model)):
+    if start.step != broadcast_from_first(start.step):
         cure = "put it on a disk that all nodes share"
         raise ModelError(f"{folder}: the processes find unlike checkpoints in it; {cure}")
     return start
 
 
-def _steps_left(
-    task: TrainingTask[S], settings: TrainSettings, first: int
+def _plan_steps(
+    task: TrainingTask[SampleT], settings: TrainSettings, first: int
 ) -> Iterator[PlannedStep]:
     """Yield the steps from number `first` on."""
     # All steps are planned again, because the order of an epoch does not depend on the last one.
-    lengths, shards = lengths_and_shards(task.samples, task.length)
+    lengths, shards = get_lengths_and_shards(task.samples, task.length)
     number = 0
     for epoch in range(settings.epochs):
-        for indices in length_buckets(
+        for indices in plan_batches(
             lengths, settings.batch, seed=settings.seed, epoch=epoch, shards=shards
         ):
             if number >= first:
@@ -253,31 +301,30 @@ def _steps_left(
             number += 1
 
 
-def _read_step(
-    task: TrainingTask[S], settings: TrainSettings, step: PlannedStep
-) -> _StepSamples[S]:
-    """Return the samples of a step. What they and the network draw follows from (seed, step)."""
+def _read_batch(
+    task: TrainingTask[SampleT], settings: TrainSettings, step: PlannedStep
+) -> _StepBatch[SampleT]:
     number, indices = step
     rng = np.random.default_rng([settings.seed, number])
     seed = int(rng.integers(2**62))  # of dropout
     samples = [task.samples[index] for index in indices]
-    return _StepSamples(number, task.augment(samples, rng), seed)
+    return _StepBatch(number, task.augment(samples, rng), seed)
 
 
-def _step(
+def _take_step(
     model: nn.Module,
     optimizer: torch.optim.AdamW,
-    task: TrainingTask[S],
+    task: TrainingTask[SampleT],
     settings: TrainSettings,
     *,
-    batch: _StepSamples[S],
+    batch: _StepBatch[SampleT],
     steps: int,
 ) -> float:
-    """Take one step and return its loss."""
-    # Random numbers and rate of this step alone, so that a resumed run draws the same.
+    """Take one optimizer step and return its loss."""
+    # Random numbers and learning rate depend on the step only, so that a resumed run has the same.
     rank, size = rank_and_world_size()
     torch.manual_seed(batch.seed + rank)
-    factor = _learning_rate_factor(batch.number, steps, settings.warmup)
+    factor = _compute_learning_rate_factor(batch.step, steps, settings.warmup)
     for group in optimizer.param_groups:
         group["lr"] = settings.learning_rate * factor
 
@@ -295,7 +342,7 @@ def _step(
     value = float(sum_over_processes(loss.detach().clone()))
     if not math.isfinite(value):
         cure = "lower train.learning_rate, and look at the features"
-        raise ShapeError(f"step {batch.number + 1}: the loss is {value}; {cure}")
+        raise ShapeError(f"step {batch.step + 1}: the loss is {value}; {cure}")
 
     # Each process has its share of the gradient, and the sum is that of the whole batch.
     optimizer.zero_grad()
@@ -306,7 +353,7 @@ def _step(
     return value
 
 
-def _learning_rate_factor(step: int, steps: int, warmup: float) -> float:
+def _compute_learning_rate_factor(step: int, steps: int, warmup: float) -> float:
     """Return the fraction of the learning rate at a step: linear warm-up, then a cosine to 0."""
     rising = round(warmup * steps)
     if step < rising:
@@ -315,9 +362,8 @@ def _learning_rate_factor(step: int, steps: int, warmup: float) -> float:
     return (1 + math.cos(angle)) / 2
 
 
-def _optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
-    """Return AdamW that decays matrices, not biases and norms. Differs: the released code's rule
-    misses its norms."""
+def _make_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
+    """Return AdamW whose weight decay applies to matrices only, not to biases and norms."""
     weights = list(model.parameters())
     matrices = [weight for weight in weights if weight.ndim > 1]
     others = [weight for weight in weights if weight.ndim <= 1]
@@ -328,16 +374,16 @@ def _optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
 
 
-def _held_out_score(model: nn.Module, scorer: HeldOutScorer[S], best: float | None) -> float:
-    """Return the score of the network as it is, and keep it where it is the best so far."""
+def _score_held_out(model: nn.Module, scorer: HeldOutScorer[SampleT], best: float | None) -> float:
+    """Return the held-out score of a network, and keep the network where it is the best so far."""
     rank, size = rank_and_world_size()
-    own = range(rank, len(scorer.samples), size)  # the samples of this process
+    indices = range(rank, len(scorer.samples), size)  # of the samples of this process
     # In float64, so that the order of the samples hardly matters.
     sums = torch.zeros(2, dtype=torch.float64)  # of the scores, and of what they are over
     model.eval()
     with torch.no_grad():
-        for first in range(0, len(own), scorer.batch):
-            samples = [scorer.samples[index] for index in own[first : first + scorer.batch]]
+        for first in range(0, len(indices), scorer.batch):
+            samples = [scorer.samples[index] for index in indices[first : first + scorer.batch]]
             sums += torch.tensor(scorer.score(model, samples), dtype=torch.float64)
     model.train()
     # Every process gets the same score, so that all stop at the same step.
@@ -348,51 +394,27 @@ def _held_out_score(model: nn.Module, scorer: HeldOutScorer[S], best: float | No
     return score
 
 
-class PrefetchingLoader(Generic[R]):
-    """The results of `work` on each of `jobs`, in order, made by threads ahead of their use.
+def prefetch(
+    jobs: Iterable[JobT], work: Callable[[JobT], ResultT], workers: int
+) -> Generator[ResultT, None, None]:
+    """Yield the results of `work` on each job, in order, computed by threads ahead of their use.
 
-    workers: threads. With 0 there is no thread, and each result is made when it is asked for.
-    waited: seconds that the caller waited for results.
-
-    An error that `work` raises is raised where its result would have come.
+    workers: number of threads. With 0 each result is computed when it is asked for.
+    An error that `work` raises is raised in the place of its result.
     """
-
-    def __init__(self, jobs: Iterable[J], work: Callable[[J], R], workers: int) -> None:
-        self._results = self._make(iter(jobs), work, workers)
-        self.waited = 0.0
-
-    def __iter__(self) -> Iterator[R]:
-        return self._results
-
-    def close(self) -> None:
-        """Stop the threads."""
-        self._results.close()
-
-    def _make(
-        self, jobs: Iterator[J], work: Callable[[J], R], workers: int
-    ) -> Generator[R, None, None]:
-        if not workers:
-            for job in jobs:
-                yield self._timed(partial(work, job))
-            return
-        # As many jobs are under way as may be ahead, and each result that is taken begins one more.
-        with ThreadPoolExecutor(workers, thread_name_prefix="ahead") as pool:
-            waiting: deque[Future[R]] = deque()
-            for job in islice(jobs, BATCHES_AHEAD * workers):
-                waiting.append(pool.submit(work, job))
-            try:
-                while waiting:
-                    result = self._timed(waiting.popleft().result)
-                    for job in islice(jobs, 1):
-                        waiting.append(pool.submit(work, job))
-                    yield result
-            finally:
-                for future in waiting:
-                    future.cancel()
-
-    def _timed(self, get: Callable[[], R]) -> R:
-        """Return what `get` gives, and add the seconds that it took to `waited`."""
-        began = time.perf_counter()
-        result = get()
-        self.waited += time.perf_counter() - began
-        return result
+    if not workers:
+        yield from map(work, jobs)
+        return
+    iterator = iter(jobs)
+    with ThreadPoolExecutor(workers, thread_name_prefix="ahead") as pool:
+        first_jobs = islice(iterator, BATCHES_AHEAD * workers)
+        pending = deque(pool.submit(work, job) for job in first_jobs)
+        try:
+            # Each result that is taken begins one more job.
+            while pending:
+                result = pending.popleft().result()
+                pending.extend(pool.submit(work, job) for job in islice(iterator, 1))
+                yield result
+        finally:
+            for future in pending:
+                future.cancel()

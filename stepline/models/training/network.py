@@ -1,25 +1,22 @@
-"""One specification for every trained network (NaSVA's aligner, ProcX, WYS2's detector, IV-Sum's
-summarizer): its file, how it is built, and which features it takes.
+"""One specification for the file of every trained network (NaSVA's aligner, ProcX, WYS2's
+detector), and the checks of its inputs.
 
     NETWORK = NetworkSpec(kind="stepline.nasva.aligner", ..., parse=_parse, build=_build)
-    NETWORK.write(path, network, {"space": ...})        # the header always holds the settings
-    header, network = NETWORK.load(path)                # ready to infer
+    NETWORK.write(path, network, {"space": ...})        # the settings are added to the header
+    header, network = NETWORK.load(path)                # in evaluation mode
 
-A network is one safetensors file. Its metadata hold one JSON object under "stepline": kind,
-version, settings, and what a system adds (whose features the network takes, its vocabulary).
-Weights are read as tensors and never unpickled. Whatever is wrong with a file is a ModelError of
-one line: another kind or version, a broken file, weights of other names or shapes, or NaN.
+A network is one safetensors file. Its metadata hold a JSON object under "stepline": kind, version,
+settings, and what a system adds (the feature space, a vocabulary). Weights are read as tensors and
+never unpickled. Every fault of a file is a ModelError of one line: another kind or version, a
+damaged file, weights of other names or shapes, NaN.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
 from stepline.errors import ModelError, first_line
@@ -27,6 +24,7 @@ from stepline.files.atomic_files import atomic_path
 from stepline.limits import parse_json
 from stepline.models.training.settings import CHECKPOINT_FILE
 from stepline.networks.device import current_device
+from stepline.networks.state_dict import describe_wrong_weights
 from stepline.records import FeatureSequence
 from stepline.settings import Settings, without_constants
 
@@ -40,35 +38,43 @@ T = TypeVar("T", bound=Settings)
 Header: TypeAlias = dict[str, Any]
 Weights: TypeAlias = "Mapping[str, Tensor]"
 
-MAX_NAMED_FAULTS = 3  # wrong weights that an error names
 # backbones of features that do not say whose they are: their owner answers
 UNKNOWN_SOURCES = ("", "unknown", "precomputed")
 
 
 @dataclass(frozen=True)
 class NetworkSpec(Generic[H, N]):
-    """What distinguishes one kind of trained network from the others.
+    """The file format of one kind of trained network.
 
-    kind, version: what the header says. A reader refuses any other. version counts changes of the
-    weights' names, and is None where files never had one.
-    title, writer: what errors call such a network, and the command that writes it.
-    names: the files that a folder is searched for, in this order. The last is the final network.
-    parse: turns the header into what `build` needs. An error means that the file is not one of these.
-    build: makes the network.
+    Attributes:
+        kind: in the header. Files of another kind are refused.
+        version: of the names of the weights, in the header. Files of another version are refused.
+            None: files have no version.
+        title: the network in error messages, such as "a ProcX network".
+        command: that writes such files, for error messages.
+        file_names: names that are looked for in a folder, in this order. The last is the final
+            network.
+        parse: turns the header into what `build` needs. Its errors mean that the file is of another
+            kind.
+        build: makes a network with fresh weights.
+        removed_weights: starts of the names of weights that only earlier versions had, which are not
+            read.
     """
 
     kind: str
     version: int | None
     title: str
-    writer: str
-    names: tuple[str, ...]
+    command: str
+    file_names: tuple[str, ...]
     parse: Callable[[Header], H]
     build: Callable[[H], N]
+    removed_weights: tuple[str, ...] = ()
 
     def write(self, path: Path, network: N, header: Header) -> None:
-        """Write a network, float32, whole or not at all. Raises StoreError when the disk refuses.
+        """Write a network as float32 weights. A killed process leaves the old file or the new one,
+        never a part. Raises StoreError when the disk refuses.
 
-        header: what it holds besides the settings.
+        header: what it holds besides kind, version and settings.
         """
         from safetensors.torch import save_file
 
@@ -87,63 +93,53 @@ class NetworkSpec(Generic[H, N]):
         with atomic_path(path) as partial:
             save_file(tensors, partial, metadata=metadata)
 
-    def find(self, path: Path) -> Path:
-        """Return the file of a network: the path itself, the first of `names` in a folder, or the
-        only network there.
+    def find_file(self, path: Path) -> Path:
+        """Return the file of a network: the path itself, the first of `file_names` in a folder, or
+        the only network in it.
 
-        Raises ModelError where there is no network, or the run in the folder is not finished.
+        Raises ModelError where there is no network, or where the training run in the folder is not
+        finished.
         """
         if path.is_file():
             return path
-        for name in self.names:
+        for name in self.file_names:
             if (path / name).is_file():
                 return path / name
         if (path / CHECKPOINT_FILE).is_file():
-            raise ModelError(f"{path}: the run is not finished; run {self.writer} again to end it")
+            raise ModelError(f"{path}: the run is not finished; run {self.command} again to end it")
         # A single network under any other name is taken too.
         fault = "no such file"
         if path.is_dir():
-            fault = f"holds none of {', '.join(self.names)}"
+            fault = f"holds none of {', '.join(self.file_names)}"
             others = sorted(path.glob("*.safetensors"))
             if len(others) == 1:
                 return others[0]
         raise ModelError(
-            f"{path}: {fault}; give the .safetensors file of a network that {self.writer} wrote"
+            f"{path}: {fault}; give the .safetensors file of a network that {self.command} wrote"
         )
 
     def load(self, path: Path) -> tuple[H, N]:
-        """Return the header and the network of a file, ready to infer on the process's device.
-
-        Raises ModelError, naming what does not fit.
-        """
-        with self._opened(path, "pt") as file:
-            header = self._header(file)
-            weights = read_tensors(file)
+        """Return the parsed header and the network of a file, on the process's device, in
+        evaluation mode. Raises ModelError, naming what does not fit."""
+        try:
+            with safe_open(path, framework="pt") as file:
+                header = self._parse_header(file)
+                weights = read_tensors(file)
+        except (OSError, SafetensorError, ValueError, TypeError, KeyError) as error:
+            cure = f"give one that {self.command} wrote"
+            raise ModelError(
+                f"{path}: not {self.title} of Stepline ({first_line(error)}); {cure}"
+            ) from error
+        for name in [name for name in weights if name.startswith(self.removed_weights)]:
+            del weights[name]
         # Checked before the network takes memory.
-        check_weights(lambda: self.build(header), weights, path)
+        check_network_weights(lambda: self.build(header), weights, path)
         network = self.build(header)
         network.load_state_dict(weights)
         network.to(current_device().name).eval()
         return header, network
 
-    def read_arrays(self, path: Path) -> tuple[H, dict[str, npt.NDArray[np.float32]]]:
-        """Return the header and the weights of a file as arrays of numpy: without torch."""
-        with self._opened(path, "np") as file:
-            return self._header(file), read_tensors(file)
-
-    @contextmanager
-    def _opened(self, path: Path, framework: Literal["pt", "np"]) -> Iterator[Any]:
-        """Yield an open file. What is wrong with it while it is read becomes a ModelError."""
-        try:
-            with safe_open(path, framework=framework) as file:
-                yield file
-        except (OSError, SafetensorError, ValueError, TypeError, KeyError) as error:
-            cure = f"give one that {self.writer} wrote"
-            raise ModelError(
-                f"{path}: not {self.title} of Stepline ({first_line(error)}); {cure}"
-            ) from error
-
-    def _header(self, file: Any) -> H:
+    def _parse_header(self, file: Any) -> H:
         header: Header = parse_json((file.metadata() or {}).get("stepline", "{}"))
         if not isinstance(header, dict):
             raise ValueError("its header is not an object")
@@ -153,48 +149,36 @@ class NetworkSpec(Generic[H, N]):
 
 
 def parse_settings(settings: type[T], tree: Mapping[str, Any]) -> T:
-    """Return the settings in a header, checked as those of a file are."""
+    """Return the settings in a header, validated like those of a settings file."""
     return settings.model_validate_json(json.dumps(without_constants(tree)))
 
 
 def read_tensors(file: Any) -> dict[str, Any]:
-    """Return the tensors of an open safetensors file."""
+    """Return the tensors of an open safetensors file by name."""
     return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
 
 
-def check_weights(build: "Callable[[], nn.Module]", weights: Weights, path: Path) -> None:
-    """Raise ModelError unless the weights are those of the network that `build` makes: names,
-    shapes, finite."""
+def check_network_weights(build: "Callable[[], nn.Module]", weights: Weights, path: Path) -> None:
+    """Raise ModelError unless weights have the names and shapes of the network that `build` makes,
+    and finite numbers."""
     import torch
 
-    with torch.device("meta"):  # shapes alone: no memory is taken for a network that is refused
-        expected = {key: tuple(value.shape) for key, value in build().state_dict().items()}
-    faults = [f"{key} is missing" for key in expected.keys() - weights.keys()]
-    for key, weight in weights.items():
-        shape = tuple(weight.shape)
-        if key not in expected:
-            faults.append(f"{key} is unknown")
-        elif shape != expected[key]:
-            faults.append(f"{key} is {shape}, not {expected[key]}")
-        elif not bool(weight.isfinite().all()):
-            faults.append(f"{key} holds NaN or infinity")
-    if faults:
-        # An error names a few, and says how many more there are.
-        names = ", ".join(sorted(faults)[:MAX_NAMED_FAULTS])
-        unnamed = len(faults) - MAX_NAMED_FAULTS
-        if unnamed > 0:
-            names += f" and {unnamed} more"
-        raise ModelError(f"{path}: not these weights: {names}; give the right file")
+    with torch.device("meta"):  # shapes only: a network that is refused takes no memory
+        shapes = {key: tuple(value.shape) for key, value in build().state_dict().items()}
+    arrays = {key: weight.float().numpy() for key, weight in weights.items()}
+    if faults := describe_wrong_weights(arrays, shapes):
+        raise ModelError(f"{path}: not these weights: {faults}; give the right file")
 
 
 @dataclass(frozen=True)
 class FeatureSpace:
-    """Whose features a network was trained on, "" and None for what its file does not say.
+    """The features that a network was trained on. "" and None mean that its file does not say.
 
-    video: the label of a FeatureSequence.
-    text: the encoder of the texts, a name that `text.embed` takes ("minilm"), or the backbone's own
-    where it encodes texts itself ("clip").
-    rate: feature rows per second.
+    Attributes:
+        video: backbone of the video features.
+        text: encoder of the texts, as `text.embed` takes it ("minilm"), or the backbone whose own
+            text encoder it is ("clip").
+        rate: feature rows per second.
     """
 
     video: str = ""
@@ -204,23 +188,26 @@ class FeatureSpace:
 
 @dataclass(frozen=True)
 class LoadedNetwork:
-    """A network from a file, with the checks of what it is given. Each raises ModelError.
+    """A network from a file, with checks of the features that it is given. Each check raises
+    ModelError.
 
-    path: its file.
-    sha256: of that file.
-    space: whose features it was trained on.
-    width: of its feature rows.
-    any_length: whether it takes rows that were scaled to length 1.
+    Attributes:
+        path: of its file.
+        sha256: of its file.
+        space: the features that it was trained on.
+        width: of its video feature rows.
+        accepts_unit_rows: whether rows may be scaled to length 1.
     """
 
     path: Path
     sha256: str
     space: FeatureSpace
     width: int
-    any_length: bool
+    accepts_unit_rows: bool
 
-    def check(self, features: FeatureSequence, texts: str = "") -> None:
-        """Check features, and the encoder of the texts: of the space that it was trained on."""
+    def check_features(self, features: FeatureSequence, texts: str = "") -> None:
+        """Check that features have the network's width, backbone and rate, and that texts have its
+        encoder."""
         width = features.values.shape[1]
         if width != self.width:
             own = f"trained on features {self.width} wide"
@@ -230,8 +217,8 @@ class LoadedNetwork:
         self.check_space(features.backbone, texts, rate=features.rate)
 
     def check_space(self, video: str, texts: str = "", *, rate: float) -> None:
-        """Check the backbone, the encoder of the texts and the rows per second. A name that is not
-        known fits all."""
+        """Check backbone, text encoder and rows per second. An unknown backbone or encoder
+        passes."""
         space = self.space
         for what, own, other in (("features", space.video, video), ("texts", space.text, texts)):
             if own != other and {own, other}.isdisjoint(UNKNOWN_SOURCES):
@@ -242,9 +229,9 @@ class LoadedNetwork:
             rates = f"trained at {space.rate:g} rows per second, given are {rate:g}"
             raise ModelError(f"{self.path}: {rates}; set vision.rate={space.rate:g}")
 
-    def check_scale(self, *, unit: bool) -> None:
-        """Check that rows of length 1 (`unit`) are given only to a network that takes them."""
-        if unit and not self.any_length:
+    def check_row_scale(self, *, unit: bool) -> None:
+        """Check that rows of length 1 (`unit`) are given only to a network that accepts them."""
+        if unit and not self.accepts_unit_rows:
             cure = "set vision.unit=false, with internvideo or ready features"
             raise ModelError(
                 f"{self.path}: trained on feature rows as they are, not on rows of length 1; {cure}"

@@ -1,4 +1,4 @@
-"""Settings of the training loop. Nothing heavy is imported here."""
+"""Settings of the training loop. Importing this file does not import torch."""
 
 from typing import Annotated, Final, Literal, TypeAlias
 
@@ -25,8 +25,8 @@ NO_EFFECT_ON_RESULT: Final = ("readers", "device", "save_every")
 
 
 class TrainSettings(Settings):
-    """How long and how fast a network learns. Defaults are NaSVA's, section 4.2 and its released
-    code."""
+    """How long and how fast a network learns. The defaults are those of NaSVA, section 4.2, and of
+    its released code."""
 
     epochs: Count = Field(12, description="NaSVA section 4.2; its released configuration has 20")
     batch: Batch = Field(8, description="videos per step; supplement")

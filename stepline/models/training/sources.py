@@ -1,14 +1,15 @@
-"""What a training run reads: texts and records, the vectors of texts, and why a video stays out.
+"""Sources of a training run: records, labelled texts, text vectors, and reasons why a video is
+omitted.
 
     for record in read_records("youcook2:yc2_train.json", "records"): ...
     for texts in read_labelled_texts("howtostep:HowToStep.json", "step"): ...
     join = FeatureJoin(open_video_store("features"), excluded=excluded)
-    join.flaw(record.video.id)                       # None: it can be trained on
+    join.reason_to_omit(record.video.id)             # None: it can be trained on
 
-A source is Stepline's records (.parquet, .json, or a folder of them), `NAME:PATH` of a public
-dataset (`stepline datasets`), or a feature store of texts with their times. Each may be a URL
-(s3://, gs://, http://): records and datasets are copied to this disk, stores shard by shard.
-Vectors are made once and stored in the training's folder, so that no epoch makes them again.
+A source is one of: Stepline's records (.parquet, .json, or a folder of them), `NAME:PATH` of a
+public dataset (`stepline datasets`), or a feature store of texts with times. Each may be a URL
+(s3://, gs://, http://). Records and datasets are then copied to this disk, stores shard by shard.
+Text vectors are made once and stored in the run's folder.
 """
 
 import math
@@ -44,15 +45,15 @@ SHARD_PATTERN = "shard-*.parquet"  # names of the files of a feature store
 
 
 def read_records(*sources: str, subset: str | None = None) -> Iterator[Record]:
-    """Yield the records of sources: .parquet, .json, folders of them, or `name:path` of a public
+    """Yield the records of sources: .parquet, .json, folders of them, or `NAME:PATH` of a public
     dataset.
 
-    subset: a split of a dataset. Raises DatasetError or StoreError for any other source, or a
-    subset of mere records.
+    subset: a split of a dataset. Raises DatasetError or StoreError for other sources, and for a
+    subset of plain records.
     """
     for source in sources:
         # A public dataset is read by its name, in its own form.
-        dataset = dataset_of(source)
+        dataset = parse_dataset_source(source)
         if dataset is not None:
             name, place = dataset
             for entry in stream(name, _local_path(place), subset=subset):
@@ -83,18 +84,17 @@ def read_records(*sources: str, subset: str | None = None) -> Iterator[Record]:
 
 
 def _local_path(place: str) -> Path:
-    """Return a path, or the copy of a URL on this disk."""
     return local_copy(place) if is_remote(place) else Path(place)
 
 
-def dataset_of(source: str) -> tuple[str, str] | None:
-    """Return the name and the path or URL of a public dataset, None of any other source."""
+def parse_dataset_source(source: str) -> tuple[str, str] | None:
+    """Return name and path (or URL) of a `NAME:PATH` source, or None for any other source."""
     name, colon, path = source.partition(":")
     return (name, path) if colon and name in DATASETS else None
 
 
 def read_transcripts(*sources: str, videos: Container[str] | None = None) -> dict[str, Transcript]:
-    """Return what the records of sources say, by video. videos: only of these."""
+    """Return the transcripts of sources by video id. videos: only these ids."""
     transcripts = {}
     for record in read_records(*sources):
         video = record.video.id
@@ -105,30 +105,32 @@ def read_transcripts(*sources: str, videos: Container[str] | None = None) -> dic
 
 @dataclass(frozen=True)
 class NarratedRecords:
-    """Records, read again by each iteration. Those without a transcript get that of another source.
+    """Records that can be iterated several times. Records without a transcript get the one of
+    another source.
 
-    read: yields the records.
-    narrations: sources of what is said, as `read_records` takes them.
+    Attributes:
+        read: yields the records.
+        narrations: sources of transcripts, as `read_records` takes them.
     """
 
     read: Callable[[], Iterable[Record]]
     narrations: Sequence[str] = ()
 
     def __iter__(self) -> Iterator[Record]:
-        return with_transcripts(self.read(), self._transcripts)
+        return fill_in_transcripts(self.read(), self._read_missing_transcripts)
 
     @cached_property
-    def _transcripts(self) -> dict[str, Transcript]:
+    def _read_missing_transcripts(self) -> dict[str, Transcript]:
         if not self.narrations:
             return {}
         silent = {record.video.id for record in self.read() if record.transcript is None}
         return read_transcripts(*self.narrations, videos=silent)
 
 
-def with_transcripts(
+def fill_in_transcripts(
     records: Iterable[Record], transcripts: Mapping[str, Transcript]
 ) -> Iterator[Record]:
-    """Yield the records. Those that have no transcript get the one of their video, if there is
+    """Yield the records. One without a transcript gets the transcript of its video, if there is
     one."""
     for record in records:
         if record.transcript is None and record.video.id in transcripts:
@@ -142,11 +144,15 @@ def with_transcripts(
 
 @dataclass(frozen=True)
 class LabelledTexts:
-    """The texts of one kind of a video.
+    """The texts of one kind of a video, with their labels.
 
-    spans: the places of each, none where it has no label.
-
-    duration: seconds of the video as its source states it, None where it does not.
+    Attributes:
+        video: id of the video.
+        kind: of the texts.
+        texts: K texts.
+        spans: of each text, the seconds in which it is shown or said. Empty where the text has no
+            label.
+        duration: seconds of the video as its source states them. None: not stated.
     """
 
     video: str
@@ -159,20 +165,20 @@ class LabelledTexts:
 def read_labelled_texts(
     source: str, kind: TextKind, label: StepLabelSource = "shown_or_said"
 ) -> Iterator[LabelledTexts]:
-    """Yield the texts of each video of a source. "narration" gives its sentences, "step" its steps.
+    """Yield the labelled texts of each video of a source.
 
     Args:
-        source: as `read_records` takes it, or a feature store of texts with times. A dataset that
-            people annotated gives their steps.
-        kind: of the texts.
-        label: which place of a step is its label.
+        source: as `read_records` takes it, or a feature store of texts with times. Of a dataset
+            that people annotated, their steps are used.
+        kind: "narration" for the sentences of the transcript, "step" for the steps.
+        label: which span of a step is its label.
 
     Raises DatasetError or StoreError for any other source.
     """
-    dataset = dataset_of(source)
+    dataset = parse_dataset_source(source)
     if dataset is not None or not is_feature_store(source):
         annotated = dataset is not None and DATASETS[dataset[0]].record_field == "reference"
-        yield from labelled_texts(read_records(source), kind, label, annotated=annotated)
+        yield from iterate_labelled_texts(read_records(source), kind, label, annotated=annotated)
         return
     # A store of texts without times can label nothing.
     store = open_store(source)
@@ -190,15 +196,15 @@ def read_labelled_texts(
         yield LabelledTexts(id, kind, lines.texts, tuple(spans))
 
 
-def labelled_texts(
+def iterate_labelled_texts(
     records: Iterable[Record],
     kind: TextKind,
     label: StepLabelSource = "shown_or_said",
     *,
     annotated: bool = False,
 ) -> Iterator[LabelledTexts]:
-    """Yield the texts of records. annotated: of the steps that people placed, which only such
-    datasets may give."""
+    """Yield the labelled texts of each record. annotated: use the steps that people annotated,
+    which only public datasets may give."""
     for record in records:
         spans: list[tuple[Span, ...]]
         if kind == "narration":
@@ -209,13 +215,14 @@ def labelled_texts(
             spans = [step.spans for step in record.reference]
         else:
             texts = [step.text for step in record.steps]
-            spans = [_label(step, label) for step in record.steps]
+            spans = [_choose_label(step, label) for step in record.steps]
         video = record.video
         yield LabelledTexts(video.id, kind, tuple(texts), tuple(spans), video.duration)
 
 
-def _label(step: Step, source: StepLabelSource) -> tuple[Span, ...]:
-    """Return the one span that labels the step: the best where it is shown, or where it is said."""
+def _choose_label(step: Step, source: StepLabelSource) -> tuple[Span, ...]:
+    """Return the span that labels a step: the best one in which it is shown, else the one in which
+    it is said."""
     if step.spans and source != "said":
         return step.spans[:1]
     if step.said is not None and source != "shown":
@@ -229,19 +236,20 @@ TextEncoder: TypeAlias = Callable[[Sequence[str]], Matrix]
 
 
 def is_feature_store(place: str) -> bool:
-    """Say whether a folder, or a URL, is a feature store."""
+    """Return whether a folder or URL is a feature store."""
     if is_remote(place):
         return any(Path(file.name).match(SHARD_PATTERN) for file in RemotePath(place).list())
     folder = Path(place)
     return folder.is_dir() and any(folder.glob(SHARD_PATTERN))
 
 
-def text_encoder(name: str) -> TextEncoder:
-    """Return what turns texts into vectors.
+def load_text_encoder(name: str) -> TextEncoder:
+    """Return a function from texts to vectors (K, C).
 
-    "conse", "clip:FOLDER", "internvideo:WEIGHTS" or "s3d:WEIGHTS" is that backbone's own encoder.
-    Any other name is a sentence encoder, "minilm" or a folder in the sentence-transformers layout.
-    InternVideo's keep their lengths, as its released features do.
+    "conse", "clip:FOLDER", "internvideo:WEIGHTS" or "s3d:WEIGHTS" is the text encoder of that
+    backbone. Any other name is a sentence encoder: "minilm", or a folder in the
+    sentence-transformers layout. InternVideo's vectors keep their lengths, like its released
+    features.
     """
     # A backbone's own encoder, into the space of its video features.
     backbone, _, folder = name.partition(":")
@@ -260,9 +268,9 @@ def text_encoder(name: str) -> TextEncoder:
     return lambda texts: embed(texts, model=name)
 
 
-def encoder_name(source: str) -> str:
-    """Return the name of the space of `text_encoder(source)`, as `VisionSettings.text_space` says
-    it when the network is used: "minilm" for conse, whose texts become its vectors."""
+def get_text_space_name(source: str) -> str:
+    """Return the vector space of `load_text_encoder(source)`, named as `VisionSettings.text_space`
+    names it: "minilm" for conse, which uses MiniLM."""
     backbone, _, _ = source.partition(":")
     if backbone not in ("conse", "clip", "s3d"):
         return source
@@ -271,21 +279,25 @@ def encoder_name(source: str) -> str:
     return VisionSettings.model_construct(backbone=backbone).text_space
 
 
-def text_vectors(source: str, texts: Iterable[LabelledTexts], folder: Path) -> FeatureStore:
-    """Return the store that `source` names by its path or URL, else one made in `folder` by the
-    encoder of that name."""
+def open_or_store_text_vectors(
+    source: str, texts: Iterable[LabelledTexts], folder: Path
+) -> FeatureStore:
+    """Return the store of text vectors at a path or URL. For an encoder's name, encode the texts
+    and store them in `folder`."""
     if is_feature_store(source):
         return open_store(source)
-    return store_text_vectors(texts, text_encoder(source), folder, name=encoder_name(source))
+    return store_text_vectors(
+        texts, load_text_encoder(source), folder, name=get_text_space_name(source)
+    )
 
 
 def store_text_vectors(
     texts: Iterable[LabelledTexts], encode: TextEncoder, folder: Path, *, name: str
 ) -> FeatureStore:
-    """Return a store of the vectors of texts, keyed by video. What it holds already is not made
-    again.
+    """Encode the texts of each video and return the store of their vectors, by video id. Vectors
+    that are stored already are not made again.
 
-    Raises ShapeError when the encoder gives another number of rows, or when there is no text at
+    Raises ShapeError when the encoder returns another number of rows, or when there is no text at
     all.
     """
     with FeatureWriter(folder) as writer:
@@ -311,7 +323,7 @@ def store_text_vectors(
 ExcludedIds: TypeAlias = ExcludedVideos | frozenset[str]  # ids of videos that are left out
 Features: TypeAlias = FeatureStore | Mapping[str, FeatureSequence]
 # why something is left out, one of a few fixed wordings, and what was found
-Flaw: TypeAlias = tuple[str, str]
+OmitReason: TypeAlias = tuple[str, str]
 
 SEEN_TWICE = "the video came before"
 EXCLUDED_REASON = "it is excluded"
@@ -326,16 +338,15 @@ OTHER_RATE = "its features have another rate"
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """What features are of: their width, their backbone, and rows per second."""
+    """Width, backbone, and rows per second of features."""
 
     width: int
     backbone: str
     rate: float
 
 
-def feature_spec(features: Features, video: str) -> tuple[FeatureSpec, int]:
-    """Return what the features of a video are of, and how many rows they have, without reading
-    them."""
+def read_feature_spec(features: Features, video: str) -> tuple[FeatureSpec, int]:
+    """Return the spec of a video's features and their number of rows. The rows are not read."""
     stored = features[video]
     if isinstance(stored, FeatureSequence):
         rows, width = stored.values.shape
@@ -344,14 +355,15 @@ def feature_spec(features: Features, video: str) -> tuple[FeatureSpec, int]:
 
 
 class FeatureJoin:
-    """Says of one video after another whether it can be trained on.
+    """Decides for one video after another whether it can be trained on.
 
-    Every trainer asks the same. A video did not come before and is not excluded (a benchmark's
-    own). It has features with rows in them, of the first video's kind, and a stated length that is
-    theirs. Only the index of a feature store is read. Further reasons are noted by `omit`.
+    A video must be new and not excluded. Its features must have rows, and must be of the first
+    video's width and backbone. A stated duration must be that of the features. Only the index of a
+    feature store is read.
 
-    omitted: what is left out, and why.
-    specs: of the first video's features ("video"), and of the first texts' ("text").
+    Attributes:
+        specs: of the first video's features ("video"), and of the first texts' vectors ("text").
+        omitted: what was left out, with the reasons.
     """
 
     def __init__(
@@ -362,11 +374,11 @@ class FeatureJoin:
         excluded: ExcludedIds = frozenset(),
         one_rate: bool = False,
     ) -> None:
-        """Look up videos in `features`.
+        """Look up videos in a feature store.
 
         Args:
-            features: a store, or the features themselves, by the videos' ids.
-            slack: seconds that a video's stated length may differ from its features'.
+            features: a store, or features by video id.
+            slack: seconds by which a stated duration may differ from that of the features.
             excluded: ids of videos that are left out.
             one_rate: whether all videos must have the first one's rows per second.
         """
@@ -378,7 +390,7 @@ class FeatureJoin:
         self.specs: dict[str, FeatureSpec] = {}
         self.omitted: list[Rejected] = []
 
-    def flaw(
+    def reason_to_omit(
         self,
         video: str,
         duration: float | None = None,
@@ -386,15 +398,15 @@ class FeatureJoin:
         key: Hashable = None,
         lack: str | None = None,
         vectors: FeatureStore | None = None,
-    ) -> Flaw | None:
-        """Return why a video cannot be trained on, None where its features fit.
+    ) -> OmitReason | None:
+        """Return why a video cannot be trained on, or None where it can.
 
         Args:
             video: its id.
-            duration: seconds, as its source states them.
-            key: comes once. None: as often as it likes.
-            lack: what its source lacks, None for nothing.
-            vectors: a store that must hold the features of its texts.
+            duration: seconds, as its source states them. None: not stated.
+            key: a key that may come once only. None: not checked.
+            lack: what its source lacks. None: nothing.
+            vectors: a store that must hold the vectors of its texts.
         """
         # What its id and its source say.
         if key is not None:
@@ -411,24 +423,24 @@ class FeatureJoin:
         if vectors is not None and video not in vectors:
             return NO_VECTORS, ""
         # What the features are of, and whether they cover the video.
-        spec, rows = feature_spec(self._features, video)
+        spec, rows = read_feature_spec(self._features, video)
         if not rows:
             return NO_ROWS, ""
         if duration is not None and abs(duration - rows / spec.rate) > self._slack:
             return OTHER_LENGTH, f"{duration:g} s and {rows / spec.rate:g} s"
         # What a network could not distinguish from the first video's.
-        flaw = self._unlike("video", spec)
-        if flaw is None and vectors is not None:
-            flaw = self._unlike("text", feature_spec(vectors, video)[0])
-        return flaw
+        omit_reason = self._find_mismatch("video", spec)
+        if omit_reason is None and vectors is not None:
+            omit_reason = self._find_mismatch("text", read_feature_spec(vectors, video)[0])
+        return omit_reason
 
-    def omit(self, what: RejectedKind, video: str, flaw: Flaw, text: str = "") -> None:
-        """Note what is left out, and why. text: of the step, where it is one."""
-        reason, value = flaw
+    def omit(self, what: RejectedKind, video: str, omit_reason: OmitReason, text: str = "") -> None:
+        """Note that something is left out, and why. text: of the step, where a step is left out."""
+        reason, value = omit_reason
         self.omitted.append(Rejected(what, reason, text=text, id=video, value=value))
 
-    def _unlike(self, name: str, spec: FeatureSpec) -> Flaw | None:
-        """Return how features differ from the first ones."""
+    def _find_mismatch(self, name: str, spec: FeatureSpec) -> OmitReason | None:
+        """Return how a spec differs from the first one of its kind, or None."""
         first = self.specs.setdefault(name, spec)
         if spec.width != first.width:
             return OTHER_WIDTH, f"{name} {spec.width}, not {first.width}"
@@ -449,8 +461,8 @@ SOURCE_CURES = {
 }
 
 
-def source_flaw(omitted: Sequence[Rejected]) -> str:
-    """Return why nothing of a source can be trained on, and the cure of the most frequent reason,
+def explain_empty_source(omitted: Sequence[Rejected]) -> str:
+    """Return why nothing of a source can be trained on, with the cure for the most frequent reason,
     in one line."""
     if not omitted:
         return "no video is left to train on: it holds none; give another source"
@@ -458,12 +470,12 @@ def source_flaw(omitted: Sequence[Rejected]) -> str:
     # The commonest reason is shown with its first example.
     values = [row.value for row in omitted if row.reason == reason and row.value]
     example = f" ({values[0]})" if values else ""
-    words = reasons_in_words(omitted).replace(reason, f"{reason}{example}", 1)
+    words = format_reasons(omitted).replace(reason, f"{reason}{example}", 1)
     cure = SOURCE_CURES.get(reason, "correct it, or leave it out")
     return f"nothing of it is left to train on: {words}; {cure}"
 
 
-def reasons_in_words(omitted: Iterable[Rejected]) -> str:
-    """Return "3 x it is excluded, 1 x ...", as an error says that nothing is left."""
+def format_reasons(omitted: Iterable[Rejected]) -> str:
+    """Return omitted items as text: "3 x it is excluded, 1 x ..."."""
     counted = ", ".join(f"{count} x {reason}" for reason, count in count_reasons(omitted).items())
     return counted or "nothing was given"

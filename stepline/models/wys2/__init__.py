@@ -1,10 +1,10 @@
 """WYS2, What You Say Is What You Show: does the picture show what is said?
 
-    clips = narrated_clips(record)                              # 3 s each, with the key-step that it shows
-    similarity = key_step_similarity(clips)
-    labels = sentence_similarity_labels(similarity, settings)   # SS; others for VR and MC
+    clips = cut_into_clips(record)                           # 3 s each, with the key-step that it shows
+    similarity = compute_key_step_similarity(clips)
+    labels = label_by_sentence_similarity(similarity, settings)   # SS; others for VR and MC
     detector = train_detector(pairs, folder, detector=DetectorSettings())
-    score_pairs(detector, pairs)                                # higher: likelier shown
+    score_pairs(detector, pairs)                             # a higher score: more likely shown
 
 Source: Ashutosh, Girdhar, Torresani, Grauman 2023. What the paper leaves open is a named option in
 `settings.py`.

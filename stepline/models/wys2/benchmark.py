@@ -1,13 +1,13 @@
-"""Benchmarks answered by a trained detector: sets of clips (VND) and the sentences of HTM-Align
-(WYS2, 4.2 and 4.3).
+"""Predictions for benchmarks by a trained detector: sets of clips (VND), and the sentences of
+HTM-Align (WYS2, 4.2 and 4.3).
 
     vnd         the score of each clip with its own words
-    htm-align   of each sentence: the best clip of the video (`seconds`), its score (`alignability`), and, where a
-                transcript says when it is spoken, the score of the clip in which it is (`shown`)
+    htm-align   for each sentence the best clip of the video (`seconds`), its score (`alignability`), and, where a
+                transcript says when the sentence is spoken, the score of the clip of that time (`shown`)
 
 Scores are raw, as ROC-AUC takes them. Differs: the paper gives its features to TAN's alignability
 head, which was not released. Here the best clip of the video decides, as in MIL-NCE's row of the
-same table. Letters: K sentences, T feature rows.
+same table. Letters: K sentences, T feature rows, D width of a text vector.
 """
 
 import json
@@ -25,19 +25,19 @@ from stepline.errors import ModelError
 from stepline.files.atomic_files import write_atomic
 from stepline.files.digests import sha256
 from stepline.media import probe
-from stepline.models.training.benchmark_answers import BenchmarkAnswers, answer_each
+from stepline.models.training.benchmark_answers import BenchmarkAnswers, answer_questions
 from stepline.models.training.network import LoadedNetwork
-from stepline.models.training.sources import TextEncoder, text_encoder
+from stepline.models.training.sources import TextEncoder, load_text_encoder
 from stepline.models.wys2.clips import collate_pairs
 from stepline.models.wys2.detector import (
     NETWORK,
     Detector,
-    clips_at_once,
+    max_clips_per_batch,
     read_detector,
     score_pairs,
 )
-from stepline.models.wys2.judge import MIN_CLIP_SECONDS, judged_span
-from stepline.models.wys2.predict import clip_or_frames
+from stepline.models.wys2.judge import MIN_CLIP_SECONDS, widen_span
+from stepline.models.wys2.predict import make_clip_pair
 from stepline.networks.device import current_device, device_of
 from stepline.records import FeatureSequence, Matrix, Span
 
@@ -52,24 +52,24 @@ VideoReader: TypeAlias = Callable[[str], FeaturesOrFile]  # of a video's id
 
 
 class LabelledClip(Protocol):
-    """A clip of a set of visual narrations: seconds of a video's file, and the words spoken in
+    """A clip of a set of visual narrations: seconds of a video, and the words that are spoken in
     them."""
 
     @property
     def id(self) -> str:
-        """Its own id."""
+        """Id of the clip."""
 
     @property
     def video(self) -> str:
-        """The path of the video, whose stem keys its features."""
+        """Path of the video, whose stem is the id of its features."""
 
     @property
     def span(self) -> Span:
-        """Its seconds."""
+        """Seconds of the clip."""
 
     @property
     def text(self) -> str:
-        """The words."""
+        """The words that are spoken in the clip."""
 
 
 @dataclass(frozen=True)
@@ -81,56 +81,59 @@ class DetectorForBenchmarks(LoadedNetwork):
 
     @property
     def sees_frames(self) -> bool:
-        """Whether it takes the videos themselves, not their features."""
+        """Whether the detector takes videos, not features."""
         return self.network.settings.video == "s3d"
 
-    def read(self, video: str, read_video: VideoReader) -> FeaturesOrFile:
-        """Return the features or the file of a video. Raises ModelError for features that are not
-        those that it was trained on."""
+    def read_video_input(self, video: str, read_video: VideoReader) -> FeaturesOrFile:
+        """Return the features or the file of a video. Raises ModelError for features of another
+        kind than the detector was trained on."""
         features = read_video(video)
         if not isinstance(features, Path):
-            self.check(features)
+            self.check_features(features)
         return features
 
-    def score(self, features: FeaturesOrFile, spans: Sequence[Span], vectors: Matrix) -> Matrix:
-        """Return (K,): how well each span of a video shows its text (K, D)."""
+    def score_spans(
+        self, features: FeaturesOrFile, spans: Sequence[Span], vectors: Matrix
+    ) -> Matrix:
+        """Return (K,): the score of each span of a video with its text. vectors: (K, D)."""
         pairs = [
-            clip_or_frames(self.network, "", features, span, vectors[k : k + 1])
+            make_clip_pair(self.network, "", features, span, vectors[k : k + 1])
             for k, span in enumerate(spans)
         ]
         return score_pairs(self.network, pairs)
 
 
 def load_for_benchmarks(path: Path) -> DetectorForBenchmarks:
-    """Return the detector in a file or in the folder of a run. Raises ModelError where it does not
-    name its encoder."""
-    file = NETWORK.find(path)
+    """Return the detector in a file or a run's folder. Raises ModelError where it does not name its
+    text encoder."""
+    file = NETWORK.find_file(path)
     space, network = read_detector(file)
     if not space.text:
         fault = f"{file}: does not say what made its text vectors"
         raise ModelError(f"{fault}; train it by `stepline train wys2`")
     width = network.settings.video_width
-    encode = text_encoder(space.text)
+    encode = load_text_encoder(space.text)
     return DetectorForBenchmarks(file, sha256(file), space, width, True, network, encode)
 
 
-def answer_clips(
+def write_clip_scores(
     clips: Sequence[LabelledClip], loaded: DetectorForBenchmarks, read_video: VideoReader, out: Path
 ) -> BenchmarkAnswers[float]:
-    """Write {clip: score} of a set of clips. Raises DatasetError when none can be scored."""
+    """Write {clip: score} for a set of clips, and return the scores. Raises DatasetError when no
+    clip can be scored."""
     # By video, so that each is read once.
     clips_of_videos: dict[str, list[LabelledClip]] = {}
     for clip in clips:
         clips_of_videos.setdefault(Path(clip.video).stem, []).append(clip)
 
     def score(video: str) -> list[float]:
-        features = loaded.read(video, read_video)
+        features = loaded.read_video_input(video, read_video)
         vectors = loaded.encode([clip.text for clip in clips_of_videos[video]])
         spans = [clip.span for clip in clips_of_videos[video]]
-        scores: list[float] = loaded.score(features, spans, vectors).tolist()
+        scores: list[float] = loaded.score_spans(features, spans, vectors).tolist()
         return scores
 
-    videos = answer_each({video: video for video in clips_of_videos}, score)
+    videos = answer_questions({video: video for video in clips_of_videos}, score)
     # by clip what is known by video
     answers: BenchmarkAnswers[float] = BenchmarkAnswers({}, {})
     for video, video_clips in clips_of_videos.items():
@@ -139,44 +142,49 @@ def answer_clips(
             answers.missing.update(dict.fromkeys(ids, videos.missing[video]))
         else:
             answers.by_id.update(zip(ids, videos.by_id[video], strict=True))
-    _write(answers, out)
+    _write_answers(answers, out)
     return answers
 
 
-def answer_sentences(
+def write_sentence_scores(
     texts: Mapping[str, Sequence[str]],
     spoken: Mapping[str, npt.NDArray[np.float64]],
     loaded: DetectorForBenchmarks,
     read_video: VideoReader,
     out: Path,
 ) -> BenchmarkAnswers[dict[str, list[float]]]:
-    """Write HTM-Align's answer.
+    """Write the predictions for HTM-Align, and return them.
 
-    texts: by video. spoken: (K, 2) seconds of a transcript, where there is one.
+    Args:
+        texts: K sentences of each video.
+        spoken: (K, 2) start and end in seconds of the sentences, for videos with a transcript.
+        loaded: the detector.
+        read_video: returns the features or the file of a video id.
+        out: the JSON file.
 
     Raises DatasetError when no video can be answered.
     """
 
     def answer(video: str) -> dict[str, list[float]]:
-        features = loaded.read(video, read_video)
+        features = loaded.read_video_input(video, read_video)
         vectors = loaded.encode(texts[video])
-        scores = score_seconds(loaded.network, features, vectors)  # (K, T)
+        scores = score_rows(loaded.network, features, vectors)  # (K, T)
         rate = FRAME_CLIPS_PER_SECOND if isinstance(features, Path) else features.rate
         columns = {"seconds": scores.argmax(1) / rate, "alignability": scores.max(1)}
         # Where a sentence is spoken, its own clip is judged too.
         if video in spoken:
-            spans = [judged_span(Span(start, end)) for start, end in spoken[video].tolist()]
-            columns["shown"] = loaded.score(features, spans, vectors)
+            spans = [widen_span(Span(start, end)) for start, end in spoken[video].tolist()]
+            columns["shown"] = loaded.score_spans(features, spans, vectors)
         return {name: column.astype(np.float64).tolist() for name, column in columns.items()}
 
-    answers = answer_each({video: video for video in texts}, answer)
-    _write(answers, out)
+    answers = answer_questions({video: video for video in texts}, answer)
+    _write_answers(answers, out)
     return answers
 
 
-def score_seconds(network: Detector, features: FeaturesOrFile, vectors: Matrix) -> Matrix:
-    """Return (K, T): how well the clip around each row, or each second of a file, shows each text
-    (K, D)."""
+def score_rows(network: Detector, features: FeaturesOrFile, vectors: Matrix) -> Matrix:
+    """Return (K, T): the score of the clip around each feature row, or each second of a file, with
+    each text (K, D)."""
     if isinstance(features, Path):
         rate = FRAME_CLIPS_PER_SECOND
         rows = max(1, math.floor(probe(features).duration * rate))
@@ -189,9 +197,9 @@ def score_seconds(network: Detector, features: FeaturesOrFile, vectors: Matrix) 
     pairs = []
     for middle in middles.tolist():
         span = Span(max(0.0, middle - half), middle + half)
-        pairs.append(clip_or_frames(network, "", features, span, vectors[:1]))
+        pairs.append(make_clip_pair(network, "", features, span, vectors[:1]))
     # Texts are encoded once, and clips batch by batch.
-    batch = clips_at_once(network)
+    batch = max_clips_per_batch(network)
     device = device_of(network)
     network.eval()
     with torch.inference_mode(), current_device().autocast():
@@ -205,6 +213,6 @@ def score_seconds(network: Detector, features: FeaturesOrFile, vectors: Matrix) 
     return scores
 
 
-def _write(answers: BenchmarkAnswers[A], out: Path) -> None:
+def _write_answers(answers: BenchmarkAnswers[A], out: Path) -> None:
     answers.require_any()
     write_atomic(out, json.dumps(answers.by_id, allow_nan=False) + "\n")

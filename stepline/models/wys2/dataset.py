@@ -1,16 +1,16 @@
-"""Clips of records with their labels: which of them are visual narrations, inferred from key-steps
-(WYS2, section 3.1).
+"""Clips of records with labels: which of them are visual narrations, inferred from key-steps (WYS2,
+section 3.1).
 
     SS   sentence similarity: the narration says what its key-step says
     VR   visual relevance: the clip shows any key-step
     MC   modality consensus: picture and words rank high for the clip's own task, by two task classifiers
 
-Labels are (N,) bool. True means that the picture shows what is said, as far as key-steps can show.
-False is "not known to", because the paper draws its negatives by pairing clips with other clips'
-words. What cannot serve is left out and counted.
-Source: WYS2, section 3.1. Differs: the task classifiers are a softmax regression on ready features,
-where the paper trains SlowFast on frames. Each clip is scored by a classifier that never saw its
-video, so that no clip is known by heart. Letters: N clips, O tasks, C width of features.
+Labels are (N,) bool. True means that the picture shows what is said, as far as key-steps can tell.
+False means "not known to", because the paper draws its negatives by pairing clips with the words of
+others. Videos that cannot be used are left out and counted. Source: WYS2, section 3.1. Differs: the
+task classifiers are softmax regressions on ready features, where the paper trains SlowFast on
+frames. Each clip is classified by a regression that never saw its video. Letters: N clips, O tasks,
+C width of features.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,9 +32,9 @@ from stepline.models.wys2.clips import (
     ClipTextPair,
     NarratedClip,
     VideoFrames,
-    clip_source,
-    flaw_finder,
-    narrated_clips,
+    cut_into_clips,
+    make_clip_source,
+    make_omission_check,
 )
 from stepline.models.wys2.settings import ClipSettings, LabelSettings
 from stepline.records import Matrix, Record, Rejected
@@ -51,13 +51,19 @@ MIN_SPREAD = 1e-6  # of a column that never varies
 
 @dataclass
 class ClipDataset:
-    """Clips and, aligned with them, their pairs. omitted: which videos were left out, and why."""
+    """Clips with their pairs of video and text.
+
+    Attributes:
+        clips: N clips.
+        pairs: of each clip, its video and its texts.
+        omitted: videos that were left out, with the reasons.
+    """
 
     clips: list[NarratedClip] = field(default_factory=list)
     pairs: list[ClipTextPair] = field(default_factory=list)
     omitted: list[Rejected] = field(default_factory=list)
 
-    def of_videos(self, videos: frozenset[str]) -> "ClipDataset":
+    def select_videos(self, videos: frozenset[str]) -> "ClipDataset":
         """Return the clips of some videos."""
         part = ClipDataset()
         for clip, pair in zip(self.clips, self.pairs, strict=True):
@@ -66,12 +72,12 @@ class ClipDataset:
                 part.pairs.append(pair)
         return part
 
-    def pairs_of_own_text(self) -> list[ClipTextPair]:
-        """Return the pairs, each with its own text alone."""
+    def get_pairs_with_own_text(self) -> list[ClipTextPair]:
+        """Return the pairs, each with its own text only."""
         return [ClipTextPair(pair.id, pair.video, pair.text[:1]) for pair in self.pairs]
 
-    def positive(self, labels: Mask) -> list[ClipTextPair]:
-        """Return the pairs that labels (N,) call positive."""
+    def select_positive_pairs(self, labels: Mask) -> list[ClipTextPair]:
+        """Return the pairs whose labels (N,) are True."""
         return list(compress(self.pairs, labels.tolist()))
 
 
@@ -83,31 +89,29 @@ def gather_clips(
     *,
     excluded: ExcludedIds = frozenset(),
 ) -> ClipDataset:
-    """Return the clips of records.
-
-    A video without features or file, without narration or with broken annotations is left out and
-    its reason counted.
+    """Return the clips of records. Videos that cannot be used are left out.
 
     Args:
-        records: with what is said in their videos.
-        features: a store, or the videos themselves, whose clips are then frames.
-        encode: sentences to vectors.
+        records: with transcripts.
+        features: a feature store, or the videos themselves, whose clips are then frames.
+        encode: turns sentences into vectors.
         settings: of the clips.
-        excluded: ids of videos that are left out (a benchmark's own).
+        excluded: ids of videos that are left out, such as a benchmark's.
     """
-    source = clip_source(features)
+    source = make_clip_source(features)
     dataset = ClipDataset()
-    videos = narrated_videos(records, source, settings, dataset.omitted, excluded=excluded)
+    videos = iterate_narrated_videos(records, source, settings, dataset.omitted, excluded=excluded)
     for record, clips in videos:
         vectors = encode([sentence.text for sentence in record.sentences])
-        # The clip's own sentence, then those next to it.
-        texts = [(clip.span, vectors[list(clip.candidates)]) for clip in clips]
         dataset.clips += clips
-        dataset.pairs += source.pairs(record.video.id, texts)
+        for clip in clips:
+            # The clip's own sentence, then those next to it.
+            texts = vectors[list(clip.candidates)]
+            dataset.pairs.append(source.make_pair(record.video.id, clip.span, texts))
     return dataset
 
 
-def narrated_videos(
+def iterate_narrated_videos(
     records: Iterable[Record],
     source: ClipSource,
     settings: ClipSettings,
@@ -116,46 +120,52 @@ def narrated_videos(
     excluded: ExcludedIds = frozenset(),
     once: bool = False,
 ) -> Iterator[tuple[Record, list[NarratedClip]]]:
-    """Yield each record that has narration and features, with its clips. The others are noted in
+    """Yield each record that has narration and features, with its clips. Others are added to
     `omitted`.
 
-    As `gather_clips` takes them. once: a video that came before is omitted.
+    Args:
+        records: with transcripts.
+        source: of the clips.
+        settings: of the clips.
+        omitted: list to which videos that cannot be used are added.
+        excluded: ids of videos that are left out.
+        once: whether a video that comes again is omitted.
     """
-    find_flaw = flaw_finder(source, excluded)
+    find_omission = make_omission_check(source, excluded)
     seen_ids: set[str] = set()
     for record in records:
         video = record.video.id
         # Why the video cannot serve.
-        flaw = find_flaw(video)
+        omit_reason = find_omission(video)
         if once and video in seen_ids:
-            flaw = (SEEN_TWICE, "")
+            omit_reason = (SEEN_TWICE, "")
         seen_ids.add(video)
-        if flaw is None:
+        if omit_reason is None:
             try:
-                clips = narrated_clips(record, settings)
+                clips = cut_into_clips(record, settings)
             except DatasetError as error:
                 # Without id and cure, so that equal flaws count together.
                 message = str(error).removeprefix(f"{record.id}: ")
-                flaw = (message.partition(";")[0], "")
-        if flaw is None:
+                omit_reason = (message.partition(";")[0], "")
+        if omit_reason is None:
             yield record, clips
         else:
-            omitted.append(Rejected("video", flaw[0], id=video, value=flaw[1]))
+            omitted.append(Rejected("video", omit_reason[0], id=video, value=omit_reason[1]))
 
 
 def infer_labels(dataset: ClipDataset, settings: LabelSettings) -> Mask:
     """Return which clips count as visual narrations, (N,), by the kind of label that the settings
     name.
 
-    Raises DatasetError when no clip does, or MC lacks the tasks of the videos.
+    Raises DatasetError when no clip does, or when MC lacks the tasks of the videos.
     """
     clips = dataset.clips
     if settings.kind == "ss":
-        return sentence_similarity_labels(key_step_similarity(clips), settings)
+        return label_by_sentence_similarity(compute_key_step_similarity(clips), settings)
     if settings.kind == "vr":
-        return visual_relevance_labels(clips)
+        return label_by_visual_relevance(clips)
     # MC: the task of each clip, and what the classifiers take it for
-    tasks = _clip_tasks(clips)
+    tasks = _number_tasks(clips)
     pictures = []
     words = []
     for pair in dataset.pairs:
@@ -166,12 +176,12 @@ def infer_labels(dataset: ClipDataset, settings: LabelSettings) -> Mask:
         pictures.append(pair.video.mean(axis=0, dtype=np.float32))
         words.append(pair.text[0])
     videos = [clip.video for clip in clips]
-    by_picture = task_log_probabilities(np.stack(pictures), tasks, videos)
-    by_words = task_log_probabilities(np.stack(words), tasks, videos)
-    return modality_consensus_labels(tasks, by_picture, by_words, settings)
+    by_picture = predict_task_log_probabilities(np.stack(pictures), tasks, videos)
+    by_words = predict_task_log_probabilities(np.stack(words), tasks, videos)
+    return label_by_modality_consensus(tasks, by_picture, by_words, settings)
 
 
-def _clip_tasks(clips: Sequence[NarratedClip]) -> Tasks:
+def _number_tasks(clips: Sequence[NarratedClip]) -> Tasks:
     """Return the number of each clip's task, (N,)."""
     missing = sum(clip.task is None for clip in clips)
     if missing:
@@ -182,10 +192,13 @@ def _clip_tasks(clips: Sequence[NarratedClip]) -> Tasks:
     return np.unique(names, return_inverse=True)[1].astype(np.int64)
 
 
-def key_step_similarity(clips: Sequence[NarratedClip], encode: TextEncoder | None = None) -> Array:
-    """Return S(narration, key-step) in [0, 1] of each clip, (N,). It is NaN without a key-step.
+def compute_key_step_similarity(
+    clips: Sequence[NarratedClip], encode: TextEncoder | None = None
+) -> Array:
+    """Return the similarity of narration and key-step of each clip, (N,) in [0, 1]. It is NaN
+    without a key-step.
 
-    encode: texts to unit rows. By default it is MiniLM.
+    encode: turns texts into unit rows. None: MiniLM.
     """
     # every text once
     with_step = [
@@ -205,11 +218,11 @@ def key_step_similarity(clips: Sequence[NarratedClip], encode: TextEncoder | Non
     return similarity
 
 
-def sentence_similarity_labels(similarity: Array, settings: LabelSettings) -> Mask:
-    """Return SS: clips whose narration says what their key-step says. similarity: (N,), NaN without
-    a key-step.
+def label_by_sentence_similarity(similarity: Array, settings: LabelSettings) -> Mask:
+    """Return SS labels: clips whose narration says what their key-step says.
 
-    Raises DatasetError when no clip has a key-step, or none is similar enough.
+    similarity: (N,), NaN without a key-step. Raises DatasetError when no clip has a key-step, or
+    none is similar enough.
     """
     has_step = np.isfinite(similarity)
     if not has_step.any():
@@ -217,20 +230,20 @@ def sentence_similarity_labels(similarity: Array, settings: LabelSettings) -> Ma
             f"none of {len(similarity)} clips has a key-step; SS labels need key-steps with times"
         )
     similarities = similarity[has_step]
-    least = settings.similarity
+    min_similarity = settings.similarity
     if settings.quantile is not None:
-        least = float(np.quantile(similarities, 1 - settings.quantile))
-    labels: Mask = has_step & (np.where(has_step, similarity, -1.0) >= least)
+        min_similarity = float(np.quantile(similarities, 1 - settings.quantile))
+    labels: Mask = has_step & (np.where(has_step, similarity, -1.0) >= min_similarity)
     if not labels.any():
         best = similarities.max()
         raise DatasetError(
-            f"no narration reaches similarity {least:g}, the most similar has {best:.2f}; lower it"
+            f"no narration reaches similarity {min_similarity:g}, the most similar has {best:.2f}; lower it"
         )
     return labels
 
 
-def visual_relevance_labels(clips: Sequence[NarratedClip]) -> Mask:
-    """Return VR: clips with any key-step. Raises DatasetError when no clip has one."""
+def label_by_visual_relevance(clips: Sequence[NarratedClip]) -> Mask:
+    """Return VR labels: clips with any key-step. Raises DatasetError when no clip has one."""
     return require_key_steps(np.array([clip.key_step is not None for clip in clips], np.bool_))
 
 
@@ -244,20 +257,25 @@ def require_key_steps(has_step: Mask) -> Mask:
     return has_step
 
 
-def modality_consensus_labels(
+def label_by_modality_consensus(
     tasks: Tasks, video: Array, text: Array, settings: LabelSettings
 ) -> Mask:
-    """Return MC: clips that rank high for their own task by the picture and by the words.
+    """Return MC labels: clips among the best fraction of their task by picture and by words.
 
-    tasks: (N,) each clip's own. video, text: (N, O) the classifiers' log probabilities. `ranking`
-    "clips": among the best `rank` fraction of the clips of their task. `ranking` "tasks": their own
-    task is among the `rank` most likely.
-    Raises DatasetError when no clip does.
+    Args:
+        tasks: (N,) number of each clip's task.
+        video: (N, O) log probabilities of the tasks by the picture.
+        text: (N, O) log probabilities of the tasks by the words.
+        settings: the fraction, `rank`.
+
+    Raises DatasetError when no clip is.
     """
     if video.shape != text.shape or video.ndim != 2 or tasks.shape != video.shape[:1]:
         shapes = f"{tasks.shape}, {video.shape} and {text.shape}"
         raise ShapeError(f"need (N,) tasks and two (N, O) scores, not {shapes}")
-    labels = _ranks_high(tasks, video, settings) & _ranks_high(tasks, text, settings)
+    labels = _is_among_best(tasks, video, settings.rank) & _is_among_best(
+        tasks, text, settings.rank
+    )
     if not labels.any():
         raise DatasetError(
             f"no clip ranks within {settings.rank:g} by picture and words; raise labels.rank"
@@ -265,28 +283,27 @@ def modality_consensus_labels(
     return labels
 
 
-def _ranks_high(tasks: Tasks, scores: Array, settings: LabelSettings) -> Mask:
-    """Return which clips rank high for their own task by scores (N, O), as
-    `modality_consensus_labels` defines it."""
+def _is_among_best(tasks: Tasks, scores: Array, fraction: float) -> Mask:
+    """Return which clips are among the best fraction of their own task, by scores (N, O)."""
     count = len(tasks)
     own = scores[np.arange(count), tasks]  # (N,)
-    if settings.ranking == "tasks":
-        ranks = (scores > own[:, None]).sum(axis=1) + 1
-        return np.asarray(ranks <= settings.rank)
-    # By clips: the best fraction of each task.
     high = np.zeros(count, dtype=np.bool_)
     for task in np.unique(tasks):
         rows = np.flatnonzero(tasks == task)
         order = np.argsort(-own[rows], kind="stable")
-        high[rows[order[: round(settings.rank * len(rows))]]] = True
+        high[rows[order[: round(fraction * len(rows))]]] = True
     return high
 
 
-def task_log_probabilities(features: Matrix, tasks: Tasks, videos: Sequence[str]) -> Array:
-    """Return log P(task) of every row of features (N, C), as (N, O), by cross-validation over
-    videos.
+def predict_task_log_probabilities(features: Matrix, tasks: Tasks, videos: Sequence[str]) -> Array:
+    """Return log P(task) of every row of features, (N, O), by cross-validation over videos.
 
-    tasks: (N,) 0..O-1. Raises DatasetError for fewer than two tasks or videos.
+    Args:
+        features: (N, C).
+        tasks: (N,) task numbers 0 to O - 1.
+        videos: id of the video of each row.
+
+    Raises DatasetError for fewer than two tasks or videos.
     """
     names = sorted(set(videos))
     task_count = len(np.unique(tasks))
@@ -303,7 +320,7 @@ def task_log_probabilities(features: Matrix, tasks: Tasks, videos: Sequence[str]
     for fold in np.unique(fold_of_row):
         held_out = fold_of_row == fold
         weights = fit_softmax_regression(rows[~held_out], tasks[~held_out], class_count)
-        logits = _with_bias_column(rows[held_out]) @ weights
+        logits = _append_ones(rows[held_out]) @ weights
         scores[held_out] = log_softmax(logits, axis=1)
     return scores
 
@@ -311,8 +328,15 @@ def task_log_probabilities(features: Matrix, tasks: Tasks, videos: Sequence[str]
 def fit_softmax_regression(
     rows: Array, classes: Tasks, count: int, ridge: float = RIDGE_WEIGHT
 ) -> Array:
-    """Return the weights (C + 1, O) of a softmax regression by L-BFGS. The last row is the bias."""
-    inputs = _with_bias_column(rows)  # (N, C + 1)
+    """Return the weights (C + 1, O) of a softmax regression by L-BFGS. The last row is the bias.
+
+    Args:
+        rows: (N, C).
+        classes: (N,) class numbers.
+        count: O, number of classes.
+        ridge: weight of the squared weights.
+    """
+    inputs = _append_ones(rows)  # (N, C + 1)
     row_count, width = inputs.shape
     truth = np.eye(count)[classes]  # (N, O)
     no_decay = np.zeros((1, count))  # of the bias
@@ -325,8 +349,8 @@ def fit_softmax_regression(
         mean_loss = -(truth * logs).sum() / row_count
         penalty = ridge * (decayed**2).sum() / 2
         # The gradient of the mean loss and of the penalty.
-        slope = inputs.T @ (np.exp(logs) - truth) / row_count + ridge * decayed
-        return float(mean_loss + penalty), slope.ravel()
+        gradient = inputs.T @ (np.exp(logs) - truth) / row_count + ridge * decayed
+        return float(mean_loss + penalty), gradient.ravel()
 
     start = np.zeros(width * count)
     options = {"maxiter": MAX_FIT_ROUNDS}
@@ -335,11 +359,12 @@ def fit_softmax_regression(
 
 
 def standardise_columns(rows: Matrix) -> Array:
-    """Return the rows with mean 0 and spread 1 in every column. Constant columns become 0."""
+    """Return the rows with mean 0 and standard deviation 1 in every column. Constant columns become
+    0."""
     values = rows.astype(np.float64)
     spread = np.maximum(values.std(axis=0), MIN_SPREAD)
     return np.asarray((values - values.mean(axis=0)) / spread)
 
 
-def _with_bias_column(rows: Array) -> Array:
+def _append_ones(rows: Array) -> Array:
     return np.column_stack([rows, np.ones(len(rows))])

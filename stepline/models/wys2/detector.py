@@ -1,15 +1,14 @@
-"""The detector of visual narrations: a tower for clips, one for texts, and how alike they are. Also
-its losses, and its file.
+"""The detector of visual narrations: a tower for clips, one for texts, and the score of the two.
+Also its losses, and its file.
 
     score = f_V(clip) . f_T(text)                            a dot product, a cosine over temperature, or a joint head
     NCE = -log(exp(own) / sum over own and negatives)        WYS2, section 3.2; MIL-NCE in its correct and released form
 
-The file is safetensors that carries its settings and says which features it was trained on.
-Attributes that are modules are keys of its weights, so their names stay.
-Source: WYS2, section 3.2, and Miech et al. 2020 (MIL-NCE).
-Letters: B clips, R feature rows, C width of a row, P candidate texts of a clip, M texts. D is the
-width of the space shared by clips and texts.
-scores (B, B, P): of clip i with candidate p of clip j, -inf on padding.
+The file is safetensors with the settings and the names of the features that the detector was
+trained on. Attributes that are modules are keys of its weights, so their names stay. Source: WYS2,
+section 3.2, and Miech et al. 2020 (MIL-NCE). Letters: B clips, R feature rows, C width of a row, P
+candidate texts of a clip, M texts. D is the width of the space shared by clips and texts. scores
+(B, B, P): of clip i with candidate p of clip j, -inf on padding.
 """
 
 from collections.abc import Sequence
@@ -43,7 +42,7 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         # D: that of the texts where they are taken as they are
         frozen = settings.text == "frozen"
         width = settings.text_width if frozen else settings.width
-        self.text = nn.Identity() if frozen else _head(settings.text_width, settings, width)
+        self.text = nn.Identity() if frozen else _make_head(settings.text_width, settings, width)
         # What sees the clip: frames, or ready features.
         of_frames = settings.video == "s3d"
         self.video = S3DTower(width) if of_frames else FeatureTower(settings, width)
@@ -52,8 +51,8 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         self.joint = JointScore(width, settings.hidden) if is_joint else None
 
     def forward(self, batch: ClipTextBatch) -> Tensor:
-        """Return scores (B, B, P): of clip i with candidate p of clip j, and -inf for candidates
-        that are padding."""
+        """Return scores (B, B, P) of clip i with candidate p of clip j, -inf for padded
+        candidates."""
         # Each clip with each text of the batch, so that the others are its negatives.
         b, p, _ = batch.text.shape
         texts = self.encode_texts(batch.text.flatten(0, 1))  # (B P, D)
@@ -61,7 +60,7 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         scores = self.compare(clips, texts).view(b, b, p)
         return scores.masked_fill(batch.text_pad[None], -torch.inf)
 
-    def matched_pair_scores(self, batch: ClipTextBatch) -> Tensor:
+    def score_matched_pairs(self, batch: ClipTextBatch) -> Tensor:
         """Return (B,): the score of every clip with its own text, the first candidate."""
         clips = self.encode_clips(batch)  # (B, D)
         texts = self.encode_texts(batch.text[:, 0])  # (B, D)
@@ -69,11 +68,11 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         if self.joint is not None:
             scores = self.joint(clips[:, None], texts[:, None])  # (B, 1, 1)
             return cast(Tensor, scores[:, 0, 0])
-        clips, texts = self._scaled(clips, texts)
+        clips, texts = self._scale_vectors(clips, texts)
         return torch.einsum("bd,bd->b", clips.float(), texts.float())
 
     def encode_clips(self, batch: ClipTextBatch) -> Tensor:
-        """Return the clips' vectors (B, D), not normalised."""
+        """Return the vectors of the clips (B, D), not normalised."""
         tower = self.settings.video
         takes_frames = tower == "s3d"
         if takes_frames != (batch.video_pad is None):
@@ -82,7 +81,7 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         return cast(Tensor, self.video(batch))
 
     def encode_texts(self, texts: Tensor) -> Tensor:
-        """Return the texts' vectors (M, D), not normalised."""
+        """Return the vectors of texts (M, D), not normalised."""
         width = texts.shape[-1]
         expected = self.settings.text_width
         if width != expected:
@@ -94,10 +93,10 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         if self.joint is not None:
             scores = self.joint(clips[:, None], texts[None])  # (B, M, 1)
             return cast(Tensor, scores[..., 0])
-        clips, texts = self._scaled(clips, texts)
+        clips, texts = self._scale_vectors(clips, texts)
         return clips @ texts.T
 
-    def _scaled(self, clips: Tensor, texts: Tensor) -> tuple[Tensor, Tensor]:
+    def _scale_vectors(self, clips: Tensor, texts: Tensor) -> tuple[Tensor, Tensor]:
         """Return vectors whose dot product is the score."""
         if self.settings.score == "dot":
             return clips, texts
@@ -107,15 +106,15 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
 
 
 class FeatureTower(nn.Module):  # type: ignore[misc]
-    """Ready features: the mean of a clip's rows, through two layers."""
+    """Tower for ready features: the mean of a clip's rows, through two layers."""
 
     def __init__(self, settings: DetectorSettings, width: int) -> None:
         super().__init__()
         self.width = settings.video_width
-        self.head = _head(self.width, settings, width)
+        self.head = _make_head(self.width, settings, width)
 
     def forward(self, batch: ClipTextBatch) -> Tensor:
-        """Return the clips' vectors (B, D)."""
+        """Return the vectors of the clips (B, D)."""
         video = batch.video
         width = video.shape[2]
         if width != self.width or batch.video_pad is None:
@@ -127,7 +126,7 @@ class FeatureTower(nn.Module):  # type: ignore[misc]
 
 
 class S3DTower(nn.Module):  # type: ignore[misc]
-    """S3D on uint8 frames, trained end to end. Released weights may be loaded into `s3d` before
+    """Tower for frames: S3D, trained end to end. Released weights may be loaded into `s3d` before
     training."""
 
     def __init__(self, width: int) -> None:
@@ -139,14 +138,13 @@ class S3DTower(nn.Module):  # type: ignore[misc]
         self.project = nn.Identity() if same_width else nn.Linear(JOINT_WIDTH, width)
 
     def forward(self, batch: ClipTextBatch) -> Tensor:
-        """Return the clips' vectors (B, D)."""
+        """Return the vectors of the clips (B, D)."""
         clips = (batch.video.float() / 255).permute(0, 4, 1, 2, 3)  # (B, 3, T, H, W)
         return cast(Tensor, self.project(self.s3d(clips)))
 
 
 class JointScore(nn.Module):  # type: ignore[misc]
-    """One score from clip and text together, as TAN's alignability head: no space in which they
-    could be compared."""
+    """Scores clip and text together, like TAN's alignability head."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
@@ -155,14 +153,14 @@ class JointScore(nn.Module):  # type: ignore[misc]
         self.out = nn.Linear(hidden, 1)
 
     def forward(self, clips: Tensor, texts: Tensor) -> Tensor:
-        """Return (..., 1) for clips and texts (..., D) whose leading dimensions go together."""
+        """Return (..., 1) for clips and texts (..., D) whose leading dimensions broadcast."""
         hidden = torch.relu(self.clip(clips) + self.text(texts))
         return cast(Tensor, self.out(hidden))
 
 
-def _head(inputs: int, settings: DetectorSettings, width: int) -> nn.Module:
-    """Return two layers on rows of spread 1: rows of length 1 hold numbers too small for the first
-    layer's bias."""
+def _make_head(inputs: int, settings: DetectorSettings, width: int) -> nn.Module:
+    """Return two layers behind a LayerNorm without parameters: rows of length 1 hold numbers too
+    small for the first layer's bias."""
     return nn.Sequential(
         nn.LayerNorm(inputs, elementwise_affine=False),
         nn.Linear(inputs, settings.hidden),
@@ -174,7 +172,10 @@ def _head(inputs: int, settings: DetectorSettings, width: int) -> nn.Module:
 
 def contrastive_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
     """Return the loss that the settings name. Raises ShapeError for a batch of one clip, which has
-    no negative."""
+    no negative.
+
+    scores: (B, B, P).
+    """
     shape = tuple(scores.shape)
     if len(shape) != 3 or shape[0] != shape[1]:
         raise ShapeError(f"scores must be (B, B, P), not {shape}")
@@ -184,11 +185,10 @@ def contrastive_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
 
 
 def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
-    """Return the NCE of each clip's own text among it and its negatives (WYS2, the equation of
+    """NCE of each clip's own text against sampled negatives, the other texts of the batch (WYS2,
     section 3.2), summed.
 
-    scores: (B, B), clip by text. Negatives are other texts of the batch. Which ones is drawn with
-    torch's random numbers.
+    scores: (B, B), clip by text. The negatives are drawn with torch's random numbers.
     """
     own = scores.diagonal()  # (B,)
     candidates = torch.cat([own[:, None], _sample_negatives(scores, settings.negatives)], dim=1)
@@ -197,11 +197,11 @@ def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
 
 
 def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
-    """Return MIL-NCE of a clip's candidates among them, its other texts and their other clips,
-    summed.
+    """MIL-NCE of each clip's candidate texts against the other texts, and the other clips of its
+    texts, summed.
 
-    released: as in its published code, a clip's own candidates are counted twice below. So a
-    perfect model's loss is log 2 and not 0. Source: Miech et al. 2020, equation 1.
+    released: as in the published code, count a clip's own candidates twice in the denominator. A
+    perfect model's loss is then log 2, not 0. Source: Miech et al. 2020, equation 1.
     """
     b = len(scores)
     device = scores.device
@@ -218,7 +218,8 @@ def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
 
 
 def _sample_negatives(scores: Tensor, count: int | None) -> Tensor:
-    """Return (B, count): of each row, that many scores off the diagonal, or all of them."""
+    """Return (B, count): scores off the diagonal, sampled in each row. count: None for all of
+    them."""
     b = len(scores)
     if b < 2:
         raise ShapeError(
@@ -230,24 +231,24 @@ def _sample_negatives(scores: Tensor, count: int | None) -> Tensor:
     return scores.gather(1, priorities.argsort(1)[:, :others])
 
 
-def clips_at_once(network: Detector) -> int:
-    """Return how many clips are scored together: fewer of frames, which are large."""
+def max_clips_per_batch(network: Detector) -> int:
+    """Return the number of clips that are scored together: fewer of frames, which are large."""
     return FRAME_CLIPS_PER_BATCH if network.settings.video == "s3d" else PAIRS_PER_BATCH
 
 
 def score_pairs(
     network: Detector, pairs: Sequence[ClipTextPair], *, at_once: int = PAIRS_PER_BATCH
 ) -> Matrix:
-    """Return (N,): the score of each clip with its own text. How many are scored together changes
-    nothing."""
+    """Return (N,): the score of each clip with its own text. at_once: most clips per batch, which
+    does not change scores."""
     device = device_of(network)
     network.eval()
-    at_once = min(at_once, clips_at_once(network))
+    at_once = min(at_once, max_clips_per_batch(network))
     scores: list[Matrix] = [np.empty(0, dtype=np.float32)]
     with torch.inference_mode(), current_device().autocast():
         for first in range(0, len(pairs), at_once):
             batch = collate_pairs(pairs[first : first + at_once]).to(device)
-            scores.append(network.matched_pair_scores(batch).float().cpu().numpy())
+            scores.append(network.score_matched_pairs(batch).float().cpu().numpy())
     return np.concatenate(scores)
 
 
@@ -263,8 +264,8 @@ NETWORK = NetworkSpec[SettingsAndSpace, Detector](
     kind="stepline.wys2.detector",
     version=1,
     title="a WYS2 detector",
-    writer="`stepline train wys2`",
-    names=("detector.safetensors",),
+    command="`stepline train wys2`",
+    file_names=("detector.safetensors",),
     parse=_parse,
     build=lambda header: Detector(header[0]),
 )
@@ -273,13 +274,17 @@ NETWORK = NetworkSpec[SettingsAndSpace, Detector](
 def write_detector(detector: Detector, path: Path, *, video: str = "", text: str = "") -> None:
     """Write a detector.
 
-    video, text: the backbones whose features and text vectors it takes, where known.
+    Args:
+        detector: the network.
+        path: of the file.
+        video: backbone of its video features. "": not known.
+        text: encoder of its text vectors. "": not known.
     """
     NETWORK.write(path, detector, {"video": video, "text": text})
 
 
 def read_detector(path: Path) -> tuple[FeatureSpace, Detector]:
-    """Return the detector that a file holds, ready to judge, and whose features it takes. Raises
-    ModelError, naming what does not fit."""
+    """Return the feature space and the detector of a file, in evaluation mode. Raises ModelError,
+    naming what does not fit."""
     (_, space), detector = NETWORK.load(path)
     return space, detector

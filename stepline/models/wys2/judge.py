@@ -1,14 +1,13 @@
-"""Does the picture show what is said? P(shown) of every sentence, in the clip in which it is said
-(WYS2, section 3).
+"""Estimates whether the picture shows what is said, without a trained detector: P(shown) of every
+sentence in the clip in which it is said (WYS2, section 3).
 
-Without a trained detector this is what is weighed, by logistic regressions. They are fitted to real
-clips and measured on those of other makers (`lab/fit_judge.py`). The numbers are in
-docs/wys2.md:
+Logistic regressions combine the evidence below. They are fitted to real clips and measured on clips
+of other makers (`lab/fit_judge.py`). The numbers are in docs/wys2.md:
 
     cited      whether a step rests on the sentence: chat is hardly ever shown
-    on screen  the likeliest second of its clip to show such a step, by the grounding, which itself weighs the wording,
-               when things are said, the objects that are named and seen, and motion
-    wording    where nothing was grounded: P(shown | the words alone), learnt on real videos (`text.visibility`)
+    on screen  P(such a step is shown) in the best second of the clip, by the grounding, which itself uses the wording,
+               the times of speech, the objects that are named and seen, and motion
+    wording    where nothing was grounded: P(shown | the words), learnt on real videos (`text.visibility`)
 
 Letters: S sentences, K steps, T feature rows.
 """
@@ -34,17 +33,20 @@ PROBABILITY_MARGIN = 1e-3  # how far from 0 and 1 a probability that is evidence
 
 
 def judge_by_words(wording: Matrix, cited: Sequence[bool]) -> tuple[float, ...]:
-    """Return P(the picture shows it while it is said) of every sentence, (S,), by its words alone.
+    """Return P(the picture shows it while it is said) of every sentence by its words, (S,).
 
-    wording: (S, 384) MiniLM vectors. cited: whether a step rests on the sentence. Raises ShapeError
-    when they differ.
+    Args:
+        wording: (S, 384) MiniLM vectors of the sentences.
+        cited: whether a step rests on each sentence.
+
+    Raises ShapeError when they differ in number.
     """
     count = len(cited)
     if count != len(wording):
         raise ShapeError(f"{len(wording)} sentence vectors need as many flags, not {count}")
     evidence = logit(predict_visibility(wording), PROBABILITY_MARGIN)
     rows = np.column_stack([evidence, np.asarray(cited, dtype=np.float64), np.ones(count)])
-    return _probabilities(rows, regression_weights("words"))
+    return _predict_probabilities(rows, load_regression_weights("words"))
 
 
 def judge_by_grounding(
@@ -53,39 +55,48 @@ def judge_by_grounding(
     alignment: Alignment,
     *,
     seconds: float = MIN_CLIP_SECONDS,
-    weights: Sequence[float] | None = None,
 ) -> tuple[float, ...]:
-    """Return P(the picture shows it while it is said) of every sentence, (S,), by the steps that
-    were grounded.
+    """Return P(the picture shows it while it is said) of every sentence by the grounded steps,
+    (S,).
 
-    alignment: row k is that of step k. seconds: of the clip, at least. weights: three, of a refit.
-    None: as shipped.
-    Raises ShapeError for another count of rows.
+    Args:
+        transcript: S sentences.
+        steps: K grounded steps.
+        alignment: (K, T) P(step k is shown in row t).
+        seconds: least length of the clip in which a sentence is judged.
+
+    Raises ShapeError when steps and alignment differ in number.
     """
-    rows = judge_rows(*grounding_evidence(transcript, steps, alignment, seconds=seconds))
-    shipped = weights is None
-    return _probabilities(rows, regression_weights("grounding") if shipped else np.array(weights))
+    rows = make_regression_rows(
+        *collect_grounding_evidence(transcript, steps, alignment, seconds=seconds)
+    )
+    return _predict_probabilities(rows, load_regression_weights("grounding"))
 
 
-def judge_rows(cited: Array, on_screen: Array) -> Array:
-    """Return what the regression weighs, (S, 3): log odds of being on screen where a step rests on
-    it, that, and 1."""
+def make_regression_rows(cited: Array, on_screen: Array) -> Array:
+    """Return the inputs of the regression, (S, 3): log odds of being on screen for cited sentences,
+    cited, and 1.
+
+    Args:
+        cited: (S,) 1 where a step rests on the sentence, else 0.
+        on_screen: (S,) P(such a step is on screen).
+    """
     log_odds = logit(on_screen, PROBABILITY_MARGIN)
     return np.column_stack([cited * log_odds, cited, np.ones(len(cited))])
 
 
-def grounding_evidence(
+def collect_grounding_evidence(
     transcript: Transcript,
     steps: Sequence[Step],
     alignment: Alignment,
     *,
     seconds: float = MIN_CLIP_SECONDS,
 ) -> tuple[Array, Array]:
-    """Return whether a step rests on each sentence (S,), and P(such a step is on screen in its
-    clip) (S,).
+    """Return whether a step rests on each sentence (S,), and P(such a step is on screen in the
+    sentence's clip) (S,).
 
-    That is the alignment's best in the clip where it holds probabilities, else the step's own
-    P(shown) where its best span reaches into the clip.
+    An alignment of probabilities gives its best row in the clip. Otherwise a step counts by its
+    score where its best span overlaps the clip.
     """
     row_count = len(alignment.scores)
     if row_count != len(steps):
@@ -96,7 +107,7 @@ def grounding_evidence(
     # A sentence that several steps rest on has the most likely one.
     for row, step in enumerate(steps):
         for source in step.sources:
-            clip = judged_span(sentences[source].span, seconds)
+            clip = widen_span(sentences[source].span, seconds)
             cited[source] = 1.0
             p = 0.0
             # Only probabilities are read in the clip itself.
@@ -108,19 +119,20 @@ def grounding_evidence(
     return cited, on_screen
 
 
-def judged_span(span: Span, seconds: float = MIN_CLIP_SECONDS) -> Span:
-    """Return the seconds in which a sentence is judged: its own, widened around their middle to
+def widen_span(span: Span, seconds: float = MIN_CLIP_SECONDS) -> Span:
+    """Return the span in which a sentence is judged: its own, widened around the middle to at least
     `seconds`."""
     start = max(0.0, span.start - max(0.0, seconds - span.duration) / 2)
     return Span(start, max(span.end, start + seconds))
 
 
-def _probabilities(rows: Array, weights: Array) -> tuple[float, ...]:
+def _predict_probabilities(rows: Array, weights: Array) -> tuple[float, ...]:
     return tuple(sigmoid(rows @ weights).tolist())
 
 
 @functools.cache
-def regression_weights(kind: str) -> Array:
-    """Return the fitted weights, (3,): of the evidence, of being cited, and the intercept."""
+def load_regression_weights(kind: str) -> Array:
+    """Return fitted weights, (3,): of the evidence, of being cited, and the intercept. kind:
+    "words" or "grounding"."""
     file = resources.files("stepline.models.wys2").joinpath("judge.json")
     return np.array(json.loads(file.read_text(encoding="utf-8"))[kind], dtype=np.float64)

@@ -1,9 +1,8 @@
-"""A trained detector as a judge: its scores of a video's sentences, turned into P(shown) by a
-fitted regression.
+"""Judges by a trained detector: its scores of a video's sentences become P(shown) by a fitted
+regression.
 
-The regression is fitted to the validation clips of the training run and is next to the detector it
-belongs to. Here is also which backbone gave the features and text vectors that a network takes, and
-whether a video's are the same.
+The regression is fitted to the validation clips of the training run and stored next to the
+detector's file.
 """
 
 import json
@@ -27,9 +26,9 @@ from stepline.files.digests import sha256
 from stepline.limits import parse_json
 from stepline.models.training.batches import Mask
 from stepline.models.training.network import LoadedNetwork
-from stepline.models.wys2.clips import ClipTextPair, FrameClip, clip_text_pair
+from stepline.models.wys2.clips import ClipTextPair, FrameClip, make_feature_pair
 from stepline.models.wys2.detector import NETWORK, Detector, read_detector, score_pairs
-from stepline.models.wys2.judge import judged_span
+from stepline.models.wys2.judge import widen_span
 from stepline.records import FeatureSequence, Matrix, Sentence, Span
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ NEEDED_CLIPS = 2 * MIN_ITEMS  # validation clips of either kind: each half must 
 
 @dataclass(frozen=True)
 class LoadedDetector(LoadedNetwork):
-    """A detector and its regression."""
+    """A detector with the regression of its scores."""
 
     network: Detector
     logistic: Logistic
@@ -51,17 +50,22 @@ class LoadedDetector(LoadedNetwork):
 
 @dataclass(frozen=True)
 class DetectorCalibration:
-    """A regression and its expected calibration error, each half of the clips judged by a fit to
-    the other."""
+    """A regression from scores to P(shown).
+
+    Attributes:
+        logistic: the regression.
+        error: expected calibration error. Each half of the clips is judged by a fit to the other
+            half.
+    """
 
     logistic: Logistic
     error: float
 
 
 def load_detector(path: Path) -> LoadedDetector:
-    """Return a detector ready to judge. Raises ModelError for other files, and for one that was
-    never calibrated."""
-    file = path / NETWORK.names[0] if path.is_dir() else path
+    """Return a calibrated detector in evaluation mode. Raises ModelError for other files, and for a
+    detector without calibration."""
+    file = path / NETWORK.file_names[0] if path.is_dir() else path
     space, network = read_detector(file)
     path = calibration_path(file)
     if not path.exists():
@@ -94,37 +98,41 @@ def judge_by_detector(
     vectors: Matrix,
     seconds: float,
 ) -> tuple[float, ...]:
-    """Return P(the picture shows it while it is said) of every sentence, (S,), in clips of at least
-    `seconds`.
+    """Return P(the picture shows it while it is said) of every sentence, (S,).
 
-    video: its features, or its file for a detector of frames.
-    vectors: the sentences (S, D) by the text encoder that the detector was trained with.
+    Args:
+        loaded: the detector.
+        sentences: S sentences with times.
+        video: features of the video, or its file for a detector of frames.
+        vectors: (S, D) of the sentences, by the text encoder of the detector's training.
+        seconds: least length of the clip in which a sentence is judged.
+
     Raises ShapeError when widths do not fit, MediaError where the file shows nothing.
     """
     pairs = []
     for k, sentence in enumerate(sentences):
-        span = judged_span(sentence.span, seconds)
-        pairs.append(clip_or_frames(loaded.network, str(k), video, span, vectors[k : k + 1]))
+        span = widen_span(sentence.span, seconds)
+        pairs.append(make_clip_pair(loaded.network, str(k), video, span, vectors[k : k + 1]))
     scores = score_pairs(loaded.network, pairs).astype(np.float64)
     return tuple(loaded.logistic(scores[:, None]).tolist())
 
 
-def clip_or_frames(
+def make_clip_pair(
     network: Detector, id: str, video: FeatureSequence | Path, span: Span, text: Matrix
 ) -> ClipTextPair:
-    """Return a clip with its text as a detector takes it. video: its features, or its file."""
+    """Return a clip with its texts, as feature rows or, for a detector of frames, as frames."""
     if isinstance(video, Path):
         settings = network.settings
         return ClipTextPair(id, FrameClip(video, span, settings.frames, settings.side), text)
-    return clip_text_pair(id, video, span, text)
+    return make_feature_pair(id, video, span, text)
 
 
 def calibrate(scores: Matrix, labels: Mask) -> DetectorCalibration | None:
     """Return the regression of scores (N,) on labels (N,), or None where a half has too few clips
     of either kind.
 
-    A half is every second clip, so that a video's clips are in both: the error is that of other
-    clips of known videos.
+    A half is every second clip, so both halves have clips of every video. The error is that of
+    other clips of known videos.
     """
     rows = scores[:, None].astype(np.float64)
     even, odd = ((rows[k::2], labels[k::2]) for k in (0, 1))
@@ -138,12 +146,12 @@ def calibrate(scores: Matrix, labels: Mask) -> DetectorCalibration | None:
 
 
 def calibration_path(detector: Path) -> Path:
-    """Return where the regression of a detector's file lies."""
+    """Return the path of the calibration next to a detector's file."""
     return detector.with_name(f"{detector.stem}.shown.json")
 
 
 def write_calibration(calibration: DetectorCalibration, detector: Path) -> None:
-    """Write a calibration next to the detector's file that it was fitted with."""
+    """Write a calibration next to the detector's file."""
     tree = {
         "kind": CALIBRATION_KIND,
         "detector": sha256(detector),
@@ -154,8 +162,8 @@ def write_calibration(calibration: DetectorCalibration, detector: Path) -> None:
 
 
 def check_backbone(loaded: LoadedNetwork, backbone: str) -> None:
-    """Raise ModelError or SettingsError where a video's features, or the encoder of its texts, are of
-    another backbone than a network was trained on."""
+    """Raise ModelError or SettingsError where features or text vectors are of another backbone than
+    a network was trained on."""
     loaded.check_space(backbone, rate=1.0)
     encoder = loaded.space.text.partition(":")[0]  # without the folder of its weights
     if encoder in BACKBONE_ENCODERS and encoder != backbone:
@@ -166,8 +174,8 @@ def check_backbone(loaded: LoadedNetwork, backbone: str) -> None:
 
 
 def encode_texts(name: str, backbone: "Backbone", texts: Sequence[str]) -> Matrix:
-    """Return the vectors (N, D) of texts by the encoder of that name: the backbone's own, or one of
-    texts alone."""
+    """Return the vectors (N, D) of texts by a named encoder: the backbone's own, or a sentence
+    encoder."""
     if not name or name.partition(":")[0] in BACKBONE_ENCODERS:
         return backbone.encode_texts(texts)
     from stepline.text import embed

@@ -1,5 +1,5 @@
-"""Pseudo-labels (WYS2, section 3.1): the detector labels clips without labels, and is trained
-again on all.
+"""Pseudo-labels (WYS2, section 3.1): a detector labels unlabelled clips, and a new one is trained on
+all clips.
 
 For instance, `choose_threshold` by best F1, of 4 validation clips sorted by score:
 
@@ -10,28 +10,185 @@ For instance, `choose_threshold` by best F1, of 4 validation clips sorted by sco
     0.4      other       2 x 2 / (4 + 2) = 0.67
     unlabelled clips with 0.8 and 0.5: the first is kept as positive, the second is not
 
-The paper leaves open when V(v, t) = 1. Here the threshold is the one that best separates labelled
-validation clips, or keeps a fraction of the unlabelled clips. Letters: N validation clips, U
-unlabelled clips.
+The paper leaves open when V(v, t) = 1. Here the threshold is the score that best separates labelled
+validation clips, or the one that keeps a fraction of the unlabelled clips.
+
+Unlabelled clips are read one video after the other (`ClipStream`), so that no pass holds all of them
+in memory. HowTo100M has 136 million clips, whose features and vectors take a terabyte. A pass makes
+the clips of each video from its record, its stored features, and the stored vectors of its
+sentences. It keeps a reference of 28 bytes per chosen clip, from which training reads the clip again.
+
+Letters: N validation clips, U unlabelled clips.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from itertools import chain
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from stepline.errors import DatasetError
 from stepline.evaluate.ranking import roc_auc
-from stepline.models.training.batches import Mask, joined_samples
-from stepline.models.wys2.clips import ClipTextPair, pair_length
+from stepline.features import FeatureStore
+from stepline.models.training.batches import LazySamples, Mask, join_samples
+from stepline.models.training.sources import ExcludedIds, LabelledTexts, format_reasons
+from stepline.models.wys2.clips import (
+    ClipTextPair,
+    NarratedClip,
+    VideoFrames,
+    count_clip_rows,
+    make_clip_source,
+)
+from stepline.models.wys2.dataset import iterate_narrated_videos
 from stepline.models.wys2.detector import Detector, score_pairs
-from stepline.models.wys2.settings import PseudoSettings
-from stepline.models.wys2.unlabelled import References, Reservoir, UnlabelledClips
-from stepline.records import Matrix
+from stepline.models.wys2.settings import ClipSettings, PseudoSettings
+from stepline.records import Matrix, Record, Rejected, Span
 
 log = logging.getLogger(__name__)
+
+References: TypeAlias = npt.NDArray[Any]  # one per clip: a row number, or of the columns below
+Block: TypeAlias = tuple[References, Sequence[ClipTextPair]]
+NarratedVideo: TypeAlias = tuple[Record, list[NarratedClip]]
+CLIP_COLUMNS = np.dtype(
+    {"names": ["video", "sentence", "start", "end"], "formats": ["i4", "i4", "f8", "f8"]}
+)
+CLIPS_PER_BLOCK = 512  # that are scored together
+
+
+class UnlabelledClips(Protocol):
+    """Clips that can be read in order, and some of them again by their references."""
+
+    def __len__(self) -> int: ...
+    def iterate_blocks(self) -> Iterator[Block]:
+        """Yield all clips in blocks, in the same order each time."""
+        ...
+
+    def get_pairs(self, references: References) -> Sequence[ClipTextPair]:
+        """Return the clips of references. They may be read when they are asked for."""
+        ...
+
+
+class ClipStream:
+    """Clips of narrated videos, each with its own sentence, made anew by each pass.
+
+    Attributes:
+        omitted: videos that were left out, with the reasons. A video that comes twice counts once.
+    """
+
+    def __init__(
+        self,
+        records: Iterable[Record],
+        features: FeatureStore | VideoFrames,
+        store: Callable[[Iterable[LabelledTexts]], FeatureStore],
+        settings: ClipSettings | None = None,
+        *,
+        excluded: ExcludedIds = frozenset(),
+    ) -> None:
+        """Read all records once, and store the vectors of their sentences.
+
+        Args:
+            records: give the same videos each time they are iterated.
+            features: a feature store, or the videos themselves.
+            store: stores the vectors of all sentences on disk and returns their store
+                (`store_text_vectors`).
+            settings: of the clips.
+            excluded: ids of videos that are left out.
+        """
+        # only labels need resolved pronouns and other candidates
+        own_text_only = {"resolve": False, "candidates": 1}
+        self._settings = (settings or ClipSettings()).model_copy(update=own_text_only)
+        self._records = records
+        self._source = make_clip_source(features)
+        self._excluded = excluded
+        self.omitted: list[Rejected] = []
+        self._videos: list[str] = []
+        self._count = 0
+        self._vectors: FeatureStore | None = None
+        narrations = self._iterate_narrations()
+        first = next(narrations, None)
+        if first is not None:
+            self._vectors = store(chain([first], narrations))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def _iterate_videos(self, omitted: list[Rejected]) -> Iterator[NarratedVideo]:
+        return iterate_narrated_videos(
+            self._records, self._source, self._settings, omitted, excluded=self._excluded, once=True
+        )
+
+    def _iterate_narrations(self) -> Iterator[LabelledTexts]:
+        """Yield the sentences of each video, and count its clips."""
+        for record, clips in self._iterate_videos(self.omitted):
+            self._videos.append(record.video.id)
+            self._count += len(clips)
+            yield LabelledTexts(record.video.id, "narration", _get_sentence_texts(record), ())
+
+    def iterate_blocks(self) -> Iterator[Block]:
+        """Yield all clips, the features of each video read once.
+
+        Raises DatasetError where the records have changed since the stream was made.
+        """
+        references: list[References] = []
+        pairs: list[ClipTextPair] = []
+        for number, (record, clips) in enumerate(self._iterate_videos([])):
+            self._check_unchanged(number, record)
+            rows = [(number, clip.sentence, clip.span.start, clip.span.end) for clip in clips]
+            references.append(np.array(rows, dtype=CLIP_COLUMNS))
+            vectors = self._require_vectors().matrix(record.video.id)
+            for clip in clips:
+                text = vectors[clip.sentence : clip.sentence + 1]
+                pairs.append(self._source.make_pair(record.video.id, clip.span, text))
+            if len(pairs) >= CLIPS_PER_BLOCK:
+                yield np.concatenate(references), pairs
+                references = []
+                pairs = []
+        if pairs:
+            yield np.concatenate(references), pairs
+
+    def _check_unchanged(self, number: int, record: Record) -> None:
+        video = record.video.id
+        if self._videos[number : number + 1] != [video]:
+            raise DatasetError(
+                f"{record.id}: the unlabelled videos have changed during the run; "
+                "start the command again"
+            )
+        # The stored vectors are of these very sentences.
+        lines = None if self._vectors is None else self._vectors.texts(video)
+        if lines is None or lines.texts != _get_sentence_texts(record):
+            raise DatasetError(
+                f"{record.id}: its stored vectors are of other sentences; give another --out"
+            )
+
+    def _require_vectors(self) -> FeatureStore:
+        if self._vectors is None:
+            raise DatasetError(f"no unlabelled clip; left out: {format_reasons(self.omitted)}")
+        return self._vectors
+
+    def get_pairs(self, references: References) -> LazySamples[ClipTextPair]:
+        """Return the clips of references. Each is read when it is asked for."""
+        lengths = []
+        shards = []
+        for number, _, start, end in references.tolist():
+            video = self._videos[number]
+            lengths.append(self._source.count_rows(video, Span(start, end)))
+            shards.append(self._source.find_shard(video))
+
+        def read(index: int) -> ClipTextPair:
+            number, row, start, end = references[index].tolist()
+            video = self._videos[number]
+            text = self._require_vectors().matrix(video, slice(row, row + 1))
+            return self._source.make_pair(video, Span(start, end), text)
+
+        return LazySamples(read, lengths, shards)
+
+
+def _get_sentence_texts(record: Record) -> tuple[str, ...]:
+    return tuple(sentence.text for sentence in record.sentences)
+
 
 # pairs and round, 0 without pseudo-labels
 TrainOnPairs: TypeAlias = Callable[[Sequence[ClipTextPair], int], Detector]
@@ -39,29 +196,33 @@ TrainOnPairs: TypeAlias = Callable[[Sequence[ClipTextPair], int], Detector]
 
 @dataclass(frozen=True)
 class ValidationClips:
-    """Clips that no training sees.
+    """Clips that no network is trained on.
 
-    positive: (N,) bool, as their labels say. The rest are not known to be.
+    Attributes:
+        pairs: N clips with their own texts.
+        positive: (N,) whether the label of each is positive.
     """
 
     pairs: Sequence[ClipTextPair]
     positive: Mask
 
-    def auc(self, network: Detector) -> float:
-        """Return the ROC-AUC of a network's scores on their labels."""
+    def compute_auc(self, network: Detector) -> float:
+        """Return the ROC-AUC of a network's scores on the labels."""
         return roc_auc(self.positive.astype(np.float64), score_pairs(network, self.pairs))
 
 
 @dataclass(frozen=True)
 class TrainingRound:
-    """What one training saw and gave.
+    """Report of a round of training.
 
-    pairs: how many it was trained on.
-    pseudo_labelled: of these.
-    of: unlabelled clips.
-    threshold: None in round 0.
-    auc: on the validation clips' labels.
-    precision: of the pseudo-labels, where the truth is known.
+    Attributes:
+        number: of the round. Round 0 has no pseudo-labels.
+        pairs: number of clips that it was trained on.
+        pseudo_labelled: how many of them have a pseudo-label.
+        of: number of unlabelled clips.
+        threshold: score from which a clip got a pseudo-label. None: round 0.
+        auc: ROC-AUC on the validation clips.
+        precision: of the pseudo-labels, where the truth is known.
     """
 
     number: int
@@ -72,7 +233,7 @@ class TrainingRound:
     auc: float
     precision: float | None = None
 
-    def row(self) -> dict[str, float | None]:
+    def as_row(self) -> dict[str, float | None]:
         """Return the round as run.json has it."""
         return {
             "number": self.number,
@@ -87,64 +248,59 @@ class TrainingRound:
 
 @dataclass(frozen=True)
 class TrainedDetector:
-    """A detector at rest after the last round, and the report of every round."""
+    """A detector in evaluation mode after the last round, and the report of every round."""
 
     detector: Detector
     rounds: tuple[TrainingRound, ...]
 
 
-def train_once(
-    pairs: Sequence[ClipTextPair], validation: ValidationClips, train: TrainOnPairs
-) -> TrainedDetector:
-    """Return the detector trained on labelled pairs alone.
-
-    Raises DatasetError when the validation clips are of one class.
-    """
-    positive = validation.positive
-    if positive.all() or not positive.any():
-        count = len(positive)
-        raise DatasetError(
-            f"all {count} validation clips are of one class; give more videos, or other labels"
-        )
-    network = train(pairs, 0)
-    round_0 = TrainingRound(0, len(pairs), 0, 0, None, validation.auc(network))
-    return TrainedDetector(network, (round_0,))
-
-
 def train_with_pseudo_labels(
     labelled: Sequence[ClipTextPair],
-    unlabelled: UnlabelledClips,
+    unlabelled: UnlabelledClips | None,
     validation: ValidationClips,
     train: TrainOnPairs,
     settings: PseudoSettings | None = None,
     truth: Mask | None = None,
 ) -> TrainedDetector:
-    """Return the detector trained on labelled and pseudo-labelled pairs, after `settings.rounds`
-    rounds.
+    """Train a detector on labelled clips, then in rounds on labelled and pseudo-labelled ones.
 
-    Each round goes through the unlabelled clips once. truth: (len(unlabelled),) bool, of listed
-    clips, for the report alone. Raises DatasetError without unlabelled clips, when the validation
-    clips are of one class, or when no clip reaches the threshold.
+    Args:
+        labelled: positive clips.
+        unlabelled: clips without labels, which each round reads once. None: no round is made.
+        validation: clips that choose the threshold and score each round.
+        train: trains a detector on pairs, given the number of the round.
+        settings: number of rounds, and how the threshold is chosen.
+        truth: (U,) bool, which of U unlabelled clips in memory are positive, for the report only.
+
+    Raises DatasetError when there is no unlabelled clip, when all validation clips have one label,
+    or when no clip reaches the threshold.
     """
     settings = settings or PseudoSettings()
-    count = len(unlabelled)
-    if not count:
+    count = 0 if unlabelled is None else len(unlabelled)
+    if unlabelled is not None and not count:
         raise DatasetError("no unlabelled clip; pseudo-labels need videos without key-steps")
+    positive_count = int(validation.positive.sum())
+    if unlabelled is None and positive_count in (0, len(validation.positive)):
+        raise DatasetError(
+            f"all {len(validation.positive)} validation clips are of one class; "
+            "give more videos, or other labels"
+        )
     # Round 0: the labelled clips alone.
     network = train(labelled, 0)
-    rounds = [TrainingRound(0, len(labelled), 0, count, None, validation.auc(network))]
-    # The last network labels, and a new one is trained on all.
+    rounds = [TrainingRound(0, len(labelled), 0, count, None, validation.compute_auc(network))]
+    if unlabelled is None:
+        return TrainedDetector(network, tuple(rounds))
+    # The last network labels clips, and a new one is trained on all.
     for number in range(1, settings.rounds + 1):
-        rng = np.random.default_rng(number)
-        threshold, positive = choose_clips(network, unlabelled, validation, settings, rng)
+        threshold, positive = choose_clips(network, unlabelled, validation, settings)
         if not len(positive):
             cure = "take pseudo.threshold=share"
             raise DatasetError(f"none of {count} unlabelled clips reaches {threshold:.3g}; {cure}")
         log.info("round %d: %d of %d unlabelled clips kept", number, len(positive), count)
-        pairs = joined_samples(labelled, unlabelled.pairs(positive), pair_length)
+        pairs = join_samples(labelled, unlabelled.get_pairs(positive), count_clip_rows)
         network = train(pairs, number)
         precision = None if truth is None else float(truth[positive].mean())
-        auc = validation.auc(network)
+        auc = validation.compute_auc(network)
         rounds.append(
             TrainingRound(number, len(pairs), len(positive), count, threshold, auc, precision)
         )
@@ -152,34 +308,23 @@ def train_with_pseudo_labels(
 
 
 def choose_clips(
-    network: Detector,
-    clips: UnlabelledClips,
-    validation: ValidationClips,
-    settings: PseudoSettings,
-    rng: np.random.Generator,
+    network: Detector, clips: UnlabelledClips, validation: ValidationClips, settings: PseudoSettings
 ) -> tuple[float, References]:
-    """Return the score from which a clip counts as positive, and the references of the clips that
-    reach it.
-
-    Of a share of the clips, the threshold is known only after the last one. So at most `most` of
-    all are drawn before. Otherwise at most that many of those that reach it are drawn.
-    """
+    """Return the threshold, and the references of the unlabelled clips that reach it."""
     by_share = settings.threshold == "share"
     validation_scores = score_pairs(network, validation.pairs)
     scores = np.zeros(0, np.float32)  # of unlabelled clips
-    references: References = scores
     threshold = -np.inf
-    # The best F1 needs validation clips alone.
+    # The best F1 needs validation clips only.
     if not by_share:
         threshold = choose_threshold(scores, validation_scores, validation.positive, settings)
-    # One pass over the unlabelled clips. A sample of them stays.
-    sample = Reservoir(settings.most, rng)
-    for block, pairs in clips.blocks():
+    # One pass over the unlabelled clips.
+    parts = []
+    for block, pairs in clips.iterate_blocks():
         block_scores = score_pairs(network, pairs)
         high = block_scores >= threshold
-        sample.add(block_scores[high], block[high])
-    if sample.columns:
-        scores, references = sample.columns
+        parts.append((block_scores[high], block[high]))
+    scores, references = (np.concatenate(column) for column in zip(*parts, strict=True))
     if by_share:
         threshold = choose_threshold(scores, validation_scores, validation.positive, settings)
     return threshold, references[scores >= threshold]
@@ -190,7 +335,11 @@ def choose_threshold(
 ) -> float:
     """Return the score from which a clip counts as positive.
 
-    scores: (U,) of unlabelled clips. validation: (N,) of validation clips, labelled by `positive`.
+    Args:
+        scores: (U,) of unlabelled clips.
+        validation: (N,) scores of validation clips.
+        positive: (N,) whether their labels are positive.
+        settings: which rule is used.
     """
     if settings.threshold == "share":
         return float(np.quantile(scores, 1 - settings.share))

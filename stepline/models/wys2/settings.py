@@ -1,48 +1,25 @@
-"""Settings of WYS2: labels, detector and its training, judge, summaries, summarizer.
-
-Nothing heavy is imported here.
-"""
+"""Settings of WYS2: clips, labels, detector and its training, judge, summaries. Importing this file
+does not import torch."""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import (
-    Field,
-    JsonValue,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field
 
 from stepline.models.training.settings import TrainSettings
-from stepline.settings import (
-    Count,
-    Fraction,
-    Heads,
-    Layers,
-    NonNegative,
-    Offset,
-    Positive,
-    Settings,
-    Width,
-)
+from stepline.settings import Count, Fraction, NonNegative, Positive, Settings, Width
 
 LabelKind: TypeAlias = Literal["ss", "vr", "mc"]
-Ranking: TypeAlias = Literal["tasks", "clips"]
 Score: TypeAlias = Literal["dot", "cosine", "joint"]
 Objective: TypeAlias = Literal["nce", "mil-nce", "mil-nce-released"]
-JudgeWeights: TypeAlias = tuple[Offset, Offset, Offset]
 
-SETTINGS_FILE = "settings.json"  # in the folder of a training run
 # For ready features. WYS2's 1e-5 (section 4, epochs unsaid) is for S3D, and leaves two heads at
 # chance.
 DETECTOR_TRAINING = TrainSettings(epochs=30, batch=128, learning_rate=1e-3, weight_decay=0.0)
-# its own. IV-Sum's are not in its paper
-SUMMARIZER_TRAINING = TrainSettings(epochs=20, batch=16, learning_rate=1e-3)
 
 
 class ClipSettings(Settings):
-    """Which clips a narration is cut into: WYS2, section 4."""
+    """How narration is cut into clips: WYS2, section 4."""
 
     seconds: Positive = Field(3.0, description="of a clip; VideoCLIP's overlapping clips have 16")
     stride: Positive = Field(
@@ -70,16 +47,11 @@ class LabelSettings(Settings):
         description="ss: instead of c, the share of clips with a key-step that is kept, the most "
         "similar first",
     )
-    ranking: Ranking = Field(
-        "clips",
-        description="mc: rank of the clip among the clips of its task, or of its task among the "
-        "tasks",
-    )
-    rank: Positive = Field(0.35, description="mc: k; a share of the clips, or a number of tasks")
+    rank: Fraction = Field(0.35, description="mc: k, as a share of the clips of a task")
 
 
 class DetectorSettings(Settings):
-    """The two towers: WYS2, section 3.2."""
+    """The towers for clips and texts, and their score: WYS2, section 3.2."""
 
     video_width: Width = Field(512, description="of a feature row; 512: S3D")
     text_width: Width = Field(512, description="of a text vector")
@@ -110,11 +82,11 @@ class DetectorSettings(Settings):
 
 
 class ContrastSettings(Settings):
-    """What the detector is trained to tell apart: WYS2, section 3.2, and its baselines."""
+    """The contrastive loss of the detector: WYS2, section 3.2, and its baselines."""
 
     objective: Objective = Field(
         "nce",
-        description='"mil-nce-released" counts a clip\'s own candidates twice among the rivals',
+        description='"mil-nce-released" counts a clip\'s own candidates twice in the denominator',
     )
     negatives: Count | None = Field(
         4, description="other texts of the batch that a clip's own is told from; None: all of it"
@@ -122,7 +94,7 @@ class ContrastSettings(Settings):
 
 
 class PseudoSettings(Settings):
-    """Pseudo-labels on unlabelled clips: WYS2, section 3.1."""
+    """Pseudo-labels for unlabelled clips: WYS2, section 3.1."""
 
     rounds: Annotated[int, Field(ge=1, le=100)] = Field(
         1, description="of labelling and training again"
@@ -133,15 +105,10 @@ class PseudoSettings(Settings):
     share: Fraction = Field(
         0.1, description="share: of the unlabelled clips that is kept, the best ones"
     )
-    most: Count = Field(
-        4_000_000,
-        description="clips held to choose from, drawn evenly where more reach the threshold. 28 "
-        "bytes each",
-    )
 
 
 class Wys2Settings(Settings):
-    """Everything that makes a detector."""
+    """All settings of `stepline train wys2`."""
 
     clips: ClipSettings = ClipSettings()
     labels: LabelSettings = LabelSettings()
@@ -152,7 +119,7 @@ class Wys2Settings(Settings):
 
 
 class JudgeSettings(Settings):
-    """Who says whether the picture shows what is said."""
+    """How P(the picture shows what is said) is estimated."""
 
     detector: Path | None = Field(
         None,
@@ -162,26 +129,10 @@ class JudgeSettings(Settings):
     seconds: Positive = Field(
         3.0, description="of the clip in which a sentence is judged, at least"
     )
-    weights: JudgeWeights | None = Field(
-        None, description="of on screen, cited, and 1, as lab/refit fits them. None: as shipped"
-    )
-
-    @model_serializer(mode="wrap")
-    def _as_before_without_weights(
-        self, plain: SerializerFunctionWrapHandler
-    ) -> dict[str, JsonValue]:
-        """Leave weights out where they are as shipped: what was made before there were any is known
-        by the same."""
-        tree: dict[str, JsonValue] = plain(self)
-        return (
-            tree
-            if self.weights is not None
-            else {name: tree[name] for name in tree if name != "weights"}
-        )
 
 
 class SummarySettings(Settings):
-    """How long a summary is, and where it may be cut."""
+    """Length of a summary, and the pauses that it keeps."""
 
     seconds: Positive | None = Field(None, description="most seconds; None: every shown step")
     share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
@@ -189,41 +140,8 @@ class SummarySettings(Settings):
     )
     pad: NonNegative = Field(0.15, description="s of the pause kept before and after speech")
 
-    def target(self, duration: float) -> float | None:
-        """Return the most seconds that a summary of a video of `duration` s may have. None: no
+    def compute_target(self, duration: float) -> float | None:
+        """Return the maximum seconds of a summary for a video of `duration` seconds. None: no
         limit."""
         limits = [self.seconds, None if self.share is None else self.share * duration]
         return min((limit for limit in limits if limit is not None), default=None)
-
-
-class SummarizerSettings(Settings):
-    """The network and its segments: IV-Sum, section 3. Sizes that it leaves open are small."""
-
-    video_width: Width = Field(
-        512, description="of a feature row; a training run takes that of its features"
-    )
-    text_width: Annotated[int, Field(ge=0, le=65_536)] = Field(
-        0,
-        description="of a sentence vector. 0: speech is not used. A training run takes this from "
-        "its features too",
-    )
-    seconds: Positive = Field(4.0, description="of a segment; IV-Sum: 32 frames at 8 per second")
-    width: Width = Field(128, description="between layers")
-    heads: Heads = 4
-    layers: Layers = 2
-    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
-
-    @model_validator(mode="after")
-    def _fits(self) -> "SummarizerSettings":
-        if self.width % self.heads or self.width % 2:
-            raise ValueError(
-                f"width {self.width} must be even and a multiple of heads {self.heads}"
-            )
-        return self
-
-
-class SummarizerRunSettings(Settings):
-    """Everything that makes a summarizer."""
-
-    summarizer: SummarizerSettings = SummarizerSettings()
-    train: TrainSettings = SUMMARIZER_TRAINING

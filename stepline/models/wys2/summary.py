@@ -1,20 +1,13 @@
-"""Which seconds of a video are worth watching: those that show its steps, cut where no one is in
-mid-sentence.
+"""Selects the seconds of a video that show its steps, cut where no one is in mid-sentence.
 
-WYS2 section 4.4 selects segments that are shown and matter. Here a segment is where a step is
-shown. Its value is the probability that it is shown, times the importance that a summarizer gives
-its seconds, where there is a summarizer. It is cut in the pauses between sentences, or at least
-between words.
+WYS2, section 4.4, selects segments that are shown and matter. Here a segment is where a step is
+shown, and its value is P(shown). It is cut in pauses between sentences, or at least between words.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
-from stepline.errors import MediaError, ShapeError
+from stepline.errors import MediaError
 from stepline.models.wys2.settings import SummarySettings
 from stepline.records import Record, Span, Step
 
@@ -23,16 +16,20 @@ MIN_GAP_SECONDS = 1.0  # between segments; closer ones become one
 MAX_MOVE_SECONDS = 6.0  # of an end, to leave a sentence whole; else it moves to a word's end
 MIN_ADDED_SECONDS = 0.1  # by which a value is divided
 ROUNDING_SECONDS = 1e-9
-TOUCHING_SECONDS = 1e-6  # between the start of speech and a second that is its start
+TOUCHING_SECONDS = 1e-6  # between the start of speech and a time that is its start
 MIN_SPAN_SECONDS = 0.5  # that a span keeps when its ends are moved
 SUMMARIZED_STATUSES = ("shown", "unclear")
-Importance: TypeAlias = npt.NDArray[np.float32]  # (T,), one a second of the video, in [0, 1]
 
 
 @dataclass(frozen=True)
 class SummarySegment:
-    """Seconds of a summary, the steps that they show in the video's order, and how much they
-    matter, in [0, 1]."""
+    """A segment of a summary.
+
+    Attributes:
+        span: its seconds.
+        steps: that it shows, in the video's order.
+        value: P(its best step is shown).
+    """
 
     span: Span
     steps: tuple[Step, ...]
@@ -40,20 +37,14 @@ class SummarySegment:
 
 
 def summarize(
-    record: Record, settings: SummarySettings | None = None, importance: Importance | None = None
+    record: Record, settings: SummarySettings | None = None
 ) -> tuple[SummarySegment, ...]:
-    """Return the segments of a summary in the video's order: apart from each other, and together
-    within the target.
+    """Return the segments of a summary in the video's order. They do not overlap, and fit into the
+    target length.
 
-    Without a target every step with a span is in it. Raises MediaError when no step has one,
-    ShapeError when `importance` is not one finite number per second.
+    Without a target every shown step is in it. Raises MediaError when no step is shown.
     """
     settings = settings or SummarySettings()
-    if importance is not None and (
-        importance.ndim != 1 or not len(importance) or not np.isfinite(importance).all()
-    ):
-        shape = importance.shape
-        raise ShapeError(f"importance must be (T,) finite numbers, one per second, not {shape}")
     # every step that is shown is a candidate
     pauses = PauseFinder(record, settings)
     candidates = []
@@ -62,37 +53,27 @@ def summarize(
             continue
         span = pauses.move_out_of_speech(step.spans[0], step.at)
         value = 1.0 if step.score is None else step.score
-        if importance is not None:
-            value *= _mean_importance(importance, span)
         candidates.append(SummarySegment(span, (step,), value))
     if not candidates:
         fault = "no step of it is shown, so there is nothing to summarize"
         raise MediaError(f"{record.id}: {fault}; see its page for why")
     # all of them where they fit into the target, else the most valuable
-    merged = _merge_near(candidates, MIN_GAP_SECONDS)
-    total = _length(merged)
-    target = settings.target(record.video.duration or total)
+    merged = _merge_close(candidates, MIN_GAP_SECONDS)
+    total = _sum_seconds(merged)
+    target = settings.compute_target(record.video.duration or total)
     if target is None or total <= target:
         return merged
-    selected = _select_within(candidates, target, pauses, MIN_GAP_SECONDS)
-    return _merge_near(selected, MIN_GAP_SECONDS)
+    selected = _select_segments(candidates, target, pauses, MIN_GAP_SECONDS)
+    return _merge_close(selected, MIN_GAP_SECONDS)
 
 
-def _mean_importance(importance: Importance, span: Span) -> float:
-    """Return how much the seconds of a span matter, at least one of them."""
-    first = min(int(span.start), len(importance) - 1)
-    end = max(first + 1, round(span.end))
-    return float(importance[first:end].mean())
-
-
-def _select_within(
+def _select_segments(
     candidates: Sequence[SummarySegment], target: float, pauses: "PauseFinder", gap: float
 ) -> list[SummarySegment]:
-    """Return candidates that together last at most `target` s, greedily by value per second that
-    each adds.
+    """Return segments of at most `target` seconds together, greedily by value per added second.
 
-    The rest of the target goes to parts of others, the most valuable first, around their most
-    likely seconds.
+    The remaining seconds go to parts of other segments around their most likely seconds, the most
+    valuable first.
     """
     # whole segments
     selected: list[SummarySegment] = []
@@ -100,12 +81,12 @@ def _select_within(
     length = 0.0
     while remaining:
         # a segment near a selected one also adds the gap that is closed between them
-        current = _merged_length(selected, gap)
+        current = _count_merged_seconds(selected, gap)
         best = None
         best_seconds = 0.0
         best_rate = -1.0
         for segment in remaining:
-            seconds = _merged_length([*selected, segment], gap) - current
+            seconds = _count_merged_seconds([*selected, segment], gap) - current
             rate = segment.value / max(seconds, MIN_ADDED_SECONDS)
             if length + seconds <= target and rate > best_rate:
                 best = segment
@@ -118,7 +99,7 @@ def _select_within(
         length += best_seconds
     # parts of the others
     for segment in sorted(remaining, key=lambda segment: -segment.value):
-        room = target - _merged_length(selected, gap)
+        room = target - _count_merged_seconds(selected, gap)
         if selected and room < MIN_PART_SECONDS:
             break
         span = pauses.shorten(segment.span, segment.steps[0].at, room)
@@ -126,23 +107,23 @@ def _select_within(
             continue
         part = replace(segment, span=span)
         # near a selected segment the gap between them counts, too
-        if _merged_length([*selected, part], gap) <= target + ROUNDING_SECONDS:
+        if _count_merged_seconds([*selected, part], gap) <= target + ROUNDING_SECONDS:
             selected.append(part)
     return selected
 
 
-def _merged_length(segments: Sequence[SummarySegment], gap: float) -> float:
-    """Return the seconds of segments, with the gaps below `gap` s between them."""
-    return _length(_merge_near(segments, gap))
+def _count_merged_seconds(segments: Sequence[SummarySegment], gap: float) -> float:
+    """Return the seconds of segments, including gaps below `gap` seconds between them."""
+    return _sum_seconds(_merge_close(segments, gap))
 
 
-def _length(segments: Iterable[SummarySegment]) -> float:
+def _sum_seconds(segments: Iterable[SummarySegment]) -> float:
     return sum(segment.span.duration for segment in segments)
 
 
-def _merge_near(segments: Sequence[SummarySegment], gap: float) -> tuple[SummarySegment, ...]:
-    """Return segments in order. Those less than `gap` s apart become one, as valuable as its best
-    part."""
+def _merge_close(segments: Sequence[SummarySegment], gap: float) -> tuple[SummarySegment, ...]:
+    """Return segments in order. Segments less than `gap` seconds apart become one, with the value
+    of its best part."""
     merged: list[SummarySegment] = []
     for segment in sorted(segments, key=lambda segment: segment.span.start):
         if not merged or segment.span.start - merged[-1].span.end >= gap:
@@ -158,7 +139,7 @@ def _merge_near(segments: Sequence[SummarySegment], gap: float) -> tuple[Summary
 
 
 class PauseFinder:
-    """The speech of a video, and the ends of spans moved out of it."""
+    """Moves the ends of spans out of the speech of a video."""
 
     def __init__(self, record: Record, settings: SummarySettings) -> None:
 
@@ -172,85 +153,85 @@ class PauseFinder:
         self._settings = settings
 
     def move_out_of_speech(self, span: Span, at: float | None) -> Span:
-        """Return the span with its ends moved out of sentences, around its most likely second.
+        """Return the span with its ends moved out of sentences, around its most likely time.
 
         An end inside a sentence that no step rests on (a greeting) moves so that the sentence is
-        gone. That holds where it leaves the most likely second in the span. An end inside any other
-        moves so that the sentence is whole. Farther than `reach`, it moves to a word's end.
+        left out, if the most likely time stays in the span. An end inside any other sentence
+        moves so that the sentence is whole. An end that would move more than `MAX_MOVE_SECONDS`
+        moves to the end of a word.
         """
-        middle = _most_likely_second(span, at)
-        start = self._moved(span.start, middle, starts=True)
-        end = self._moved(span.end, middle, starts=False)
+        middle = _choose_middle(span, at)
+        start = self._move_end(span.start, middle, starts=True)
+        end = self._move_end(span.end, middle, starts=False)
         # What the move leaves too short stays as it was.
         if end - start < MIN_SPAN_SECONDS:
             return span
         return Span(round(start, 3), round(end, 3))
 
     def shorten(self, span: Span, at: float | None, seconds: float) -> Span:
-        """Return at most `seconds` of the span around its most likely second, its ends moved
+        """Return at most `seconds` of the span around its most likely time, with its ends moved
         inwards out of words."""
-        middle = _most_likely_second(span, at)
+        middle = _choose_middle(span, at)
         last_start = max(span.start, span.end - seconds)
         start = min(max(span.start, middle - seconds / 2), last_start)
         end = min(span.end, start + seconds)
         # inwards out of words, or of sentences where words have no times
         speech = self._words or self._sentence_spans
-        first = _span_around(speech, start)
+        first = _find_span_around(speech, start)
         inner_start = start if first is None else first.end
-        last = _span_around(speech, end)
+        last = _find_span_around(speech, end)
         inner_end = end if last is None else last.start
         if inner_end - inner_start < MIN_SPAN_SECONDS:
             return Span(start, end)
         return Span(inner_start, inner_end)
 
-    def _moved(self, second: float, middle: float, *, starts: bool) -> float:
-        """Return the start, or the end, of a span moved out of its sentence, or else of its
-        word."""
-        padded = self._padded_start if starts else self._padded_stop
-        sentence = _span_around(self._sentence_spans, second)
+    def _move_end(self, time: float, middle: float, *, starts: bool) -> float:
+        """Return the start or end of a span moved out of its sentence, or else out of its word."""
+        padded = self._pad_start if starts else self._pad_end
+        sentence = _find_span_around(self._sentence_spans, time)
         if sentence is None:
-            return padded(second)
+            return padded(time)
         # the end of the sentence where it is whole, and the one where it is gone
         ends = (sentence.start, sentence.end)
         outer, inner = ends if starts else ends[::-1]
         keeps_middle = inner <= middle if starts else inner >= middle
-        is_near = abs(second - outer) <= MAX_MOVE_SECONDS
+        is_near = abs(time - outer) <= MAX_MOVE_SECONDS
         is_source = self._sentence_spans.index(sentence) in self._sources
         if is_near and (is_source or not keeps_middle):
             return padded(outer)
         if keeps_middle:
             return padded(inner)
         # too far: to the end of a word
-        word = _span_around(self._words, second)
+        word = _find_span_around(self._words, time)
         if word is None:
-            return second
+            return time
         return word.start if starts else word.end
 
-    def _padded_start(self, second: float) -> float:
-        """Return a start with a little of the pause before the speech that begins there."""
+    def _pad_start(self, time: float) -> float:
+        """Return a start with some of the pause before the speech that begins there."""
         spans = self._sentence_spans
         # Only where speech begins is there a pause before it.
-        if not any(abs(span.start - second) < TOUCHING_SECONDS for span in spans):
-            return second
-        earlier_ends = [span.end for span in spans if span.end <= second]
-        return max(0.0, *earlier_ends, second - self._settings.pad)
+        if not any(abs(span.start - time) < TOUCHING_SECONDS for span in spans):
+            return time
+        earlier_ends = [span.end for span in spans if span.end <= time]
+        return max(0.0, *earlier_ends, time - self._settings.pad)
 
-    def _padded_stop(self, second: float) -> float:
-        """Return an end with a little of the pause after the speech that ends there."""
+    def _pad_end(self, time: float) -> float:
+        """Return an end with some of the pause after the speech that ends there."""
         spans = self._sentence_spans
-        later_starts = [span.start for span in spans if span.start >= second]
+        later_starts = [span.start for span in spans if span.start >= time]
         next_start = min(later_starts, default=self._end)
-        speech_ends = any(abs(span.end - second) < TOUCHING_SECONDS for span in spans)
-        padded = second + self._settings.pad if speech_ends else second
+        speech_ends = any(abs(span.end - time) < TOUCHING_SECONDS for span in spans)
+        padded = time + self._settings.pad if speech_ends else time
         # The end stays before what is said next.
         return padded if next_start is None else min(next_start, padded)
 
 
-def _most_likely_second(span: Span, at: float | None) -> float:
-    """Return the step's best second where it is in the span, else the middle."""
+def _choose_middle(span: Span, at: float | None) -> float:
+    """Return the step's best time where it is in the span, else the middle of the span."""
     return span.center if at is None or at not in span else at
 
 
-def _span_around(spans: Sequence[Span], second: float) -> Span | None:
-    """Return the first span that a second is inside of."""
-    return next((span for span in spans if span.start < second < span.end), None)
+def _find_span_around(spans: Sequence[Span], time: float) -> Span | None:
+    """Return the first span that contains a time in its interior, or None."""
+    return next((span for span in spans if span.start < time < span.end), None)

@@ -1,12 +1,12 @@
-"""Training the detector of visual narrations (WYS2, sections 3.1 and 3.2), with pseudo-labels where
-asked.
+"""Training of the detector of visual narrations (WYS2, sections 3.1 and 3.2), optionally with
+pseudo-labels.
 
 run.json               settings, counts, every round's threshold and ROC-AUC, why videos were left out
-videos.json            which videos were for training, validation and test; test videos are never looked at
-round-N/               checkpoint and log of each training, from which a killed run goes on
+videos.json            videos of training, validation and test. Test videos are never read
+round-N/               checkpoint and log of each training, from which a killed run resumes
 detector.safetensors   the last round's network
 s3d_wys2.pth           of a detector of frames: its S3D in the released form, with its s3d_dict.npy
-detector.shown.json    what turns its scores into P(shown), fitted to the validation clips; not where they are few
+detector.shown.json    the regression from scores to P(shown), where there are enough validation clips
 """
 
 import json
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,25 +25,25 @@ from stepline.errors import DatasetError, SettingsError
 from stepline.features import FeatureStore, open_video_store
 from stepline.files.atomic_files import write_atomic
 from stepline.files.digests import sha256
-from stepline.models.training.distributed import one_process
-from stepline.models.training.loop import Loss, Progress, TrainingTask
-from stepline.models.training.run import TrainingRun, run_training, train_network, write_outcome
+from stepline.models.training.distributed import require_single_process
+from stepline.models.training.loop import Loss, Progress, TrainingTask, train_network
+from stepline.models.training.run import TrainingRun, claim_run_folder, run_training
 from stepline.models.training.settings import TrainSettings
 from stepline.models.training.sources import (
     LabelledTexts,
     NarratedRecords,
+    explain_empty_source,
+    format_reasons,
+    load_text_encoder,
     read_records,
-    reasons_in_words,
-    source_flaw,
     store_text_vectors,
-    text_encoder,
 )
 from stepline.models.wys2.clips import (
     ClipTextPair,
     FrameClip,
     VideoFrames,
     collate_pairs,
-    pair_length,
+    count_clip_rows,
     split_videos,
 )
 from stepline.models.wys2.dataset import ClipDataset, gather_clips, infer_labels
@@ -62,19 +63,17 @@ from stepline.models.wys2.predict import (
     write_calibration,
 )
 from stepline.models.wys2.pseudo_labels import (
+    ClipStream,
     TrainedDetector,
     ValidationClips,
-    train_once,
     train_with_pseudo_labels,
 )
 from stepline.models.wys2.settings import (
     DETECTOR_TRAINING,
-    SETTINGS_FILE,
     ContrastSettings,
     DetectorSettings,
     Wys2Settings,
 )
-from stepline.models.wys2.unlabelled import ClipStream
 from stepline.networks.device import device_of
 from stepline.records import Rejected, count_reasons
 
@@ -84,17 +83,25 @@ TRAINED_S3D = "s3d_wys2.pth"
 
 @dataclass(frozen=True)
 class DetectorRun(TrainedDetector):
-    """A run's detector, its rounds, and its calibration, which is None where the validation clips
-    were too few."""
+    """The result of a training run.
+
+    Attributes:
+        calibration: P(shown) of the detector's scores. None where the validation clips were too few.
+        counts: numbers of training clips, of positive ones, and of validation clips.
+        validation_positive: number of validation clips with a positive label.
+        unlabelled_omitted: unlabelled videos that were left out, with the reasons.
+    """
 
     calibration: DetectorCalibration | None
-    validation: int
-    positive: int
+    counts: Mapping[str, int]
+    validation_positive: int
+    unlabelled_omitted: Sequence[Rejected]
 
     @property
     def calibration_report(self) -> str:
-        """How far the stated P lies from what is so, or why nothing can be stated."""
-        clips = f"{self.validation} validation clips, {self.positive} of them positive"
+        """The calibration error in words, or why the detector is not calibrated."""
+        count = self.counts["validation"]
+        clips = f"{count} validation clips, {self.validation_positive} of them positive"
         if self.calibration is None:
             return f"not calibrated, so no judge: {clips}; {NEEDED_CLIPS} of either kind are needed"
         return f"expected calibration error {self.calibration.error:.3f} on {clips}"
@@ -102,12 +109,15 @@ class DetectorRun(TrainedDetector):
 
 @dataclass(frozen=True)
 class DetectorClips:
-    """The clips of a run.
+    """The clips of a training run.
 
-    labelled: those of videos with key-steps. gather_unlabelled: returns those without, None for no
-    pseudo-labels. It is called once the labelled clips will do, since it may take hours. video,
-    text: what gave features and vectors, kept in the detector's file. s3d: released weights from
-    which a detector of frames begins.
+    Attributes:
+        labelled: clips of videos with key-steps.
+        gather_unlabelled: returns clips of videos without key-steps, which may take hours. None: no
+            pseudo-labels.
+        video: backbone of the features, which the detector's file states.
+        text: encoder of the text vectors, likewise.
+        s3d: file of released weights from which a detector of frames starts.
     """
 
     labelled: ClipDataset
@@ -119,15 +129,17 @@ class DetectorClips:
 
 @dataclass(frozen=True)
 class DetectorSources:
-    """What a run reads: key_steps, narrations, unlabelled as `read_records` takes them.
+    """What a training run reads.
 
-    features: a store, or its URL.
-    videos: files by id, for a detector of frames. One of the two is given.
-    narrations: what is said in videos whose own source lacks it.
-    unlabelled: narrated videos without key-steps.
-    vectors: an encoder as `text_encoder` takes it.
-    s3d: released weights.
-    excluded: lists that `stepline curate excluded` wrote.
+    Attributes:
+        key_steps: sources of records with key-steps, as `read_records` takes them.
+        features: a feature store, or its URL. Either features or videos are given.
+        videos: files of the videos by id, for a detector of frames.
+        narrations: sources of transcripts for videos whose own source lacks them.
+        unlabelled: sources of narrated videos without key-steps.
+        vectors: encoder of the sentences, as `load_text_encoder` takes it.
+        s3d: file of released weights of S3D.
+        excluded: lists of videos that `stepline curate excluded` wrote.
     """
 
     key_steps: tuple[str, ...]
@@ -139,19 +151,24 @@ class DetectorSources:
     s3d: Path | None = None
     excluded: tuple[Path, ...] = ()
 
-    def prepare(
+    def prepare_clips(
         self, folder: Path, settings: Wys2Settings, on_omitted: Callable[[Mapping[str, int]], None]
     ) -> DetectorClips:
-        """Return the clips of a run. on_omitted: gets how many videos were left out, by reason.
+        """Return the clips of a run.
+
+        Args:
+            folder: of the run.
+            settings: of the run.
+            on_omitted: is called with the number of omitted videos by reason.
 
         Raises SettingsError unless either features or videos are given, and what the sources raise.
         """
         # clips with key-steps
         features = self._open_features(settings)
-        encode = text_encoder(self.vectors)
+        encode = load_text_encoder(self.vectors)
         excluded = read_excluded(self.excluded)
         labelled = gather_clips(
-            self._records(self.key_steps), features, encode, settings.clips, excluded=excluded
+            self._read_records(self.key_steps), features, encode, settings.clips, excluded=excluded
         )
         on_omitted(count_reasons(labelled.omitted))
         self._require_each_source(labelled)
@@ -163,7 +180,7 @@ class DetectorSources:
 
         def gather_unlabelled() -> ClipStream:
             clips = ClipStream(
-                self._records(self.unlabelled),
+                self._read_records(self.unlabelled),
                 features,
                 store_vectors,
                 settings.clips,
@@ -181,7 +198,7 @@ class DetectorSources:
         )
 
     def _require_each_source(self, labelled: ClipDataset) -> None:
-        """Raise DatasetError for one of several sources of key-steps that gives no clip."""
+        """Raise DatasetError where one of several sources of key-steps gives no clip."""
         if len(self.key_steps) == 1 or not labelled.clips:
             return
         with_clips = {clip.video for clip in labelled.clips}
@@ -189,7 +206,7 @@ class DetectorSources:
             videos = {record.video.id for record in read_records(source)}
             if not videos & with_clips:
                 omitted = [row for row in labelled.omitted if row.id in videos]
-                raise DatasetError(f"{source}: {source_flaw(omitted)}")
+                raise DatasetError(f"{source}: {explain_empty_source(omitted)}")
 
     def _open_features(self, settings: Wys2Settings) -> FeatureStore | VideoFrames:
         if (self.features is None) == (self.videos is None):
@@ -202,7 +219,7 @@ class DetectorSources:
             raise SettingsError("--weights is S3D's, which is trained on --videos; leave it out")
         return open_video_store(str(self.features))
 
-    def _records(self, sources: Sequence[str]) -> NarratedRecords:
+    def _read_records(self, sources: Sequence[str]) -> NarratedRecords:
         return NarratedRecords(partial(read_records, *sources), self.narrations)
 
 
@@ -213,62 +230,46 @@ def train_detector_run(
     *,
     report: Callable[[Progress], None] | None = None,
 ) -> DetectorRun:
-    """Train on clips with key-steps, and in rounds on those without. Write the folder and return
-    what came out.
+    """Train a detector on clips with key-steps, and in rounds on those without, and write its run.
 
-    Raises DatasetError when no clip is left or validation holds one class of clips only,
+    Raises DatasetError when no clip is left or when all validation clips have one label,
     SettingsError when the folder holds a run with other settings.
     """
     labelled = clips.labelled
     if not labelled.clips:
-        raise DatasetError(f"no clip to train on; left out: {reasons_in_words(labelled.omitted)}")
-    one_process("train wys2")
+        raise DatasetError(f"no clip to train on; left out: {format_reasons(labelled.omitted)}")
+    require_single_process("train wys2")
 
-    def write(outcome: _Outcome, path: Path) -> None:
-        write_detector(outcome.trained.detector, path, video=clips.video, text=clips.text)
+    def write(result: DetectorRun, path: Path) -> None:
+        write_detector(result.detector, path, video=clips.video, text=clips.text)
 
-    identity = settings.model_dump(mode="json")
+    identity: dict[str, Any] = {"settings": settings.model_dump(mode="json")}
     if clips.s3d is not None:
         identity["s3d"] = sha256(clips.s3d)
-    run = TrainingRun(folder, NETWORK, identity, write, identity_file=SETTINGS_FILE)
-    outcome = run_training(run, lambda _: _train_on_clips(clips, folder, settings, report))
+    run = TrainingRun(folder, NETWORK, identity, write)
+    result = run_training(run, lambda _: _train_on_clips(clips, folder, settings, report))
 
-    # what is next to the detector's file
-    detector, rounds = outcome.trained.detector, outcome.trained.rounds
-    if clips.s3d is not None and isinstance(detector.video, S3DTower):
+    # The files next to the detector's own.
+    if clips.s3d is not None and isinstance(result.detector.video, S3DTower):
         from stepline.vision.s3d import write_s3d
 
-        write_s3d(detector.video.s3d, clips.s3d, folder / TRAINED_S3D)
-    positive = outcome.validation.positive
-    calibration = calibrate(score_pairs(detector, outcome.validation.pairs), positive)
-    file = folder / NETWORK.names[-1]
-    if calibration is None:  # none of another run stays
+        write_s3d(result.detector.video.s3d, clips.s3d, folder / TRAINED_S3D)
+    file = folder / NETWORK.file_names[-1]
+    if result.calibration is None:  # a calibration of another run must not stay
         calibration_path(file).unlink(missing_ok=True)
     else:
-        write_calibration(calibration, file)
-    result = DetectorRun(detector, rounds, calibration, len(positive), int(positive.sum()))
-    outcome_tree = {
-        "settings": settings.model_dump(mode="json"),
-        "counts": outcome.counts,
+        write_calibration(result.calibration, file)
+    facts = {
+        "counts": result.counts,
         "omitted": {
             "labelled": count_reasons(labelled.omitted),
-            "unlabelled": count_reasons(outcome.unlabelled_omitted),
+            "unlabelled": count_reasons(result.unlabelled_omitted),
         },
-        "rounds": [training_round.row() for training_round in rounds],
+        "rounds": [training_round.as_row() for training_round in result.rounds],
         "calibration": result.calibration_report,
     }
-    write_outcome(folder, outcome_tree)
+    claim_run_folder(folder, identity, facts)
     return result
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """What the trainings of a run made, and of what."""
-
-    trained: TrainedDetector
-    validation: ValidationClips
-    counts: dict[str, int]
-    unlabelled_omitted: Sequence[Rejected]
 
 
 def _train_on_clips(
@@ -276,27 +277,27 @@ def _train_on_clips(
     folder: Path,
     settings: Wys2Settings,
     report: Callable[[Progress], None] | None,
-) -> _Outcome:
-    """Split the videos, and train once, or in rounds where there are clips without key-steps."""
+) -> DetectorRun:
+    """Split the videos, train once, or in rounds where there are unlabelled clips, and calibrate."""
     # the videos of each split
     labelled = clips.labelled
-    clip_videos = [clip.video for clip in labelled.clips]
-    parts = split_videos(clip_videos, settings.train.seed)
+    splits = split_videos([clip.video for clip in labelled.clips], settings.train.seed)
     names = ("train", "validation", "test")
-    videos = {name: sorted(part) for name, part in zip(names, parts, strict=True)}
+    videos = {name: sorted(split) for name, split in zip(names, splits, strict=True)}
     write_atomic(folder / VIDEOS_FILE, json.dumps(videos, indent=1) + "\n")
     # their clips and labels
-    training = labelled.of_videos(parts[0])
-    held_out = labelled.of_videos(parts[1])
-    positive = infer_labels(training, settings.labels)
-    held_out_labels = infer_labels(held_out, settings.labels)
-    validation = ValidationClips(held_out.pairs_of_own_text(), held_out_labels)
-    detector = _fitting_settings(settings.detector, training.pairs[0])
+    training = labelled.select_videos(splits[0])
+    held_out = labelled.select_videos(splits[1])
+    is_positive = infer_labels(training, settings.labels)
+    validation = ValidationClips(
+        held_out.get_pairs_with_own_text(), infer_labels(held_out, settings.labels)
+    )
+    detector = _fit_settings(settings.detector, training.pairs[0])
 
     def train_round(pairs: Sequence[ClipTextPair], number: int) -> Detector:
         start = None
         if clips.s3d is not None:
-            start = _detector_on_s3d(detector, clips.s3d, settings.train.seed)
+            start = _make_detector_on_s3d(detector, clips.s3d, settings.train.seed)
         return train_detector(
             pairs,
             folder / f"round-{number}",
@@ -307,24 +308,34 @@ def _train_on_clips(
             report=report,
         )
 
-    # train
-    pairs = training.positive(positive)
-    counts = {
-        "clips": len(training.clips),
-        "positive": int(positive.sum()),
-        "validation": len(held_out.clips),
-    }
-    if clips.gather_unlabelled is None:
-        trained = train_once(pairs, validation, train_round)
-        return _Outcome(trained, validation, counts, ())
-    unlabelled = clips.gather_unlabelled()
-    trained = train_with_pseudo_labels(pairs, unlabelled, validation, train_round, settings.pseudo)
-    return _Outcome(trained, validation, counts, unlabelled.omitted)
+    unlabelled = clips.gather_unlabelled() if clips.gather_unlabelled is not None else None
+    trained = train_with_pseudo_labels(
+        training.select_positive_pairs(is_positive),
+        unlabelled,
+        validation,
+        train_round,
+        settings.pseudo,
+    )
+    positive = validation.positive
+    return DetectorRun(
+        trained.detector,
+        trained.rounds,
+        calibrate(score_pairs(trained.detector, validation.pairs), positive),
+        {
+            "clips": len(training.clips),
+            "positive": int(is_positive.sum()),
+            "validation": len(held_out.clips),
+        },
+        int(positive.sum()),
+        unlabelled.omitted if unlabelled is not None else (),
+    )
 
 
-def _fitting_settings(detector: DetectorSettings, pair: ClipTextPair) -> DetectorSettings:
-    """Return the settings with the widths of a pair, where they name none. Raises SettingsError for
-    the other tower."""
+def _fit_settings(detector: DetectorSettings, pair: ClipTextPair) -> DetectorSettings:
+    """Return the settings with the tower and widths that fit a pair, where the user set none.
+
+    Raises SettingsError where the user set the tower for the other kind of clip.
+    """
     of_frames = isinstance(pair.video, FrameClip) or pair.video.ndim == 4
     tower = "s3d" if of_frames else "head"
     if "video" in detector.model_fields_set and detector.video != tower:
@@ -340,7 +351,7 @@ def _fitting_settings(detector: DetectorSettings, pair: ClipTextPair) -> Detecto
     return detector.model_copy(update=fitting)
 
 
-def _detector_on_s3d(settings: DetectorSettings, weights: Path, seed: int) -> Detector:
+def _make_detector_on_s3d(settings: DetectorSettings, weights: Path, seed: int) -> Detector:
     """Return a fresh detector of frames whose S3D has released weights. Raises ModelError for
     another file."""
     from stepline.vision.s3d import DICTIONARY_FILE, read_dictionary, read_s3d
@@ -364,11 +375,19 @@ def train_detector(
     start: Detector | None = None,
     report: Callable[[Progress], None] | None = None,
 ) -> Detector:
-    """Return a detector trained on positive pairs, from fresh weights or on from those of `start`,
-    at rest.
+    """Return a detector trained on positive pairs, in evaluation mode. A run in `folder` that was
+    stopped is resumed.
 
-    A run in `folder` that was killed goes on. Raises DatasetError for fewer than two pairs,
-    which cannot be contrasted.
+    Args:
+        pairs: clips with their own texts.
+        folder: of checkpoint and log.
+        detector: settings of a fresh detector.
+        contrast: settings of the loss.
+        settings: how long and how fast it learns.
+        start: a detector that is trained further, in place of a fresh one.
+        report: is called with the progress after each step.
+
+    Raises DatasetError for fewer than two pairs, which cannot be contrasted.
     """
     # One pair has no other that it could be contrasted with.
     if len(pairs) < 2:
@@ -376,18 +395,18 @@ def train_detector(
         raise DatasetError(f"{len(pairs)} positive clips; {rule}")
     return train_network(
         lambda: start or Detector(detector),
-        detector_task(pairs, contrast or ContrastSettings()),
+        make_detector_task(pairs, contrast or ContrastSettings()),
         settings,
         folder,
         report,
     )
 
 
-def detector_task(
+def make_detector_task(
     pairs: Sequence[ClipTextPair], settings: ContrastSettings
 ) -> TrainingTask[ClipTextPair]:
-    """Return what training learns. A batch that is left with one pair, the last of an epoch,
-    teaches nothing."""
+    """Return the training task of the detector. A batch of one pair, which can be the last of an
+    epoch, has a loss of 0."""
 
     def losses(network: nn.Module, batch: Sequence[ClipTextPair]) -> list[Loss]:
         collated = collate_pairs(batch).to(device_of(network))
@@ -399,6 +418,6 @@ def detector_task(
 
     def augment(batch: Sequence[ClipTextPair], rng: np.random.Generator) -> list[ClipTextPair]:
         # frames are read ahead of the step
-        return [batch[index].read() for index in rng.permutation(len(batch))]
+        return [batch[index].load_frames() for index in rng.permutation(len(batch))]
 
-    return TrainingTask(pairs, pair_length, augment, losses)
+    return TrainingTask(pairs, count_clip_rows, augment, losses)

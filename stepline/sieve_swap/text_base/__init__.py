@@ -1,18 +1,15 @@
 """Bases of how-to texts: read from many forms, built once on disk, searched by meaning."""
 
-from stepline.sieve_swap.text_base.base import TextBase, open_base
-from stepline.sieve_swap.text_base.build import build_base, prepared_base
-from stepline.sieve_swap.text_base.documents import Document, TextStep
-from stepline.sieve_swap.text_base.index import add_index
+from stepline.sieve_swap.text_base.base import Document, TextBase, TextStep, open_base
+from stepline.sieve_swap.text_base.build import build_base, open_or_build_base
 from stepline.sieve_swap.text_base.readers import read_source
 
 __all__ = [
     "Document",
     "TextBase",
     "TextStep",
-    "add_index",
     "build_base",
     "open_base",
-    "prepared_base",
+    "open_or_build_base",
     "read_source",
 ]

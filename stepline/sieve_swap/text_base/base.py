@@ -1,34 +1,262 @@
-"""A text base on disk, opened: its documents, its steps and their vectors, read as they are asked
-for."""
+"""A text base: how-to documents, their steps, and the steps' vectors, searched by meaning.
 
-from collections.abc import Iterator, Sequence
+BASE/manifest.json     what the base holds, written last. Without it there is no base
+BASE/parts/0001/       documents.parquet (a row per document, in its own wording), steps.parquet (a row
+                       per different step) and vectors.npy (the vector of each step)
+
+Only what is asked for is read.
+"""
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from pydantic import Field, JsonValue, ValidationError
 
 from stepline.errors import ModelError, ShapeError, StoreError
-from stepline.records import Matrix
-from stepline.sieve_swap.text_base.deduplicate import DOCUMENT_GROUP_ROWS, STEP_GROUP_ROWS
-from stepline.sieve_swap.text_base.documents import Document, TextStep
-from stepline.sieve_swap.text_base.encoding import encoder_facts
-from stepline.sieve_swap.text_base.index import (
-    InvertedLists,
-    open_index,
-    open_vectors,
-    require_manifest,
-)
-from stepline.sieve_swap.text_base.manifest import IndexEntry, Manifest
-from stepline.sieve_swap.text_base.parquet_tables import PartedTable, Row
-from stepline.sieve_swap.text_base.settings import INDEX_ENGINE, Engine
-from stepline.sieve_swap.text_base.vectors import NO_ROW, Neighbours, Rows, nearest_exact
+from stepline.files.atomic_files import write_atomic
+from stepline.files.digests import sha256
+from stepline.files.parquet import ParquetError, ParquetReader
+from stepline.networks.weights import find_weights
+from stepline.records import FrozenModel, Matrix
+from stepline.settings import CountOrZero
+from stepline.sieve_swap.text_base.vectors import Neighbours, Rows, nearest_exact, read_vectors
 
-BLOCK_VECTORS = 16_384  # vectors of chosen documents compared at a time
+LAYOUT_VERSION: Literal[1] = 1  # of the layout on disk; a reader refuses any other
+MANIFEST_NAME = "manifest.json"
+PART_NAME = "0001"
+STEP_GROUP_ROWS = 4_096  # rows of steps.parquet that are read together when one is asked for
+DOCUMENT_GROUP_ROWS = 1_000  # the same of documents.parquet
+MAX_GROUPS_IN_MEMORY = 64  # row groups of one table, the latest used; a few MB each at most
+ENCODER_FILES = (
+    "model.safetensors",
+    "tokenizer.json",
+    "config.json",
+    "modules.json",
+    "1_Pooling/config.json",
+)
+
+TableRow: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TextStep:
+    """One human-written step.
+
+    Attributes:
+        id: "document#position", both of the text that was read first.
+        text: the step in its own wording.
+        document: id of that document.
+        position: index of the step in that document, from 0.
+        source: a link or a file name.
+        licence: None where no source stated one.
+    """
+
+    id: str
+    text: str
+    document: str
+    position: int
+    source: str
+    licence: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One how-to text: a title and its steps.
+
+    Attributes:
+        id: unique in a base.
+        title: of the text.
+        steps: single steps in their order, in the document's own wording.
+        source: a link or a file name.
+        licence: None where no source stated one.
+    """
+
+    id: str
+    title: str
+    steps: tuple[TextStep, ...]
+    source: str
+    licence: str | None = None
+
+    @staticmethod
+    def from_texts(
+        id: str, title: str, texts: Iterable[str], source: str, licence: str | None
+    ) -> "Document":
+        """Return the document whose steps have these texts."""
+        steps = tuple(
+            TextStep(f"{id}#{position}", text, id, position, source, licence)
+            for position, text in enumerate(texts)
+        )
+        return Document(id, title, steps, source, licence)
+
+
+class RejectionCount(FrozenModel):
+    """Number of items rejected for one reason, with the locations of the first."""
+
+    reason: str
+    count: CountOrZero
+    examples: tuple[str, ...] = ()
+
+
+class SourceEntry(FrozenModel):
+    """Manifest entry of one source."""
+
+    name: str = Field(description="the file or folder, without its path")
+    sha256: str = Field(description="of its files, in order")
+    bytes: CountOrZero
+    licence: str | None = None
+    documents: CountOrZero = 0
+    steps: CountOrZero = 0
+    dropped: tuple[RejectionCount, ...] = ()
+
+
+class PartEntry(FrozenModel):
+    """Manifest entry of one build."""
+
+    name: str
+    plan: str = Field(description="sha256 of the sources and settings of the build")
+    documents: CountOrZero
+    steps: CountOrZero = Field(description="different steps")
+    read: CountOrZero = Field(description="steps read, before any were merged")
+    same: CountOrZero = Field(description="steps merged because their words are the same")
+    near: CountOrZero = Field(0, description="near-duplicates that earlier versions merged")
+    sources: tuple[SourceEntry, ...]
+    files: dict[str, str] = Field(description="file name -> sha256")
+
+
+class Manifest(FrozenModel):
+    """Metadata of a text base."""
+
+    version: Literal[1] = LAYOUT_VERSION
+    encoder: str
+    encoder_sha256: str
+    width: CountOrZero
+    precision: Literal["float16", "float32"]
+    documents: CountOrZero = 0
+    steps: CountOrZero = 0
+    parts: tuple[PartEntry, ...] = Field((), description="one; earlier versions could add more")
+    indexes: tuple[JsonValue, ...] = Field(
+        (), description="approximate indexes of earlier versions, which are not searched"
+    )
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """Return a base's manifest, None for a folder without one. Raises StoreError for a manifest that
+    cannot be read."""
+    path = folder / MANIFEST_NAME
+    try:
+        manifest = Manifest.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(
+            f"{path}: cannot be read ({error.strerror}); build the text base again"
+        ) from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise StoreError(
+            f"{path}: not a text base of version {LAYOUT_VERSION} ({reason}); build it again"
+        ) from error
+    if len(manifest.parts) != 1:
+        cause = f"has {len(manifest.parts)} parts, which an earlier version appended"
+        raise StoreError(f"{path}: {cause}; build it again from all its sources")
+    return manifest
+
+
+def require_manifest(folder: Path) -> Manifest:
+    """Return the manifest of a base. Raises StoreError, with the cure, for a folder without a
+    base."""
+    manifest = read_manifest(folder)
+    if manifest is None:
+        cure = f"`stepline text-base build SOURCE --out {folder}` makes one"
+        raise StoreError(f"{folder}: no text base here; {cure}")
+    return manifest
+
+
+def write_manifest(manifest: Manifest, folder: Path) -> None:
+    """Write the manifest, after which the folder is a text base."""
+    text = json.dumps(manifest.model_dump(mode="json"), ensure_ascii=False, indent=2)
+    write_atomic(folder / MANIFEST_NAME, text + "\n")
+
+
+def encoder_identity(name: str) -> tuple[str, int]:
+    """Return the sha256 of an encoder's files and the width of its vectors. Raises ModelError
+    when the
+    encoder is missing.
+    """
+    from stepline.text.embedding import load_encoder
+
+    folder = find_weights(name)
+    lines = []
+    for file_name in ENCODER_FILES:
+        file = folder / file_name
+        if file.is_file():
+            lines.append(f"{file_name} {sha256(file)}")
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest(), load_encoder(name).dim
+
+
+class RowGroupTable:
+    """Rows of a Parquet file, read by their number, a row group at a time. The latest groups stay
+    in
+    memory.
+
+    Args:
+        path: of the file.
+        group_rows: rows of each row group but the last.
+
+    Every read raises StoreError, with the cure, where the file is damaged.
+    """
+
+    def __init__(self, path: Path, group_rows: int) -> None:
+        self._path = path
+        self._group_rows = group_rows
+        self._reader: ParquetReader | None = None
+        self._group = lru_cache(MAX_GROUPS_IN_MEMORY)(self._read_group)
+
+    def __getitem__(self, row: int) -> TableRow:
+        group, row_in_group = divmod(row, self._group_rows)
+        return self._group(group)[row_in_group]
+
+    def _read_group(self, number: int) -> list[TableRow]:
+        try:
+            self._reader = self._reader or ParquetReader(self._path)
+            return self._reader.group(number)
+        except ParquetError as error:
+            raise _damaged_table_error(self._path, error) from error
+
+
+def read_table(path: Path, columns: Sequence[str] | None = None) -> Iterator[TableRow]:
+    """Yield the rows of a base's table in order. Raises StoreError, with the cure, for a damaged
+    file."""
+    try:
+        yield from ParquetReader(path).rows(columns)
+    except ParquetError as error:
+        raise _damaged_table_error(path, error) from error
+
+
+def _damaged_table_error(path: Path, error: ParquetError) -> StoreError:
+    return StoreError(f"{path}: not readable ({error}); build the text base again")
 
 
 class TextBase:
-    """An opened text base. A row is the number of a step. Documents are numbered in reading order.
+    """An opened text base.
 
-    Near-duplicate lines share a row. Nothing is loaded whole.
+    Documents are numbered in reading order. Steps are numbered by their row, and steps of the
+    same words
+    share a row.
+
+    Args:
+        folder: of the base.
+        manifest: of the base.
+
+    Raises StoreError where vectors and manifest do not fit together.
     """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
@@ -38,81 +266,52 @@ class TextBase:
         self.width = manifest.width  # D of a vector
         self.step_count = manifest.steps
         self.document_count = manifest.documents
-        # The tables of all parts, each read as one.
-        step_files = {}
-        document_files = {}
-        for part in manifest.parts:
-            part_folder = folder / "parts" / part.name
-            step_files[part_folder / "steps.parquet"] = part.steps
-            document_files[part_folder / "documents.parquet"] = part.documents
-        self._steps = PartedTable(step_files, STEP_GROUP_ROWS)
-        self._documents = PartedTable(document_files, DOCUMENT_GROUP_ROWS)
-        self._vectors = open_vectors(folder, manifest)
-        self._index: InvertedLists | None = None
-        self._last: tuple[Rows, Rows] | None = None  # documents of the last search, and their rows
-        # Tables and vectors must be of the same lines.
-        if len(self._vectors) != manifest.steps:
-            fault = f"{len(self._vectors)} vectors for {manifest.steps} steps"
+        self._part = folder / "parts" / manifest.parts[0].name
+        self._steps = RowGroupTable(self._part / "steps.parquet", STEP_GROUP_ROWS)
+        self._documents = RowGroupTable(self._part / "documents.parquet", DOCUMENT_GROUP_ROWS)
+        self._vectors = read_vectors(self._part / "vectors.npy")
+        self._searched: tuple[Rows, Rows] | None = None  # documents of the last search, their rows
+        # Tables and vectors must be of the same steps.
+        if self._vectors.shape != (manifest.steps, self.width):
+            fault = f"vectors {self._vectors.shape}, not ({manifest.steps}, {self.width})"
             raise StoreError(f"{folder}: {fault}; build it again")
 
-    @property
-    def engine(self) -> Engine:
-        """The default search engine: the index, or "exact" without an index."""
-        return "exact" if self._index_entry is None else INDEX_ENGINE
-
-    @property
-    def _index_entry(self) -> IndexEntry | None:
-        entries = self.manifest.indexes
-        return next((entry for entry in entries if entry.engine == INDEX_ENGINE), None)
-
     def documents(self) -> Iterator[Document]:
-        """Yield every document in reading order, from number 0 on, in its own wording."""
-        for row in self._documents:
-            yield _document(row)
+        """Yield every document in reading order."""
+        for row in read_table(self._part / "documents.parquet"):
+            yield Document.from_texts(
+                row["id"], row["title"], row["texts"], row["source"], row["licence"]
+            )
 
-    def document(self, number: int) -> Document:
-        """Return one document. Raises ShapeError for a number outside [0, document_count)."""
-        return _document(self._documents[number])
-
-    def rows_of(self, number: int) -> Rows:
-        """Return the rows of a document's steps, in its order: (its steps,)."""
-        return np.array(self._documents[number]["rows"], dtype=np.int64)
+    def rows_of(self, document: int) -> Rows:
+        """Return the rows of a document's steps, in the document's order: (its steps,)."""
+        return np.array(self._documents[document]["rows"], dtype=np.int64)
 
     def steps(self, rows: Sequence[int] | Rows) -> list[TextStep]:
-        """Return the steps at these rows, in the order asked for. Raises ShapeError for a row that
-        is not there."""
+        """Return the steps at these rows, in the order asked for."""
+        # read in their order on disk, so that each group is read once
         numbers = [int(row) for row in rows]
-        steps = {}
-        # in their order on disk, so that each group is read once
-        for row in sorted(set(numbers)):
-            steps[row] = TextStep(**self._steps[row])
+        steps = {row: TextStep(**self._steps[row]) for row in sorted(set(numbers))}
         return [steps[row] for row in numbers]
 
     def vectors(self, rows: Sequence[int] | Rows) -> Matrix:
-        """Return the unit vectors of these rows: (len(rows), D) float32. Raises ShapeError for a
-        row not there."""
-        return self._vectors.take(np.asarray(rows, dtype=np.int64))
+        """Return the unit vectors of these rows: (len(rows), D) float32."""
+        return self._vectors[np.asarray(rows, dtype=np.int64)].astype(np.float32)
 
     def embed(self, texts: Sequence[str]) -> Matrix:
         """Return the texts' vectors (N, D) by the base's own encoder. Raises ModelError where that
-        has changed."""
+        encoder has changed."""
         from stepline.text import embed
 
         # The name may mean other weights by now.
-        digest, *_ = encoder_facts(self.encoder)
+        digest, _ = encoder_identity(self.encoder)
         if digest != self.manifest.encoder_sha256:
             fault = f"{self.encoder}: not the encoder that {self.folder} was built with"
             raise ModelError(f"{fault}; build it again")
         return embed(texts, model=self.encoder)
 
     def nearest(
-        self,
-        queries: Matrix,
-        k: int = 1,
-        *,
-        engine: Engine | None = None,
-        effort: int | None = None,
-        documents: Sequence[int] | Rows | None = None,
+        self, queries: Matrix, k: int = 1, *, documents: Sequence[int] | Rows | None = None
     ) -> Neighbours:
         """Return the rows and cosines of the k nearest steps of each query: (N, k) int64 and (N, k)
         float32.
@@ -123,60 +322,23 @@ class TextBase:
         Args:
             queries: (N, D) unit vectors.
             k: steps per query.
-            engine: "lists" needs its index (`add_index`). None: the index, exact without one.
-            effort: lists probed. None: as many as measured the recall asked for.
-            documents: search the steps of these only, always exactly.
+            documents: numbers of the documents whose steps are searched. None: all.
 
-        Raises ShapeError for another width, StoreError for an index that is missing.
+        Raises ShapeError for another width.
         """
         if queries.ndim != 2 or queries.shape[1] != self.width:
             need = f"queries {queries.shape}: need (N, {self.width})"
             raise ShapeError(f"{need}; embed them with {self.encoder}")
-        if documents is not None:
-            return self._nearest_in_documents(queries, k, documents)
-        # Without an index, all vectors are compared.
-        if (engine or self.engine) == "exact":
-            return nearest_exact(queries, self._vectors.blocks(), k)
-        # With it, opened once, at the effort for which its recall was measured.
-        entry = self._index_entry
-        if entry is None:
-            cure = f"`stepline text-base index {self.folder}` builds it"
-            raise StoreError(f"{self.folder}: has no index; {cure}")
-        if self._index is None:
-            self._index = open_index(self.folder)
-        return self._index.search(queries, k, entry.effort if effort is None else effort)
-
-    def _nearest_in_documents(
-        self, queries: Matrix, k: int, documents: Sequence[int] | Rows
-    ) -> Neighbours:
-        """Search the steps of some documents, read a piece at a time."""
+        if documents is None:
+            return nearest_exact(queries, self._vectors, k)
         numbers = np.unique(np.asarray(documents, dtype=np.int64))
-        # the rows of the last search are stored
-        if self._last is None or not np.array_equal(self._last[0], numbers):
-            lists = [np.empty(0, dtype=np.int64), *map(self.rows_of, numbers.tolist())]
-            self._last = (numbers, np.unique(np.concatenate(lists)))
-        rows = self._last[1]
-        blocks = (
-            (start, self._vectors.take(rows[start : start + BLOCK_VECTORS]))
-            for start in range(0, len(rows), BLOCK_VECTORS)
-        )
-        indexes, cosines = nearest_exact(queries, blocks, k)
-        # index -1, nothing, is row -1
-        return np.append(rows, NO_ROW)[indexes], cosines
+        if self._searched is None or not np.array_equal(self._searched[0], numbers):
+            rows = itertools.chain.from_iterable(map(self.rows_of, numbers.tolist()))
+            self._searched = (numbers, np.unique(np.fromiter(rows, dtype=np.int64)))
+        return nearest_exact(queries, self._vectors, k, self._searched[1])
 
 
 def open_base(folder: Path) -> TextBase:
     """Return the text base in a folder. Raises StoreError, with the cure, where there is no base or
-    it is damaged."""
+    the base is damaged."""
     return TextBase(folder, require_manifest(folder))
-
-
-def _document(row: Row) -> Document:
-    return Document.from_texts(
-        row["id"],
-        row["title"],
-        texts=row["texts"],
-        source=row["source"],
-        licence=row["licence"],
-        ingredients=row["ingredients"],
-    )

@@ -1,49 +1,90 @@
-"""A text base built from sources, or added to: read, merge, embed, index. The manifest is written
-last.
+"""A text base built from sources: read, merge, embed. The manifest is written last.
 
-BASE/manifest.json lists what is there. BASE/parts/0001/ and on hold the tables, arrays and vectors
-of one build or appending. BASE/parts/000N/work/ holds what a build still needs, so that a killed
-one goes on where it was and ends with the same bytes.
+BASE/parts/0001/work/ holds what a build still needs: the documents as they were read, and blocks of
+vectors. So a build that was killed continues, and ends with the same bytes.
+
+Two steps are merged when their words are the same after normalisation, in the same order (units in
+one spelling, without articles). The first step read represents all of them. Memory: about 40 bytes
+per step read, and what sorting takes.
 """
 
 import hashlib
+import itertools
 import json
+import logging
 import os
+import re
 import shutil
-from collections.abc import Sequence
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
 
 from stepline.errors import StoreError
-from stepline.files.atomic_files import check_writable, remove_partial_files, write_atomic
+from stepline.files.atomic_files import (
+    atomic_path,
+    check_writable,
+    remove_partial_files,
+    write_atomic,
+)
 from stepline.files.digests import sha256
 from stepline.limits import parse_json
-from stepline.sieve_swap.text_base.base import TextBase, open_base
-from stepline.sieve_swap.text_base.deduplicate import write_tables
-from stepline.sieve_swap.text_base.encoding import encoder_facts, write_embeddings
-from stepline.sieve_swap.text_base.index import add_index
-from stepline.sieve_swap.text_base.manifest import (
+from stepline.sieve_swap.text_base.base import (
+    DOCUMENT_GROUP_ROWS,
     LAYOUT_VERSION,
+    PART_NAME,
+    STEP_GROUP_ROWS,
+    Document,
     Manifest,
     PartEntry,
     RejectionCount,
     SourceEntry,
-    digest,
+    TableRow,
+    TextBase,
+    encoder_identity,
+    open_base,
     read_manifest,
+    read_table,
     write_manifest,
 )
-from stepline.sieve_swap.text_base.read_sources import Tally, read_shards
-from stepline.sieve_swap.text_base.readers import source_files
+from stepline.sieve_swap.text_base.readers import read_source, source_files
 from stepline.sieve_swap.text_base.settings import TextBaseSettings
+from stepline.sieve_swap.text_base.vectors import read_vectors, write_vectors
+from stepline.text import embed
+from stepline.writing.extractive.english import word_set
 
-# settings that change what is in a part, besides the encoder
-PLANNED_SETTINGS = {
-    "merge",
-    "longest_document",
-    "longest_step",
-    "shard",
-    "block",
-    "batch",
-    "precision",
+log = logging.getLogger(__name__)
+
+MAX_EXAMPLES = 3  # locations that the manifest names for each reason
+
+ColumnType: TypeAlias = Literal["text", "texts", "int32", "int64s"]
+
+READ_COLUMNS: dict[str, ColumnType] = {
+    "id": "text",
+    "title": "text",
+    "source": "text",
+    "licence": "text",
+    "texts": "texts",
+    "origin": "int32",  # number of the source
+}
+STEP_COLUMNS: dict[str, ColumnType] = {
+    "id": "text",
+    "text": "text",
+    "document": "text",
+    "position": "int32",
+    "source": "text",
+    "licence": "text",
+}
+DOCUMENT_COLUMNS: dict[str, ColumnType] = {
+    "id": "text",
+    "title": "text",
+    "source": "text",
+    "licence": "text",
+    "texts": "texts",
+    "rows": "int64s",
 }
 
 
@@ -53,128 +94,69 @@ def build_base(
     settings: TextBaseSettings | None = None,
     *,
     licence: str | None = None,
-    append: bool = False,
 ) -> TextBase:
-    """Return a text base made of the sources. One that a killed build left unfinished is finished.
+    """Return a text base of the sources, built in a folder.
 
-    A base that holds these sources already is opened as it is. licence: of lines whose source
-    states none.
-    append: add to the base that is there. Raises StoreError when the folder holds a base of other
-    sources and append is not asked for, DatasetError when a source cannot be read.
+    A base of these sources and settings that is there already is opened as it is. A build that was
+    killed continues.
+
+    Args:
+        sources: files and folders of how-to texts.
+        folder: of the base.
+        settings: how texts are read and embedded.
+        licence: of texts whose source states none.
+
+    Raises StoreError when the folder holds a base of other sources or settings, DatasetError when a
+    source cannot be read.
     """
     settings = settings or TextBaseSettings()
     check_writable(folder)
     remove_partial_files(folder)
-    # What this build is made from, as one digest.
-    entries = tuple(_source_entry(source, licence) for source in sources)
-    facts = encoder_facts(settings.encoder)
-    planned = settings.model_dump(include=PLANNED_SETTINGS)
-    plan = digest([LAYOUT_VERSION, [entry.model_dump() for entry in entries], planned, facts])
-    # A part, unless one of the same plan is there.
+    entries = [_source_entry(source, licence) for source in sources]
+    encoder_sha256, width = encoder_identity(settings.encoder)
+    facts = [
+        LAYOUT_VERSION,
+        [entry.model_dump() for entry in entries],
+        settings.model_dump(),
+        [encoder_sha256, width],
+    ]
+    plan = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    part = folder / "parts" / PART_NAME
     manifest = read_manifest(folder)
-    if manifest is None or plan not in {part.plan for part in manifest.parts}:
-        manifest = _start_manifest(manifest, folder, settings, facts, append)
-        manifest = _add_part(manifest, sources, entries, plan, folder, settings, licence)
-    # What only an unfinished part needs is removed, and the index is made.
-    for part in manifest.parts:
-        shutil.rmtree(folder / "parts" / part.name / "work", ignore_errors=True)
-    if settings.engine != "exact":
-        add_index(folder, settings)
+    if manifest is None:
+        _resume_work(part, plan)
+        entry = _build_part(part, sources, entries, plan, width, settings, licence)
+        manifest = Manifest(
+            encoder=settings.encoder,
+            encoder_sha256=encoder_sha256,
+            width=width,
+            precision=settings.precision,
+            documents=entry.documents,
+            steps=entry.steps,
+            parts=(entry,),
+        )
+        write_manifest(manifest, folder)
+    elif manifest.parts[0].plan != plan:
+        raise StoreError(
+            f"{folder}: a text base of other sources or settings; give another --out, or remove it"
+        )
+    shutil.rmtree(part / "work", ignore_errors=True)
     return open_base(folder)
 
 
-def prepared_base(path: Path, folder: Path, settings: TextBaseSettings | None = None) -> TextBase:
-    """Return the base in `path`. Where `path` is a source instead, return the base built of it in
-    `folder`."""
+def open_or_build_base(
+    path: Path, folder: Path, settings: TextBaseSettings | None = None
+) -> TextBase:
+    """Return the base in `path`. Where `path` is a source instead, build a base of that source in
+    `folder`.
+    """
     if path.is_dir() and read_manifest(path) is not None:
         return open_base(path)
     return build_base([path], folder, settings)
 
 
-def _start_manifest(
-    manifest: Manifest | None,
-    folder: Path,
-    settings: TextBaseSettings,
-    facts: tuple[str, int],
-    append: bool,
-) -> Manifest:
-    """Return the manifest to add to: a new one, or the one that is there. Raises StoreError where
-    they do not fit."""
-    # Nothing is there yet.
-    if manifest is None:
-        return Manifest(
-            encoder=settings.encoder,
-            encoder_sha256=facts[0],
-            width=facts[1],
-            precision=settings.precision,
-        )
-    if not append:
-        raise StoreError(
-            f"{folder}: a text base of other sources or settings; "
-            "add --append, or give another --out"
-        )
-    # Vectors of two encoders do not compare.
-    if (manifest.encoder_sha256, manifest.precision) != (facts[0], settings.precision):
-        raise StoreError(
-            f"{folder}: embedded by {manifest.encoder} as {manifest.precision}; "
-            "append with that encoder and precision"
-        )
-    return manifest
-
-
-def _add_part(
-    manifest: Manifest,
-    sources: Sequence[Path],
-    entries: Sequence[SourceEntry],
-    plan: str,
-    folder: Path,
-    settings: TextBaseSettings,
-    licence: str | None,
-) -> Manifest:
-    """Read, merge and embed one more part. Write and return the manifest that holds it."""
-    parts = [folder / "parts" / part.name for part in manifest.parts]
-    part = folder / "parts" / f"{len(parts) + 1:04d}"
-    _resume_part(part, plan)
-    # each stage goes on where a killed run ended
-    shards, tallies = read_shards(sources, part / "work", settings, licence)
-    counts = write_tables(shards, parts, part, tallies, settings)
-    write_embeddings(part, counts.steps, manifest.width, settings)
-    entry = PartEntry(
-        name=part.name,
-        plan=plan,
-        documents=counts.documents,
-        steps=counts.steps,
-        read=counts.lines,
-        same=counts.same,
-        near=counts.near,
-        sources=tuple(map(_finished_source_entry, entries, tallies, counts.by_source)),
-        files={file.name: sha256(file) for file in sorted(part.iterdir()) if file.is_file()},
-    )
-    manifest = manifest.model_copy(
-        update={
-            "documents": manifest.documents + counts.documents,
-            "steps": manifest.steps + counts.steps,
-            "parts": (*manifest.parts, entry),
-            "indexes": (),  # they do not hold the new lines
-        }
-    )
-    write_manifest(manifest, folder)
-    return manifest
-
-
-def _resume_part(part: Path, plan: str) -> None:
-    """Resume an unfinished part of the same plan, or delete one of another plan."""
-    note = part / "work" / "plan.json"
-    if not note.is_file() or parse_json(note.read_text(encoding="utf-8")) != plan:
-        shutil.rmtree(part, ignore_errors=True)
-    (part / "work").mkdir(parents=True, exist_ok=True)
-    write_atomic(note, json.dumps(plan))
-    for place in (part, part / "work"):
-        remove_partial_files(place)
-
-
 def _source_entry(source: Path, licence: str | None) -> SourceEntry:
-    """Return the manifest entry of a source that is not read yet."""
+    """Return the manifest entry of a source before it is read."""
     digests = hashlib.sha256()
     files = source_files(source)
     for file in files:
@@ -188,13 +170,228 @@ def _source_entry(source: Path, licence: str | None) -> SourceEntry:
     )
 
 
-def _finished_source_entry(
-    entry: SourceEntry, tally: Tally, counts: tuple[int, int]
-) -> SourceEntry:
-    """Return the entry of a source that was read. counts: of its documents and lines."""
-    documents, steps = counts
-    dropped = tuple(
-        RejectionCount(reason=reason, count=count, examples=tuple(tally.examples[reason]))
-        for reason, count in sorted(tally.counts.items())
+def _resume_work(part: Path, plan: str) -> None:
+    """Keep the unfinished work of the same plan, or delete that of another plan."""
+    note = part / "work" / "plan.json"
+    if not note.is_file() or parse_json(note.read_text(encoding="utf-8")) != plan:
+        shutil.rmtree(part, ignore_errors=True)
+    (part / "work").mkdir(parents=True, exist_ok=True)
+    write_atomic(note, json.dumps(plan))
+    for folder in (part, part / "work"):
+        remove_partial_files(folder)
+
+
+def _build_part(
+    part: Path,
+    sources: Sequence[Path],
+    entries: Sequence[SourceEntry],
+    plan: str,
+    width: int,
+    settings: TextBaseSettings,
+    licence: str | None,
+) -> PartEntry:
+    """Read, merge and embed the texts. Return the manifest entry of the result."""
+    documents = part / "work" / "documents.parquet"
+    tallies_file = documents.with_suffix(".json")
+    if not tallies_file.is_file():
+        tallies = _read_sources(sources, documents, settings, licence)
+        write_atomic(tallies_file, json.dumps(tallies))
+    tallies = parse_json(tallies_file.read_text(encoding="utf-8"))
+    step_count, read_count = _write_tables(documents, part)
+    _write_embeddings(part, step_count, width, settings)
+    finished_entries = []
+    for entry, (document_count, line_count, dropped) in zip(entries, tallies, strict=True):
+        rejections = tuple(
+            RejectionCount(reason=reason, count=count, examples=tuple(examples))
+            for reason, (count, examples) in sorted(dropped.items())
+        )
+        counts = {"documents": document_count, "steps": line_count, "dropped": rejections}
+        finished_entries.append(entry.model_copy(update=counts))
+    return PartEntry(
+        name=part.name,
+        plan=plan,
+        documents=sum(entry.documents for entry in finished_entries),
+        steps=step_count,
+        read=read_count,
+        same=read_count - step_count,
+        sources=tuple(finished_entries),
+        files={file.name: sha256(file) for file in sorted(part.iterdir()) if file.is_file()},
     )
-    return entry.model_copy(update={"documents": documents, "steps": steps, "dropped": dropped})
+
+
+# Of one source: documents, steps, and by reason of rejection the count and the first locations.
+SourceTally: TypeAlias = tuple[int, int, dict[str, tuple[int, list[str]]]]
+
+
+def _read_sources(
+    sources: Sequence[Path], path: Path, settings: TextBaseSettings, licence: str | None
+) -> list[SourceTally]:
+    """Write the documents of all sources as one table, each id once. Return the counts of each
+    source."""
+    tallies: list[SourceTally] = []
+    seen_ids: set[int] = set()
+
+    def documents() -> Iterator[TableRow]:
+        for origin, source in enumerate(sources):
+            counts: Counter[str] = Counter()
+            examples: dict[str, list[str]] = {}
+            step_count = document_count = 0
+            for item in read_source(source, settings, licence):
+                if isinstance(item, Document) and _text_key(item.id) not in seen_ids:
+                    seen_ids.add(_text_key(item.id))
+                    document_count += 1
+                    step_count += len(item.steps)
+                    texts = [step.text for step in item.steps]
+                    row = {name: getattr(item, name, None) for name in READ_COLUMNS}
+                    yield row | {"texts": texts, "origin": origin}
+                    continue
+                if isinstance(item, Document):
+                    reason, location = "duplicate id", item.id
+                else:
+                    reason = item.reason
+                    location = f"{item.location}: {item.value}".removesuffix(": ")
+                counts[reason] += 1
+                examples.setdefault(reason, []).append(location)
+                del examples[reason][MAX_EXAMPLES:]
+            dropped = {reason: (count, examples[reason]) for reason, count in counts.items()}
+            tallies.append((document_count, step_count, dropped))
+            log.info("read %d documents of %s", document_count, source)
+
+    _write_table(documents(), READ_COLUMNS, path, DOCUMENT_GROUP_ROWS)
+    return tallies
+
+
+def _write_tables(documents: Path, part: Path) -> tuple[int, int]:
+    """Write the tables of documents and of different steps. Return the number of different steps,
+    and of
+    all steps.
+    """
+    texts = (text for row in read_table(documents, ["texts"]) for text in row["texts"])
+    keys = np.fromiter(map(line_key, texts), dtype=np.uint64)
+    # the first step of the same words, and the row of each step
+    _, firsts, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    is_first = np.zeros(len(keys), dtype=bool)
+    is_first[firsts] = True
+    rows = (np.cumsum(is_first) - 1)[firsts[inverse]]
+
+    def different_steps() -> Iterator[TableRow]:
+        flags = iter(is_first.tolist())
+        for row in read_table(documents):
+            for position, text in enumerate(row["texts"]):
+                if next(flags):
+                    id = f"{row['id']}#{position}"
+                    yield {
+                        **row,
+                        "id": id,
+                        "text": text,
+                        "document": row["id"],
+                        "position": position,
+                    }
+
+    def documents_with_rows() -> Iterator[TableRow]:
+        row_numbers = iter(rows.tolist())
+        for row in read_table(documents):
+            yield row | {"rows": list(itertools.islice(row_numbers, len(row["texts"])))}
+
+    _write_table(different_steps(), STEP_COLUMNS, part / "steps.parquet", STEP_GROUP_ROWS)
+    path = part / "documents.parquet"
+    _write_table(documents_with_rows(), DOCUMENT_COLUMNS, path, DOCUMENT_GROUP_ROWS)
+    return len(firsts), len(keys)
+
+
+def _write_table(
+    rows: Iterable[TableRow], columns: Mapping[str, ColumnType], path: Path, group_rows: int
+) -> None:
+    """Write rows as Parquet, so that row n is in row group n // group_rows."""
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    types = {
+        "text": arrow.string(),
+        "texts": arrow.list_(arrow.string()),
+        "int32": arrow.int32(),
+        "int64s": arrow.list_(arrow.int64()),
+    }
+    schema = arrow.schema({name: types[kind] for name, kind in columns.items()})
+    rows = iter(rows)
+    with (
+        atomic_path(path) as partial,
+        parquet.ParquetWriter(partial, schema, compression="zstd") as writer,
+    ):
+        while batch := list(itertools.islice(rows, group_rows)):
+            table = arrow.Table.from_pylist(batch, schema=schema)
+            writer.write_table(table, row_group_size=group_rows)
+
+
+def _write_embeddings(part: Path, count: int, width: int, settings: TextBaseSettings) -> None:
+    """Write vectors.npy, a unit row per row of steps.parquet. Blocks of a killed build are used as
+    they are."""
+    texts = (row["text"] for row in read_table(part / "steps.parquet", ["text"]))
+    blocks: list[Path] = []
+    while lines := list(itertools.islice(texts, settings.block)):
+        block = part / "work" / f"vectors-{len(blocks):05d}.npy"
+        blocks.append(block)
+        if not block.exists():
+            vectors = embed(lines, model=settings.encoder, batch=settings.batch)
+            write_vectors(block, [vectors], (len(lines), width), settings.precision)
+            log.info("embedded %d of %d steps", min(count, len(blocks) * settings.block), count)
+    pieces = map(read_vectors, blocks)
+    write_vectors(part / "vectors.npy", pieces, (count, width), settings.precision)
+
+
+# ---------------------------------------------------------------- steps of the same words
+
+# The one name of a unit, then its other spellings.
+UNIT_SPELLINGS = """
+tbsp: tablespoon tablespoons tbsps tbs tbl tblsp
+tsp: teaspoon teaspoons tsps
+cup: cups
+oz: ounce ounces
+lb: pound pounds lbs
+g: gram grams gr
+kg: kilogram kilograms kilo kilos
+ml: milliliter milliliters millilitre millilitres
+litre: liter liters litres
+qt: quart quarts qts
+pt: pint pints pts
+inch: inches
+cm: centimeter centimeters centimetre centimetres
+mm: millimeter millimeters millimetre millimetres
+second: seconds sec secs
+minute: minutes min mins
+hour: hours hr hrs
+day: days
+fahrenheit: f
+celsius: centigrade
+"""
+UNIT_OF_SPELLING: dict[str, str] = {}
+for _line in UNIT_SPELLINGS.split("\n"):
+    _unit, _, _spellings = _line.partition(":")
+    UNIT_OF_SPELLING |= dict.fromkeys(_spellings.split(), _unit)
+IGNORED_WORDS = word_set("a an the degrees degree deg")  # words that change nothing
+
+_WORD_OR_NUMBER = re.compile(r"\d+(?:[./]\d+)*|[^\W\d_]+")
+# "1½" becomes "1 1/2". NFKC alone would glue the two, with a slash of its own.
+_FRACTION_CHARS = {
+    ord(c): f" {unicodedata.normalize('NFKC', c).replace(chr(0x2044), '/')} "
+    for c in "¼½¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
+}
+
+
+def line_key(text: str) -> int:
+    """Return a 64-bit hash of a step's normalised words, in their order."""
+    return _text_key(" ".join(normalised_words(text)))
+
+
+def normalised_words(text: str) -> list[str]:
+    """Return the words by which a step is compared: case-folded, units in one spelling, without
+    articles.
+    """
+    folded = unicodedata.normalize("NFKC", text.translate(_FRACTION_CHARS)).casefold()
+    words = _WORD_OR_NUMBER.findall(folded.replace("°c", " celsius"))
+    return [UNIT_OF_SPELLING.get(word, word) for word in words if word not in IGNORED_WORDS]
+
+
+def _text_key(text: str) -> int:
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")

@@ -18,25 +18,27 @@ _ANY_SPACE = re.compile(r"\s*")
 
 
 class JsonError(ValueError):
-    """A text that breaks off, is not JSON or holds a value that is too long."""
+    """Raised for a JSON text that breaks off, is not valid, or holds a value that is too long."""
 
 
 @dataclass(frozen=True)
 class JsonFileError:
-    """An error in a JSON file: broken syntax, a cut-off file, or a member that is too long."""
+    """What is wrong with a JSON file: invalid syntax, a cut-off file, or a member that is too
+    long."""
 
     reason: str
 
 
-def json_members(path: Path) -> Iterator[tuple[str, object]]:
-    """Yield key and value of each member of the object in a JSON file or .gz, a JsonFileError last
-    where it breaks off.
+def read_json_members(path: Path) -> Iterator[tuple[str, object]]:
+    """Yield key and value of each member of the object in a JSON file or .gz. Where the file
+    breaks off, a
+    JsonFileError comes last.
 
-    Held at the same time: one member and a block. Bytes that are not UTF-8 become U+FFFD.
+    One member and one block are in memory. Bytes that are not UTF-8 become U+FFFD.
     """
     try:
         with _open_text(path) as file:
-            yield from JsonObjectReader(file).members()
+            yield from JsonObjectReader(file).read_members()
     except (OSError, EOFError, zlib.error) as error:
         yield "", JsonFileError(f"cannot be read to its end ({error})")
 
@@ -50,15 +52,20 @@ def _open_text(path: Path) -> IO[str]:
     return path.open(encoding="utf-8-sig", errors="replace")
 
 
-class JsonWindow:
-    """A window that moves over a JSON text: `text[place:]` is what was not passed yet.
+class StreamingJsonReader:
+    """Reads the values of a large JSON text one by one. `text[position:]` is the part that was
+    read from
+    the file, but not parsed yet.
 
-    read_more: returns that many more characters, or fewer, "" at the end
-    block: characters read at a time
-    most: characters that one value may have
-    skipped: what is between values
-    last: from which character of the whole text to which the last value is
-    source: its text
+    Args:
+        read_more: returns at most that many more characters, "" at the end.
+        block: characters read at a time.
+        max_value_chars: characters that one value may have.
+        skipped: pattern of the characters between values.
+
+    Attributes:
+        last_range: start and end of the last value, in characters of the whole text.
+        last_source: text of the last value.
     """
 
     def __init__(
@@ -66,89 +73,89 @@ class JsonWindow:
         read_more: Callable[[int], str],
         *,
         block: int,
-        most: int,
+        max_value_chars: int,
         skipped: re.Pattern[str] = _ANY_SPACE,
     ) -> None:
         self._read_more = read_more
         self._block = block
-        self._most = most
+        self._max_value_chars = max_value_chars
         self._skipped = skipped
         self._decode = json.JSONDecoder().raw_decode
         self.text = ""
-        self.place = 0
-        self.passed = 0  # characters before those of `text`
-        self.last = (0, 0)
-        self.source = ""
+        self.position = 0
+        self.dropped_chars = 0  # characters before those of `text`
+        self.last_range = (0, 0)
+        self.last_source = ""
 
     def peek(self) -> str:
         """Return the next character after skipped ones, "" at the end of the file."""
         while True:
-            match = self._skipped.match(self.text, self.place)
-            self.place = match.end() if match else self.place
-            if self.place < len(self.text) or not self._more(self._block):
-                return self.text[self.place : self.place + 1]
+            match = self._skipped.match(self.text, self.position)
+            self.position = match.end() if match else self.position
+            if self.position < len(self.text) or not self._read_block(self._block):
+                return self.text[self.position : self.position + 1]
 
-    def value(self) -> object:
-        """Return the next value. One near the window's end may go on, so more is read
-        first. Raises JsonError."""
+    def read_value(self) -> object:
+        """Return the next value. Raises JsonError."""
         self.peek()
         size = self._block
         while True:
             try:
-                value, end = self._decode(self.text, self.place)
+                value, end = self._decode(self.text, self.position)
             except (ValueError, RecursionError) as error:
                 # An error may only mean that the value goes on.
-                if len(self.text) - self.place > self._most:
-                    reason = f"has a member of more than {self._most} characters"
+                if len(self.text) - self.position > self._max_value_chars:
+                    reason = f"has a member of more than {self._max_value_chars} characters"
                     raise JsonError(reason) from error
-                if isinstance(error, RecursionError) or not self._more(size):
+                if isinstance(error, RecursionError) or not self._read_block(size):
                     reason = f"breaks off or is not JSON ({str(error)[:100]})"
                     raise JsonError(reason) from error
                 size *= 2  # so that a long value is scanned a few times only
                 continue
-            length = end - self.place
+            length = end - self.position
             # A value that ends with the window may go on.
-            if end + LOOKAHEAD_CHARS <= len(self.text) or not self._more(self._block):
-                self.source = self.text[self.place : self.place + length]
-                start = self.passed + self.place
-                self.last = (start, start + length)
-                self.place += length
+            if end + LOOKAHEAD_CHARS <= len(self.text) or not self._read_block(self._block):
+                self.last_source = self.text[self.position : self.position + length]
+                start = self.dropped_chars + self.position
+                self.last_range = (start, start + length)
+                self.position += length
                 return cast(object, value)
 
-    def _more(self, size: int) -> bool:
+    def _read_block(self, size: int) -> bool:
         """Read the next block and drop parsed text. Return False at the end of the file."""
         block = self._read_more(size)
-        self.passed += self.place
-        self.text = self.text[self.place :] + block
-        self.place = 0
+        self.dropped_chars += self.position
+        self.text = self.text[self.position :] + block
+        self.position = 0
         return bool(block)
 
 
-class JsonObjectReader(JsonWindow):
-    """The members of the object in a text file, one at a time."""
+class JsonObjectReader(StreamingJsonReader):
+    """Reads the members of the JSON object in a text file, one at a time."""
 
     def __init__(self, file: IO[str]) -> None:
-        super().__init__(file.read, block=BLOCK_CHARS, most=MAX_MEMBER_CHARS)
+        super().__init__(file.read, block=BLOCK_CHARS, max_value_chars=MAX_MEMBER_CHARS)
 
-    def members(self) -> Iterator[tuple[str, object]]:
-        """Yield key and value of each member, and a JsonFileError last where the file breaks off."""
+    def read_members(self) -> Iterator[tuple[str, object]]:
+        """Yield key and value of each member. Where the file breaks off, a JsonFileError comes
+        last."""
         if self.peek() != "{":
             yield "", JsonFileError("is not a JSON object")
             return
-        self.place += 1
+        self.position += 1
         while (mark := self.peek()) != "}":
             if mark == ",":
-                self.place += 1
+                self.position += 1
                 continue
             key = ""
             try:
                 if mark != '"':
                     raise JsonError(f"has {mark!r} where a key should begin")
-                key = str(self.value())
+                key = str(self.read_value())
                 if self.peek() != ":":
                     raise JsonError("lacks a colon behind a key")
-                self.place += 1
-                value = self.value()
+                self.position += 1
+                value = self.read_value()
             except JsonError as error:
                 yield key, JsonFileError(str(error))
                 return

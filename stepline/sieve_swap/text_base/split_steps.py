@@ -33,12 +33,12 @@ _TWO_LETTERS = re.compile(r"[^\W\d_]{2}")
 _WEB_ADDRESS = re.compile(r"www\.|https?:|@|\w\.com\b", re.IGNORECASE)
 
 
-def single_steps(text: str) -> list[str]:
-    """Return the single steps of a text, in order: lines, list items and sentences, without their
+def split_into_steps(text: str) -> list[str]:
+    """Return the single steps of a text, in order: lines, list items and sentences, without list
     marks."""
     steps: list[str] = []
     for line in strip_markup(text).splitlines():
-        steps += _steps_of_line(line)
+        steps += _split_line(line)
     return steps
 
 
@@ -77,7 +77,7 @@ def _without_control_chars(line: str) -> str:
     return "".join(chars)
 
 
-def _steps_of_line(line: str) -> Iterator[str]:
+def _split_line(line: str) -> Iterator[str]:
     line = _LIST_MARK.sub("", line).lstrip("#> ")
     # A line may hold a list: "1. Stir. 2. Pour."
     line = _INNER_MARK.sub(" \n", line)
@@ -85,15 +85,14 @@ def _steps_of_line(line: str) -> Iterator[str]:
         tokens = part.split()
         if _GLUED_SENTENCES.search(part):
             tokens = _split_glued(tokens)
-        for sentence in _sentences(tokens):
+        for sentence in _split_sentences(tokens):
             for step in _unwrap_brackets(sentence):
                 if has_words(step):
                     yield step
 
 
 def _split_glued(tokens: list[str]) -> list[str]:
-    """Return the tokens, those that hold the end of one sentence and the start of the next in
-    two."""
+    """Return the tokens, with glued sentences ("done.Then") split in two."""
     words: list[str] = []
     for token in tokens:
         if _WEB_ADDRESS.search(token):
@@ -104,18 +103,20 @@ def _split_glued(tokens: list[str]) -> list[str]:
 
 
 def _unwrap_brackets(step: str) -> list[str]:
-    """Return the sentences of a bracket that holds several: "(Stir. Taste.)". Any other step comes
-    back as it is."""
+    """Return the sentences in a bracket that holds several sentences: "(Stir. Taste.)". Any other
+    step is
+    returned unchanged.
+    """
     is_wrapped = step.startswith("(") and step.endswith(")")
     if not is_wrapped or step.count("(") != 1:
         return [step]
     inner_tokens = step[1:-1].split()
-    sentences = list(_sentences(inner_tokens))
+    sentences = list(_split_sentences(inner_tokens))
     return sentences if len(sentences) > 1 else [step]
 
 
-def _sentences(tokens: list[str]) -> Iterator[str]:
-    """Yield the sentences of a line. None ends inside round brackets that are closed."""
+def _split_sentences(tokens: list[str]) -> Iterator[str]:
+    """Yield the sentences of a line. No sentence ends inside closed round brackets."""
     line = " ".join(tokens)
     is_balanced = line.count("(") == line.count(")")
     depth = 0
@@ -125,15 +126,15 @@ def _sentences(tokens: list[str]) -> Iterator[str]:
         depth += word.count("(") - word.count(")")
         if is_balanced and depth > 0:
             continue
-        if next_word is None or ends_step(word, next_word):
+        if next_word is None or is_step_boundary(word, next_word):
             yield " ".join(sentence)
             sentence = []
     if sentence:
         yield " ".join(sentence)
 
 
-def ends_step(word: str, following: str) -> bool:
-    """Return whether a step ends between two words of a line."""
+def is_step_boundary(word: str, following: str) -> bool:
+    """Return whether one step ends and the next begins between two words of a line."""
     word_without_marks = word.rstrip(CLOSING_CHARS)
     if not word_without_marks or word_without_marks[-1] not in FULL_STOPS:
         return False
@@ -146,40 +147,40 @@ def ends_step(word: str, following: str) -> bool:
     if first_char.islower():
         return (
             is_verb
-            and not _is_quantity(word_without_marks)
+            and not _ends_with_quantity_unit(word_without_marks)
             and not word_without_marks.endswith("..")
         )
     if word_without_marks[-1] != ".":
         return True
     # after a full stop that may belong to a unit or an abbreviation
-    if _is_quantity(word_without_marks):
+    if _ends_with_quantity_unit(word_without_marks):
         return (is_verb or _is_in_word_list(next_word, "capitals")) and first_char.isalpha()
-    is_measure = _stem(word_without_marks) in step_words()["measures"]
+    is_measure = _strip_full_stop(word_without_marks) in load_step_words()["measures"]
     return first_char.isalpha() or not is_measure
 
 
-def _is_quantity(word_without_marks: str) -> bool:
+def _ends_with_quantity_unit(word_without_marks: str) -> bool:
     if not word_without_marks.endswith("."):
         return False
-    words = step_words()
-    unit = _stem(word_without_marks).lstrip(_NUMBER_CHARS)  # "8oz."
+    words = load_step_words()
+    unit = _strip_full_stop(word_without_marks).lstrip(_NUMBER_CHARS)  # "8oz."
     is_letter = len(unit) == 1 and unit.isalpha()
     return unit in words["quantities"] or (is_letter and unit not in words["measures"])
 
 
-def _stem(word: str) -> str:
-    """Return a word in small letters without its full stop and what comes before it."""
+def _strip_full_stop(word: str) -> str:
+    """Return a word in lower case, without opening marks and its full stop."""
     return word.rstrip(".").casefold().lstrip(OPENING_CHARS)
 
 
 def _is_in_word_list(word: str, section: str) -> bool:
     """Return whether a section of step_words.txt holds a word, punctuation aside."""
-    return word.casefold().rstrip(_ENDING_CHARS) in step_words()[section]
+    return word.casefold().rstrip(_ENDING_CHARS) in load_step_words()[section]
 
 
 @cache
-def step_words() -> dict[str, frozenset[str]]:
-    """Return the sections of step_words.txt: verbs, capitals, quantities, measures."""
+def load_step_words() -> dict[str, frozenset[str]]:
+    """Return the word lists of step_words.txt by section: verbs, capitals, quantities, measures."""
     text = Path(__file__).with_name("step_words.txt").read_text(encoding="utf-8")
     sections: dict[str, set[str]] = {}
     for line in text.splitlines():

@@ -168,13 +168,13 @@ const preview = (frame, { id, start, end }) => {
 
 const jobs = new Map();
 const jobRow = (id) => {
-  const act = (name) => guarded(async () => { await ask(`/api/jobs/${id}/${name}`, { method: "POST", body: name === "priority" ? { priority: jobs.get(id).job.priority + 1 } : {} }); await loadJobs(); });
+  const act = (name) => guarded(async () => { await ask(`/api/jobs/${id}/${name}`, { method: "POST", body: {} }); await loadJobs(); });
   const button = (textContent, name) => make("button", { type: "button", textContent, onclick: act(name) });
   const row = {
     name: make("bdi"), state: make("p"), bar: make("progress", { max: 1 }),
-    cancel: button("Cancel", "cancel"), retry: button("Try again", "retry"), first: button("Sooner", "priority"),
+    cancel: button("Cancel", "cancel"), retry: button("Try again", "retry"),
   };
-  row.node = make("li", {}, make("div", {}, row.name, row.state), make("div", { className: "bar" }, row.first, row.cancel, row.retry), row.bar);
+  row.node = make("li", {}, make("div", {}, row.name, row.state), make("div", { className: "bar" }, row.cancel, row.retry), row.bar);
   jobs.set(id, row);
   part("jobs").prepend(row.node);
   return row;
@@ -191,9 +191,8 @@ const showJob = (job) => {
   if (typeof done === "number") row.bar.value = done;
   else row.bar.removeAttribute("value");
   row.cancel.hidden = !["waiting", "running"].includes(state);
-  row.first.hidden = state !== "waiting";
   row.retry.hidden = !["failed", "cancelled"].includes(state);
-  for (const [name, verb] of [["cancel", "Cancel"], ["retry", "Try again"], ["first", "Sooner"]]) row[name].ariaLabel = `${verb}: ${row.name.textContent}`;
+  for (const [name, verb] of [["cancel", "Cancel"], ["retry", "Try again"]]) row[name].ariaLabel = `${verb}: ${row.name.textContent}`;
 };
 /* Those that were done before the page was opened are cards already. */
 const loadJobs = async () => {

@@ -286,15 +286,17 @@ class StepNamer:
             return name.lower()
         return name
 
-    def likely_names(self, sentence: int, word_indices: Sequence[int]) -> tuple[str, ...]:
-        """Return the most likely antecedents of the pronouns at these words, sure or not."""
+    def likely_names(
+        self, sentence: int, word_indices: Sequence[int], min_probability: float = 0.0
+    ) -> tuple[str, ...]:
+        """Return the most likely antecedents of the pronouns at these words, if that likely."""
         names = []
         for index in word_indices:
             token = self._pronoun(sentence, index)
             if token is None:
                 continue
             antecedent = self._finder.find(sentence, token)
-            if antecedent is not None:
+            if antecedent is not None and antecedent.probability >= min_probability:
                 names.append(antecedent.name)
         return tuple(names)
 

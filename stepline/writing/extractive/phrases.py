@@ -18,7 +18,7 @@ from stepline.writing.extractive.complements import (
     verb_complements,
 )
 from stepline.writing.extractive.english import nouns, verbs, word_set
-from stepline.writing.extractive.pronouns import INDEFINITE_PRONOUNS, PRONOUN_NUMBERS
+from stepline.writing.extractive.pronouns import INDEFINITE_PRONOUNS, PRONOUNS
 
 if TYPE_CHECKING:
     from spacy.tokens import Token
@@ -127,7 +127,7 @@ def _resolved(verb: "Token", complements: "list[Complement]", resolve: Resolver)
     noun_lemmas = {token.lemma_.lower() for token in tokens if token.pos_ == "NOUN"}
     names: dict[int, str] = {}
     for token in tokens:
-        is_pronoun = token.lower_ in PRONOUN_NUMBERS and token.pos_ in ("PRON", "DET")
+        is_pronoun = token.lower_ in PRONOUNS and token.pos_ in ("PRON", "DET")
         if is_pronoun and _is_acted_on(token, verb):
             name = resolve(token)
             if name is None or name in names.values():

@@ -33,7 +33,6 @@ def touched(*overrides: str) -> set[str]:
         ("steps.nasva.ground.order=0.5", {"ground"}),
         ("steps.asr.beam=1", {"transcribe"}),
         ("steps.vision.rate=2.0", {"encode"}),
-        ("steps.media.decoder=cuda", {"encode"}),
         ("steps.judge.seconds=4.0", {"judge"}),
         ("gather.same_words=0.5", {"gather"}),
         ("train.train.epochs=3", {"train"}),
@@ -64,12 +63,6 @@ def test_a_setting_touches_the_stages_that_read_it_alone(override: str, stages: 
 )
 def test_speed_and_places_touch_no_result(override: str) -> None:
     assert touched(override) == set()
-
-
-def test_the_cpus_decoder_leaves_keys_as_they_were_before_there_was_another() -> None:
-    encoded = STAGE_TABLE["encode"].result_settings(load_settings(Recipe))
-    assert isinstance(encoded, dict)
-    assert "decoder" not in encoded["media"]
 
 
 def test_the_words_asked_of_a_model_count_only_where_one_is_asked() -> None:

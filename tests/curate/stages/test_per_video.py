@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -71,16 +71,12 @@ def test_an_item_without_a_file_says_nothing_and_lasts_as_its_source_tells() -> 
 def test_what_is_said_in_a_video_is_recognised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def heard(
-        sounds: Sequence[Iterable[AudioBlock]], *_: Any, **options: Any
-    ) -> list[TranscriptionResult]:
+    def heard(blocks: Iterable[AudioBlock], *_: Any, **options: Any) -> TranscriptionResult:
         assert options["models"] is not None
-        seconds = [sum(len(block.samples) for block in sound) / 16_000 for sound in sounds]
-        return [
-            TranscriptionResult(transcript(f"It lasts {round(each)} seconds.")) for each in seconds
-        ]
+        seconds = sum(len(block.samples) for block in blocks) / 16_000
+        return TranscriptionResult(transcript(f"It lasts {round(seconds)} seconds."))
 
-    monkeypatch.setattr("stepline.speech.transcribe_many", heard)
+    monkeypatch.setattr("stepline.speech.transcribe", heard)
     said = {}
     for name, seconds, sound in (("two", 2, True), ("silent", 2, False)):
         draw_video(tmp_path / f"{name}.mp4", seconds=seconds, sound=sound)

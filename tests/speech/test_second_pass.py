@@ -12,17 +12,16 @@ import pytest
 from stepline.media import read_sound
 from stepline.records import Sentence, Span, Word
 from stepline.speech import AsrSettings, TranscriptionResult, transcribe
-from stepline.speech.audio_windows import AudioWindow, WindowTranscript
+from stepline.speech.audio_windows import FRAME_SAMPLES, AudioWindow, WindowTranscript
 from stepline.speech.hallucinations import REPETITION_REASON
-from stepline.speech.second_reading import (
+from stepline.speech.second_pass import (
     FRAMES_PER_SECOND,
     RecogniseWindow,
     doubtful_utterances,
     fit_to_voice,
-    read_again,
+    rerecognise_doubtful,
 )
 from stepline.speech.transcribe import SentenceCollector
-from stepline.speech.vad import FRAME_SAMPLES
 
 SETTINGS = AsrSettings()
 CLIPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "clips"
@@ -69,7 +68,7 @@ FIRST = said("Put pressure on it.", 1.0, 3.0) + said("Keep it there.", 12.0, 14.
 def test_a_sentence_that_was_passed_over_is_read_by_itself() -> None:
     sound = window((1.0, 3.0), (6.0, 9.0), (12.0, 14.0))
     pieces, read = second(said("Call for help now.", 6.0, 9.0))
-    found = read_again(sound, WindowTranscript(tuple(FIRST), "en", -0.2), read, tail=True)
+    found = rerecognise_doubtful(sound, WindowTranscript(tuple(FIRST), "en", -0.2), read, tail=True)
     assert spoken(found.words) == "Put pressure on it. Call for help now. Keep it there."
     assert [edge for piece in pieces for edge in (piece.start, piece.end)] == pytest.approx(
         [5.7, 9.3], abs=0.05
@@ -83,7 +82,7 @@ def test_a_sentence_that_was_passed_over_is_read_by_itself() -> None:
 def test_talk_in_the_background_stays_out(answer: str, confidence: float) -> None:
     sound = window((1.0, 3.0), (6.0, 9.0), (12.0, 14.0))
     _, read = second(said(answer, 6.0, 9.0, confidence))
-    found = read_again(sound, WindowTranscript(tuple(FIRST)), read, tail=True)
+    found = rerecognise_doubtful(sound, WindowTranscript(tuple(FIRST)), read, tail=True)
     assert list(found.words) == FIRST
 
 
@@ -95,7 +94,7 @@ def test_a_word_stretched_over_a_silence_has_both_sides_read_again() -> None:
         *said("breathing gently.", 4.6, 6.0),
     ]
     pieces, read = second([], said("Check for breathing gently.", 4.0, 6.0))
-    found = read_again(sound, WindowTranscript(tuple(stretched)), read, tail=True)
+    found = rerecognise_doubtful(sound, WindowTranscript(tuple(stretched)), read, tail=True)
     assert len(pieces) == 2
     assert spoken(found.words) == "Check for breathing gently."
     assert found.words[0].span is not None
@@ -105,7 +104,7 @@ def test_a_word_stretched_over_a_silence_has_both_sides_read_again() -> None:
 def test_a_reading_that_is_no_more_certain_changes_nothing() -> None:
     sound = window((1.0, 3.0), (6.0, 9.0), (12.0, 14.0))
     _, read = second(said("Call for help.", 6.0, 6.1))
-    found = read_again(sound, WindowTranscript(tuple(FIRST)), read, tail=True)
+    found = rerecognise_doubtful(sound, WindowTranscript(tuple(FIRST)), read, tail=True)
     assert list(found.words) == FIRST
 
 
@@ -135,7 +134,7 @@ def test_words_without_times_stay_where_they_are() -> None:
     words = [*FIRST[:2], loose, *FIRST[2:]]
     sound = window((1.0, 3.0), (6.0, 9.0), (12.0, 14.0))
     _, read = second(said("Call for help now.", 6.0, 9.0))
-    found = read_again(sound, WindowTranscript(tuple(words)), read, tail=True)
+    found = rerecognise_doubtful(sound, WindowTranscript(tuple(words)), read, tail=True)
     assert spoken(found.words) == "Put pressure loosely on it. Call for help now. Keep it there."
     assert loose in fit_to_voice(sound, words)
 
