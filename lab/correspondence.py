@@ -49,7 +49,7 @@ def cues(
     """Return the three cues of one clip's words over one clip's pictures. An unknown topic is 0."""
     mean_pictures = {"conse": centre.tolist()}
     weights = package.CorrespondenceWeights(0.0, 0.0, 0.0, 0.0, mean_pictures)
-    evidence = package.correspondence(
+    evidence = package.measure_correspondence(
         record.sentences,
         visual.end,
         cuts=visual.activity.cuts if visual.activity else (),

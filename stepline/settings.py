@@ -152,6 +152,7 @@ CONSTANT_SETTINGS: dict[str, dict[str, JsonValue]] = {
     "loss": {"alignability": "kept", "alignability_weight": 1.0, "every_layer": None},
     "data": {"held_out_most": 500, "held_out_score": "recall"},
     "refine": {"agree_with": [], "least_kept": 0.02},
+    "rounds": {"first": "asr"},
     "place": {"unshown": "unlike"},
     "labels": {"mapping": "clipped", "text_model": "minilm", "ranking": "clips"},
     "match": {"ordered_documents": 20, "instruction": 0.5, "new_numbers": True},

@@ -67,7 +67,6 @@ REFINE = NASVA_TRAINING | {
     "coarse.temperature": (0.07, "unsaid: nu; tau is 0.07"),
     "coarse.grow": (0.7, "section 4.2: zeta = 0.7"),
     "coarse.floor": (0.2, "section 4.2: eps1 = 0.20"),
-    "rounds.first": ("asr", "table 3: Step-ASR"),
     "rounds.rounds": (1, "section 7: only one round as the default"),
     "rounds.teachers": (1, "section 3.3: the trained model"),
     "rounds.teacher_epochs": (12, "section 4.2: 12 epochs"),

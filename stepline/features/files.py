@@ -63,8 +63,8 @@ def find_feature_file(folder: Path, video_id: str) -> Path:
             path = candidate / f"{video_id}{suffix}"
             if path.is_file():
                 return path
-    what = f"{folder}: no features for video {video_id!r}"
-    raise StoreError(f"{what}; expected {video_id} + one of {' '.join(FEATURE_SUFFIXES)}")
+    fault = f"{folder}: no features for video {video_id!r}"
+    raise StoreError(f"{fault}; expected {video_id} + one of {' '.join(FEATURE_SUFFIXES)}")
 
 
 def read_feature_file(
@@ -78,8 +78,8 @@ def read_feature_file(
         width: required D, None for any.
         unit: scale rows to length 1. A row of zeros stays zero.
 
-    Raises StoreError for an unreadable file or text features, ShapeError unless it holds (T, D)
-    finite numbers.
+    Raises StoreError for an unreadable file or text features, ShapeError unless it holds (T,
+    D) finite numbers.
     """
     content, metadata = read_arrays(path)
     if isinstance(content, Mapping):
@@ -130,8 +130,8 @@ def _feature_array(path: Path, content: Mapping[str, Any]) -> Any:
 def _check_matrix(path: Path, array: Any) -> Matrix:
     """Return an array as (T, D) float32. Raises ShapeError for any other array, and for NaN."""
     if not isinstance(array, np.ndarray):
-        what = f"{path}: holds a {type(array).__name__}, not an array of features (T, D)"
-        raise ShapeError(f"{what}; extract them again")
+        fault = f"{path}: holds a {type(array).__name__}, not an array of features (T, D)"
+        raise ShapeError(f"{fault}; extract them again")
     if array.ndim != 2 or 0 in array.shape or not np.issubdtype(array.dtype, np.floating):
         raise ShapeError(
             f"{path}: features must be (T, D) of float numbers, not {array.shape} {array.dtype}"
@@ -147,8 +147,7 @@ def _check_matrix(path: Path, array: Any) -> Matrix:
 
 def parse_rate(location: object, metadata: Mapping[str, str], rate: float) -> float:
     """Return the rows per second that a file's metadata state, else `rate`. Raises StoreError for
-    an invalid
-    rate.
+    an invalid rate.
 
     Args:
         location: of the file, for messages.
@@ -193,11 +192,9 @@ def write_feature_file(features: FeatureSequence, path: Path) -> None:
 def read_arrays(location: Path | str, data: bytes | None = None) -> tuple[Any, Mapping[str, str]]:
     """Return the content of a feature file as numpy arrays, and its metadata or {}.
 
-    .npy gives an array, .npz and .safetensors a dict, .pth, .pt and .pth.tar whatever was saved.
-    The
-    JSON list "text" in the metadata of a .safetensors file is added to its arrays, since that
-    format
-    holds no strings.
+    .npy gives an array, .npz and .safetensors a dict, .pth, .pt and .pth.tar whatever was
+    saved. The JSON list "text" in the metadata of a .safetensors file is added to its arrays,
+    since that format holds no strings.
 
     Args:
         location: path of the file, or the name of an archive member.
@@ -207,8 +204,8 @@ def read_arrays(location: Path | str, data: bytes | None = None) -> tuple[Any, M
     """
     name = str(location).lower()
     if not name.endswith(READABLE_SUFFIXES):
-        what = f"{location}: unknown kind of feature file"
-        raise StoreError(f"{what}; give .npy, .npz, .safetensors, .pth or .pth.tar")
+        fault = f"{location}: unknown kind of feature file"
+        raise StoreError(f"{fault}; give .npy, .npz, .safetensors, .pth or .pth.tar")
     source = Path(location) if data is None else data
     try:
         if name.endswith((".npy", ".npz")):

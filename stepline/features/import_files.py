@@ -209,8 +209,8 @@ def import_features(
 ) -> ImportReport:
     """Import the feature files of a folder, .tar or single file into a store. Return a report.
 
-    Items in the store are not read again, so that a killed import resumes. `dropped.jsonl` lists
-    the items that this import dropped, with reasons.
+    Items in the store are not read again, so that a killed import resumes. `dropped.jsonl`
+    lists the items that this import dropped, with reasons.
 
     Args:
         source: folder, .tar or file.

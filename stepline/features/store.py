@@ -217,8 +217,8 @@ class ShardMatrix:
     width: int
 
     def read(self, first: int, count: int) -> Half:
-        """Return `count` rows (count, width) from row `first` on. Raises StoreError for a truncated or
-        unreadable file."""
+        """Return `count` rows (count, width) from row `first` on. Raises StoreError for a
+        truncated or unreadable file."""
         # Half precision takes 2 bytes per number.
         offset = self.begin + 2 * first * self.width
         try:
@@ -315,14 +315,13 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         backbones.discard(UNKNOWN_BACKBONE)
         names = sorted(backbones)
         if len(names) > 1:
-            what = f"{self.display_url}: features of {' and '.join(names)}"
-            raise StoreError(f"{what}; keep one backbone per store")
+            fault = f"{self.display_url}: features of {' and '.join(names)}"
+            raise StoreError(f"{fault}; keep one backbone per store")
         return names[0] if names else ""
 
     def matrix(self, id: str, rows: slice = ALL_ROWS) -> Matrix:
         """Return the rows (T, D) of an item, or a slice, as float32. Raises StoreError for an
-        unknown id.
-        """
+        unknown id."""
         return self._read_rows(self[id], rows).astype(np.float32)
 
     def read(self, id: str, rows: slice = ALL_ROWS) -> FeatureSequence:
@@ -533,8 +532,8 @@ class FeatureWriter:
         rejection = self.rejection_reason(id, values, texts)
         if rejection is not None:
             reason, value = rejection
-            what = f"{id}: {reason} ({value or 'of this store'})"
-            message = f"{what}; extract its features again, or leave it out"
+            fault = f"{id}: {reason} ({value or 'of this store'})"
+            message = f"{fault}; extract its features again, or leave it out"
             if reason in (REPEATED_ID, BAD_ID):
                 raise StoreError(message)
             raise ShapeError(message)

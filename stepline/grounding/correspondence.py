@@ -109,7 +109,7 @@ class Correspondence:
         return w.cuts * self.cuts + w.topic * topic + w.text * self.text
 
 
-def correspondence(
+def measure_correspondence(
     sentences: Sequence[Sentence],
     duration: float,
     *,

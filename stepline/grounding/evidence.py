@@ -1,6 +1,6 @@
 """Visual evidence: how well each second matches each step's words, (K, T), and how much that counts.
 
-`contrast`             similarity of step and second, centred over time and over steps, because the similarity of a
+`center_similarity`    similarity of step and second, centred over time and over steps, because the similarity of a
                        weak backbone depends mostly on the video
 `informative_seconds`  the seconds whose picture is not plain, noise, a still or a slide
 `fit_weight`           the weight of the similarity, fitted to the speech of the video itself
@@ -88,7 +88,7 @@ def mean_by_second(features: FeatureSequence, seconds: int) -> Array:
     return values
 
 
-def contrast(scores: Array) -> Array:
+def center_similarity(scores: Array) -> Array:
     """Return similarity scores (K, T) in standard deviations, 0 where unknown.
 
     The mean of each step and then the mean of each second are subtracted. All steps share one

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepline.grounding.correspondence import PICTURES_DO_NOT_FIT
-from stepline.grounding.evidence import TimedText, contrast, log_bayes_factor, similarity
+from stepline.grounding.evidence import TimedText, center_similarity, log_bayes_factor, similarity
 from stepline.grounding.fusion import (
     Flags,
     ShownPosterior,
@@ -55,7 +55,7 @@ from stepline.grounding.settings import GroundSettings
 from stepline.grounding.shots import (
     USUAL_LAG_SECONDS,
     assign_to_shots,
-    odds_by_appearance,
+    doing_odds_by_look,
     shot_units,
     step_and_other_speech,
     talking_head_log_odds,
@@ -433,7 +433,7 @@ def similarity_evidence(inputs: GroundingInputs) -> Array:
     if features is None or vectors is None or not inputs.steps:
         return np.zeros((len(inputs.steps), inputs.seconds))
     cosines = similarity(features, vectors, inputs.seconds)
-    return contrast(cosines)
+    return center_similarity(cosines)
 
 
 def place_by_shots(
@@ -457,7 +457,7 @@ def place_by_shots(
 
     # which steps: those whose words do not tell when they are shown
     _, other_speech = step_and_other_speech(steps, inputs.transcript, inputs.seconds)
-    appearance = odds_by_appearance(activity, shots, speech.prior, other_speech)
+    appearance = doing_odds_by_look(activity, shots, speech.prior, other_speech)
     talk = talking_head_log_odds(appearance, shots)
     placed_by_shots = ~speech.is_said | _is_said_over_talking_head(talk, inputs.passages)
     if not placed_by_shots.any():

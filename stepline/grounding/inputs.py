@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepline.errors import ShapeError
-from stepline.grounding.correspondence import correspondence, instruction_log_bayes
+from stepline.grounding.correspondence import instruction_log_bayes, measure_correspondence
 from stepline.grounding.evidence import TimedText, informative_seconds, shot_slices
 from stepline.grounding.fusion import Flags
 from stepline.grounding.said_to_shown import Array
@@ -382,7 +382,7 @@ def _correspondence_log_odds(inputs: GroundingInputs) -> float | None:
             if step.said is not None:
                 steps_as_sentences.append(Sentence(text=step.text, span=step.said))
         sentences = tuple(steps_as_sentences)
-    evidence = correspondence(
+    evidence = measure_correspondence(
         sentences,
         inputs.duration,
         cuts=inputs.cuts,

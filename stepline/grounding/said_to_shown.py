@@ -77,14 +77,14 @@ class ShownPrior:
         """
         if not passages or seconds == 0:
             return np.full(seconds, 1 / max(1, seconds))
-        curves = [self._curves(span, seconds, lag).mean(axis=0) for span in passages]
+        densities = [self._densities(span, seconds, lag).mean(axis=0) for span in passages]
         if weights is None:
-            return np.asarray(np.mean(curves, axis=0))
+            return np.asarray(np.mean(densities, axis=0))
         unsaid = max(0.0, 1 - float(weights.sum()))
-        by_passage = weights @ np.array(curves)
+        by_passage = weights @ np.array(densities)
         return np.asarray(by_passage + unsaid / seconds)
 
-    def _curves(self, span: Span, seconds: int, lag: float) -> Array:
+    def _densities(self, span: Span, seconds: int, lag: float) -> Array:
         """Return (P, T): the normalised density for each of P positions of the words in a passage."""
         length = min(self.words, span.duration)
         count = max(1, math.ceil(span.duration / self.words))

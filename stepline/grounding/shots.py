@@ -104,7 +104,7 @@ class ShotUnits:
 
 
 @dataclass(frozen=True)
-class AppearanceOdds:
+class DoingOdds:
     """Log odds of doing for C shots, by the speech over all shots that look alike.
 
     Attributes:
@@ -116,9 +116,9 @@ class AppearanceOdds:
     recurrence: Array
 
 
-def odds_by_appearance(
+def doing_odds_by_look(
     activity: "Activity", shots: Sequence[slice], prior: Array, other_speech: Array
-) -> AppearanceOdds:
+) -> DoingOdds:
     """Return the log odds of doing of each shot, by the speech over the shots that look alike.
 
     Args:
@@ -153,7 +153,7 @@ def odds_by_appearance(
         recurrence[n] = RECURRENCE_WEIGHT * max(0.0, log_recurrence[n]) * chat_factor
         by_words = STEP_WEIGHT * log_steps + CHAT_WEIGHT * log_chat
         doing[n] = by_words + recurrence[n] + DOING_LOG_ODDS
-    return AppearanceOdds(doing, recurrence)
+    return DoingOdds(doing, recurrence)
 
 
 def _log_relative_recurrence(groups: Array, looks_alike: npt.NDArray[np.bool_]) -> Array:
@@ -184,7 +184,7 @@ def _log_density(part: float, whole: float, pseudo_count: float, fraction: float
     return float(np.log((part + pseudo_count * fraction) / expected))
 
 
-def talking_head_log_odds(appearance: AppearanceOdds, shots: Sequence[slice]) -> Array:
+def talking_head_log_odds(appearance: DoingOdds, shots: Sequence[slice]) -> Array:
     """Return (T,): log odds of doing due to recurring looks with much chat, at most 0.
 
     Of all evidence for or against doing, only this holds on real clips (docs/real_clips.md).
@@ -247,7 +247,7 @@ def _convolve(row: Array, kernel: Array) -> Array:
 def shot_units(
     activity: "Activity",
     shots: Sequence[slice],
-    appearance: AppearanceOdds,
+    appearance: DoingOdds,
     features: FeatureSequence | None,
 ) -> ShotUnits:
     """Return the units of a video: parts of shots, with short similar neighbours joined.

@@ -196,7 +196,7 @@ class LiveLog:
         return [step for step in self.steps.values() if not step.withdrawn]
 
     @property
-    def position(self) -> float:
+    def resume_second(self) -> float:
         """The second at which a run resumes. All speech before it is in the log."""
         end = self.sentences[-1].span.end if self.sentences else 0.0
         return max(end, self._settled)

@@ -128,7 +128,7 @@ def run_live(
 
 def _start_second(log: LiveLog, inputs: Sequence[Path | LiveInput]) -> float:
     """Return the second at which the run begins or resumes."""
-    start = log.position if log.count else 0.0
+    start = log.resume_second if log.count else 0.0
     # A stream continues without a run: its second follows from the wall clock at the first start.
     wall_start = None if log.first is None else log.first.wall
     if isinstance(inputs[0], LiveInput) and wall_start is not None:
@@ -154,7 +154,7 @@ def _emit_start(
         )
         emit(event)
     elif isinstance(inputs[0], LiveInput):
-        seconds = round(start - log.position, 3)
+        seconds = round(start - log.resume_second, 3)
         event = log.add("gap", start, seconds=seconds, reason="Stepline did not run")
         emit(event)
 

@@ -72,7 +72,7 @@ class ShownSteps:
         if self.vision is None or not self._log.count:
             return
         rate = self._settings.vision.rate
-        position = self._log.position
+        position = self._log.resume_second
         # Whole periods are dropped, so that a resumed run begins at the same second.
         dropped_periods = (position - self.memory_seconds) // FORGET_SECONDS
         begin = max(0, int(dropped_periods * FORGET_SECONDS))
@@ -177,7 +177,7 @@ class ShownSteps:
         self._ground(self.vision.snapshot())
 
     def _emit_changes(self, step: Step, second: float) -> None:
-        """Emit that a step is shown or has ended, by a second that is `lag` ago."""
+        """Emit that a step is shown or has ended. second: now, less the lag."""
         present = self._log.steps.get(step.id)
         # A step that has ended stays ended.
         if present is None or present.ended or present.withdrawn:

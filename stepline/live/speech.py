@@ -182,7 +182,9 @@ class LiveTranscriber:
         is_unread = False
         if not is_quiet or abs(voice_end - self._final_until) > FRAME_SECONDS:
             words = self._recognise_window(window)
-            committed, has_agreed_stop = self._commit_certain(words, window, is_quiet=is_quiet)
+            committed, has_agreed_stop = self._commit_certain_words(
+                words, window, is_quiet=is_quiet
+            )
             is_unread = self._is_unread(words, window)
         self._final_until = voice_end if is_quiet else -1.0
 
@@ -222,7 +224,7 @@ class LiveTranscriber:
         pieces = [piece for piece in transcript.words if piece.text.strip() and piece.span]
         return fit_to_voice(window, join_word_parts(pieces))
 
-    def _commit_certain(
+    def _commit_certain_words(
         self, words: Sequence[Word], window: AudioWindow, *, is_quiet: bool
     ) -> tuple[tuple[Word, ...], bool]:
         """Commit the words of a pass that are certain.

@@ -176,7 +176,7 @@ def _clip(step: Step, number: int, links: RecordLinks) -> dict[str, JsonValue] |
         "startOffset": start,
         "endOffset": end,
     }
-    address = links.moment(start, end)
+    address = links.time_link(start, end)
     if address is not None:
         clip["url"] = address
     return clip

@@ -122,7 +122,7 @@ class RecordLinks:
             return None
         return f"{self.page}#step-{number}"
 
-    def moment(self, start: float, end: float) -> str | None:
+    def time_link(self, start: float, end: float) -> str | None:
         """Return the link of a span in seconds: in the page, else in the video."""
         if self.page is not None:
             return f"{self.page}?t={start:g}"

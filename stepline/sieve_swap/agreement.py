@@ -98,12 +98,12 @@ CHANGED_NEGATION = "the step changes a negation"
 
 
 def contradiction(narration: str, step: str) -> str | None:
-    """Return why a step contradicts the narration that it replaces (CHANGED_NUMBER, CHANGED_UNIT or
-    CHANGED_NEGATION), None where it does not.
+    """Return why a step contradicts the narration that it replaces (CHANGED_NUMBER, CHANGED_UNIT
+    or CHANGED_NEGATION), None where it does not.
 
-    Amounts of one kind (time, volume, ...) agree when each one of the step is said, or each one
-    said is in the step. Amounts of the same thing must be equal. A number that only the step states
-    is no contradiction.
+    Amounts of one kind (time, volume, ...) agree when each one of the step is said, or each
+    one said is in the step. Amounts of the same thing must be equal. A number that only the
+    step states is no contradiction.
     """
     changed = _amount_contradiction(quantities(narration), quantities(step))
     if changed is None and text_polarity(narration).contradicts(text_polarity(step)):

@@ -111,8 +111,7 @@ class DocumentWords:
 
 def load_document_words(base: TextBase, folder: Path, settings: SieveSwapSettings) -> DocumentWords:
     """Return the content words of every document of a base, tagging only the documents whose
-    words are not
-    stored yet.
+    words are not stored yet.
 
     Args:
         base: the text base.

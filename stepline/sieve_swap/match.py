@@ -38,16 +38,12 @@ def narration_segments(
     sentences: Sequence[Sentence], settings: SwapSettings
 ) -> list[NarrationSegment]:
     """Return the narration as segments: each sentence alone, or short neighbours merged where
-    `merge` is
-    "before".
+    `merge` is "before".
 
     Two consecutive segments merge when both are shorter than `longest_merged` and less than
-    `merge_gap`
-    seconds apart. A merged segment counts with its own length when the next sentence follows, so
-    no
-    segment is longer than 2 x longest_merged + merge_gap. The paper leaves that open. Sentences
-    without
-    text are left out.
+    `merge_gap` seconds apart. A merged segment counts with its own length when the next
+    sentence follows, so no segment is longer than 2 x longest_merged + merge_gap. The paper
+    leaves that open. Sentences without text are left out.
 
     Args:
         sentences: of one video, in order.
@@ -114,9 +110,7 @@ class Match:
 @dataclass(frozen=True)
 class UnswappedSegment:
     """A segment that states a step but keeps its own words, because no similar step agrees with
-    it.
-    similarity: cosine of the nearest step.
-    """
+    it. similarity: cosine of the nearest step."""
 
     segment: NarrationSegment
     similarity: float
@@ -141,14 +135,12 @@ def nearest_steps(
     settings: SwapSettings,
 ) -> list[SegmentOutcome]:
     """Return the outcome of each segment by its nearest steps: swapped, kept in its own words, or
-    sieved
-    out.
+    sieved out.
 
     A segment without a step of cosine `floor` is sieved out. With `check`, a step that
-    contradicts the
-    segment gives way to the next nearest one, up to `candidates`. Where none of these has the
-    cosine
-    `swap_similarity` and agrees, `unswapped` decides whether the segment keeps its own words.
+    contradicts the segment gives way to the next nearest one, up to `candidates`. Where none
+    of these has the cosine `swap_similarity` and agrees, `unswapped` decides whether the
+    segment keeps its own words.
 
     Args:
         narration: S segments.
@@ -218,17 +210,16 @@ def steps_by_line_model(
     """Return the outcome of each segment by the one document that explains the narration best.
 
     The line model of `grounding/line_model.py` aligns the document's steps with the segments,
-    roughly in
-    order. A segment passes the sieve where P(it states the step) is at least one half. A step
-    that is
-    less similar than `swap_similarity`, or contradicts the segment, does not replace it.
+    roughly in order. A segment passes the sieve where P(it states the step) is at least one
+    half. A step that is less similar than `swap_similarity`, or contradicts the segment, does
+    not replace it.
 
     Args:
         narration: S segments.
         vectors: (S, D) MiniLM vectors of their texts.
         base: the text base.
-        documents: numbers of the documents that are tried, the most likely first. Ties prefer the
-            earlier one.
+        documents: numbers of the documents that are tried, the most likely first. Ties prefer
+            the earlier one.
         settings: thresholds and checks.
     """
     if not narration or not len(documents):
@@ -269,14 +260,11 @@ def merge_matches(
     outcomes: Sequence[SegmentOutcome], settings: SwapSettings
 ) -> list[SegmentOutcome]:
     """Return the outcomes with neighbouring matches of one step merged, if they are less than
-    `merge_gap`
-    seconds apart.
+    `merge_gap` seconds apart.
 
-    No other segment, sieved or not, is between them. The merged match has the greater similarity.
-    Two
-    matches stay separate where their joined text contradicts the step, for example by a negation
-    in one
-    of them.
+    No other segment, sieved or not, is between them. The merged match has the greater
+    similarity. Two matches stay separate where their joined text contradicts the step, for
+    example by a negation in one of them.
 
     Args:
         outcomes: of all segments of one video, in order.

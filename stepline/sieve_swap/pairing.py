@@ -83,9 +83,7 @@ class WordSets:
     @staticmethod
     def from_lists(lists: Iterable[Sequence[int]]) -> "WordSets":
         """Return the sets of lists of word numbers. Repeats count once, each UNKNOWN_WORD counts
-        as another
-        word.
-        """
+        as another word."""
         rows = [np.empty(0, np.int32)]
         unknown_counts = []
         for numbers in lists:
@@ -135,9 +133,7 @@ class DocumentPairs:
 
     def choose_split(self, settings: PairingSettings) -> str | None:
         """Return the split of the video by its greatest token-IoU, "validation" or "train", None
-        without a
-        pair.
-        """
+        without a pair."""
         if not len(self):
             return None
         best_iou = float(self.iou.max())

@@ -90,9 +90,7 @@ def read_pairs(path: Path) -> list[PairedVideo]:
 
 def write_records(records: Sequence[Record], split: str, path: Path) -> None:
     """Write records as Parquet, sorted by id, with columns for their split and step texts.
-    `read_parquet`
-    reads the file.
-    """
+    `read_parquet` reads the file."""
     rows = [
         {
             "id": record.id,

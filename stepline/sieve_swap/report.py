@@ -41,9 +41,8 @@ def write_report(job: Job, outcome: RunResult) -> tuple[Path, ...]:
     """Write statistics.json, train.json and validation.json into the job's folder, and return
     their paths.
 
-    statistics.json holds the counts of the run. Its `thresholds` say how many videos, documents
-    and pairs
-    the run's thresholds and higher ones keep (figure 7a of the paper).
+    statistics.json holds the counts of the run. Its `thresholds` say how many videos,
+    documents and pairs the run's thresholds and higher ones keep (figure 7a of the paper).
     """
     tree = outcome.statistics.model_dump(mode="json")
     tree["thresholds"] = [asdict(row) for row in _threshold_rows(job, outcome.pairs)]
@@ -82,9 +81,7 @@ def _threshold_rows(job: Job, pairs: Sequence[Path]) -> list[ThresholdRow]:
 
 def write_released_json(parts: Iterable[Path], file: Path) -> int:
     """Write the records of Parquet files as one JSON file in the released form. Return the number
-    of
-    segments.
-    """
+    of segments."""
     segment_count = 0
     with atomic_path(file) as partial, partial.open("w", encoding="utf-8") as out:
         # before each entry: a brace once, then commas
@@ -106,9 +103,7 @@ def _read_records(parts: Iterable[Path]) -> Iterator[Record]:
 
 def released_form(record: Record) -> dict[str, object]:
     """Return one video in the released JSON form. A step without another wording gives its own
-    text
-    twice.
-    """
+    text twice."""
     timestamps = []
     sentences = []
     for step in record.steps:

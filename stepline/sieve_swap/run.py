@@ -110,8 +110,8 @@ class RunResult:
 def run(job: Job) -> RunResult:
     """Sieve and swap every video of a job. Files appear in `job.out`.
 
-    Raises SettingsError where `out` holds a run with other settings. Raises DatasetError where a
-    category is asked for and no video has one. Errors of the readers are raised too.
+    Raises SettingsError where `out` holds a run with other settings. Raises DatasetError where
+    a category is asked for and no video has one. Errors of the readers are raised too.
     """
     base_folder = job.base.folder
     if not job.base.step_count:
@@ -136,7 +136,7 @@ def run(job: Job) -> RunResult:
     if category and not video_filter.has_categories:
         cure = f"put {VIDEOS_FILE} next to it, or give --set pairing.category="
         raise DatasetError(f"{job.videos}: no video has a category, {category!r} is asked; {cure}")
-    write_atomic(job.out / IDENTITY_FILE, _identity_text(job))
+    write_atomic(job.out / IDENTITY_FILE, _format_run_identity(job))
     # pair, then sieve and swap
     pairs = _pair_videos(job, words, video_filter)
     retained = _retained_documents(pairs) if job.settings.match.needs_pairs else None
@@ -158,9 +158,7 @@ def run(job: Job) -> RunResult:
 
 def check_encoder(base: TextBase, settings: SieveSwapSettings) -> None:
     """Raise SettingsError where the base was embedded by another encoder than that of the
-    settings, whose
-    thresholds are for that encoder's cosines.
-    """
+    settings, whose thresholds are for that encoder's cosines."""
     encoder = settings.text_base.encoder
     if base.encoder == encoder:
         return
@@ -182,7 +180,7 @@ def _videos_logging_errors(job: Job) -> Iterator[VideoOrRejected]:
         yield video
 
 
-def _identity_text(job: Job) -> str:
+def _format_run_identity(job: Job) -> str:
     """Return the version and settings that identify a run, one line per section."""
     settings = job.settings.model_dump(mode="json", exclude={"text_base"})
     lines = [f"{section}: {value}\n" for section, value in sorted(settings.items())]
@@ -191,7 +189,7 @@ def _identity_text(job: Job) -> str:
 
 def _check_same_run(job: Job) -> None:
     note = job.out / IDENTITY_FILE
-    if note.is_file() and note.read_text() != _identity_text(job):
+    if note.is_file() and note.read_text() != _format_run_identity(job):
         cure = "give another --out or remove it"
         raise SettingsError(f"{job.out}: holds a run with other settings ({note.name}); {cure}")
 
@@ -216,7 +214,7 @@ def _pair_videos(job: Job, words: DocumentWords, video_filter: VideoFilter) -> l
         stem = part_stem(number, videos, words.digest, settings, reasons, needs_pairs)
         file = job.out / PAIRS_FOLDER / f"{stem}.parquet"
         if not file.is_file():
-            rows = _pair_part(job, part, reasons, words, build_finder())
+            rows = _pair_videos_of_part(job, part, reasons, words, build_finder())
             write_pairs(rows, file)
             job.report(f"part {number} paired")
         files.append(file)
@@ -229,7 +227,7 @@ def _digest_input(video: VideoOrRejected) -> object:
     return (video.location, video.reason)
 
 
-def _pair_part(
+def _pair_videos_of_part(
     job: Job,
     part: Sequence[VideoOrRejected],
     reasons: Sequence[str | None],
@@ -299,9 +297,7 @@ def _swap_records(
     job: Job, words: DocumentWords, pairs: Sequence[Path], retained: DocumentIds | None
 ) -> tuple[list[Path], int]:
     """Return the statistics files, one per part, and how many existed before. The statistics of a
-    part are
-    written after its records.
-    """
+    part are written after its records."""
     match = job.settings.match.model_dump(mode="json")
     retained_digest = None if retained is None else hashlib.sha256(retained.tobytes()).hexdigest()
     swap_digest = digest_of(
@@ -315,7 +311,7 @@ def _swap_records(
         if file.is_file():
             resumed_count += 1
         else:
-            counts = _swap_part(job, stem, part, read_pairs(pairs_file), retained)
+            counts = _swap_videos_of_part(job, stem, part, read_pairs(pairs_file), retained)
             write_atomic(file, counts.model_dump_json(indent=1))
             trim_memory()
             job.report(f"part {number} swapped: {len(part)} videos")
@@ -323,7 +319,7 @@ def _swap_records(
     return files, resumed_count
 
 
-def _swap_part(
+def _swap_videos_of_part(
     job: Job,
     stem: str,
     part: Sequence[VideoOrRejected],

@@ -23,9 +23,7 @@ Counts: TypeAlias = dict[str, int]
 
 class Statistics(FrozenModel):
     """Counts of a collection, or of a part of it, which can be added. Keys of histograms are the
-    bars' lower
-    ends, as text.
-    """
+    bars' lower ends, as text."""
 
     videos: Counts = Field(default_factory=dict, description="split, or why a video was left out")
     sentences: Counts = Field(
@@ -145,9 +143,7 @@ def _histogram(values: Sequence[float]) -> Counts:
 
 def _content_word_counts(texts: Sequence[str]) -> tuple[Counts, Counts]:
     """Return how often each content word occurs (numerals and units too), and a histogram of the
-    texts'
-    shares of content words.
-    """
+    texts' shares of content words."""
     counts: Counter[str] = Counter()
     bars = []
     for text, words in zip(texts, content_words(texts, numerals=True), strict=True):

@@ -100,8 +100,7 @@ def sieve_and_swap(
     embed: EmbedTexts | None = None,
 ) -> list[Record]:
     """Return each record with swapped steps. Sentences that were sieved out are in `dropped`,
-    with the
-    reason.
+    with the reason.
 
     Earlier steps of a record are replaced.
 
@@ -110,15 +109,13 @@ def sieve_and_swap(
         base: the text base whose steps replace sentences.
         settings: of the sieve and the swap.
         paired: numbers of each record's documents, the most likely first. Scope "paired" and
-            method
-            "line-model" need them.
+            method "line-model" need them.
         retained: numbers of the documents of scope "retained". None searches all.
-        embed: texts to the (N, D) unit vectors of the base's encoder. None is `base.embed`, which
-            refuses an encoder that has changed since.
+        embed: texts to the (N, D) unit vectors of the base's encoder. None is `base.embed`,
+            which refuses an encoder that has changed since.
 
     Raises ShapeError where the numbers do not fit, ModelError where the line model cannot read
-    the
-    base's vectors.
+    the base's vectors.
     """
     _check_inputs(records, base, settings, paired)
     narration = [narration_segments(record.sentences, settings) for record in records]

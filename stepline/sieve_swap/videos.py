@@ -107,9 +107,7 @@ def _read_row_blocks(path: Path, columns: Sequence[str]) -> Iterator[list[list[s
 
 class VideoTable:
     """HowTo100M's tables in a folder: category, task, title and duration of its videos. Each
-    table may be
-    absent.
-    """
+    table may be absent."""
 
     def __init__(self, folder: Path) -> None:
         self._videos = CsvTable(folder / VIDEOS_FILE, VIDEOS_COLUMNS)
@@ -118,9 +116,7 @@ class VideoTable:
 
     def add_table_fields(self, record: Record) -> Record:
         """Return a record with its video's task, title and duration from the tables, and the
-        category in
-        `settings`.
-        """
+        category in `settings`."""
         id = record.video.id
         facts: dict[str, object] = {}  # of the video
         settings = record.settings
@@ -173,9 +169,7 @@ VideoOrRejected: TypeAlias = Record | Rejected
 
 def read_videos(path: Path) -> Iterator[VideoOrRejected]:
     """Yield every video of a file or folder, in a fixed order. Raises DatasetError where there is
-    nothing
-    to read.
-    """
+    nothing to read."""
     if not path.exists():
         cure = "give records (.parquet, .json) or HowTo100M's captions"
         raise DatasetError(f"{path}: is not there; {cure}")
@@ -216,9 +210,7 @@ def _rejected_video(reason: object, location: str) -> Rejected:
 
 def _read_parquet_records(file: Path) -> Iterator[VideoOrRejected]:
     """Yield the records of a Parquet file. A cell that is not a record is a Rejected, and damage
-    ends the
-    file.
-    """
+    ends the file."""
     try:
         for row, cell in enumerate(read_text_column(file, "record")):
             yield _parse_record(cell, f"{file}: row {row}")

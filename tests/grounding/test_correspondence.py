@@ -11,8 +11,8 @@ from stepline.grounding.correspondence import (
     Correspondence,
     CorrespondenceWeights,
     coincidence_log_bayes,
-    correspondence,
     instruction_log_bayes,
+    measure_correspondence,
 )
 from stepline.grounding.ground import ground
 from stepline.records import FeatureSequence, Sentence, Span, Step, Transcript
@@ -50,8 +50,8 @@ def test_a_film_that_repeats_itself_says_no_more_than_twenty_chances():
 
 def test_cuts_where_sentences_begin_speak_for_the_pictures_and_others_against():
     said = sentences(10, 20, 30, 40)
-    own = correspondence(said, 60.0, cuts=[9.8, 20.1, 29.9])
-    other = correspondence(said, 60.0, cuts=[14.0, 25.0, 35.0])
+    own = measure_correspondence(said, 60.0, cuts=[9.8, 20.1, 29.9])
+    other = measure_correspondence(said, 60.0, cuts=[14.0, 25.0, 35.0])
     assert own.cuts > 0 > other.cuts
     assert (own.topic, own.text) == (None, 0.0)
 
@@ -59,35 +59,52 @@ def test_cuts_where_sentences_begin_speak_for_the_pictures_and_others_against():
 def test_the_topic_is_the_cosine_of_what_is_said_and_what_is_seen_less_the_mean_picture():
     # mean less centre: .3, .4
     seen = FeatureSequence(np.array([[0.6, 1.8], [0.0, 1.0]], np.float32), 1.0, "test")
-    found = correspondence(
+    found = measure_correspondence(
         sentences(0), 2.0, features=seen, sentence_vectors=np.array([[1, 0]]), weights=WEIGHTS
     )
     assert found.topic == pytest.approx(0.6)
     assert found.log_odds(WEIGHTS) == pytest.approx(2.0 * (0.6 - 0.1))
     other = FeatureSequence(seen.values, 1.0, "unknown")
     assert (
-        correspondence(sentences(0), 2.0, features=other, sentence_vectors=np.array([[1, 0]])).topic
+        measure_correspondence(
+            sentences(0), 2.0, features=other, sentence_vectors=np.array([[1, 0]])
+        ).topic
         is None
     )
 
 
 def test_a_caption_that_is_being_said_speaks_for_the_pictures():
     said = (*sentences(10), *sentences(40, text="wait for help"))
-    assert correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(10, 13))]).text > 1
+    assert (
+        measure_correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(10, 13))]).text
+        > 1
+    )
     # not then
-    assert correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(40, 43))]).text < 0
+    assert (
+        measure_correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(40, 43))]).text
+        < 0
+    )
     # nobody speaks then
-    assert correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(25, 28))]).text == 0
-    assert correspondence(said, 60.0, on_screen=[Line("Lift your chin", Span(10, 13))]).text < 0
+    assert (
+        measure_correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(25, 28))]).text
+        == 0
+    )
+    assert (
+        measure_correspondence(said, 60.0, on_screen=[Line("Lift your chin", Span(10, 13))]).text
+        < 0
+    )
     # a watermark
-    assert correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(0, 60))]).text == 0
+    assert (
+        measure_correspondence(said, 60.0, on_screen=[Line("Press the wound", Span(0, 60))]).text
+        == 0
+    )
     # a long word alone
-    assert correspondence(said, 60.0, on_screen=[Line("PRESS", Span(10, 13))]).text > 1
-    assert correspondence(said, 60.0, on_screen=[Line("the", Span(10, 13))]).text == 0
+    assert measure_correspondence(said, 60.0, on_screen=[Line("PRESS", Span(10, 13))]).text > 1
+    assert measure_correspondence(said, 60.0, on_screen=[Line("the", Span(10, 13))]).text == 0
 
 
 def test_nothing_known_is_not_known():
-    assert not correspondence(sentences(5), 20.0).is_known
+    assert not measure_correspondence(sentences(5), 20.0).is_known
     assert Correspondence(0.0, None, 0.0).log_odds(WEIGHTS) == 0.0
 
 

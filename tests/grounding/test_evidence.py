@@ -34,16 +34,16 @@ def test_vectors_of_another_width_are_refused():
 def test_contrast_removes_what_a_step_has_everywhere_and_what_a_second_has_for_all():
     # row means 2 and 5 go, then the column means; what is left is +-1, already of unit spread
     scores = np.array([[3.0, 1.0], [4.0, 6.0]])
-    np.testing.assert_allclose(evidence.contrast(scores), [[1, -1], [-1, 1]])
+    np.testing.assert_allclose(evidence.center_similarity(scores), [[1, -1], [-1, 1]])
 
 
 def test_a_video_that_looks_the_same_throughout_is_not_evidence():
-    assert not evidence.contrast(np.full((3, 10), 0.4)).any()
+    assert not evidence.center_similarity(np.full((3, 10), 0.4)).any()
 
 
 def test_missing_seconds_are_not_evidence():
     scores = np.array([[3.0, 1.0, np.nan], [4.0, 6.0, np.nan]])
-    assert evidence.contrast(scores)[:, 2].tolist() == [0, 0]
+    assert evidence.center_similarity(scores)[:, 2].tolist() == [0, 0]
 
 
 def test_shots_cover_every_second_once():

@@ -148,7 +148,7 @@ def test_a_killed_run_reports_nothing_twice(session):
         first, before = session(words)
         play(first, blocks[:second])
         again, after = session(words)
-        place = int(again.log.position)
+        place = int(again.log.resume_second)
         again.sources[0].now = again.sources[0].end = float(place)
         play(again, blocks[place:])
         both = [
@@ -168,7 +168,7 @@ def test_a_run_that_was_late_goes_on_where_it_had_heard_to(session):
         late.sources[0].now, late.sources[0].end = 3 * block.start, block.start + 1
         late.advance([block])
     again, _ = session(words)
-    assert late.log.sentences[-1].span.end <= again.log.position <= 6.0
+    assert late.log.sentences[-1].span.end <= again.log.resume_second <= 6.0
 
 
 def test_a_line_that_a_kill_cut_short_was_never_told(session, tmp_path):
@@ -262,7 +262,7 @@ def test_what_is_far_back_is_forgotten_and_what_is_reported_stays_the_same(sessi
             assert live.files.rows.stat().st_size == live.files.row_count * 3 * 4
             again, nothing = session(words, backbone=Colours(), settings=near)
             assert again.shown.begin > 0
-            assert again.shown.vision.until == math.floor(again.log.position)
+            assert again.shown.vision.until == math.floor(again.log.resume_second)
             assert nothing == []
         live.log.path.unlink()
         live.files.rows.unlink()

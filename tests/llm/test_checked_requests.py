@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stepline.grounding.vision_language.questions import QuestionRunner
+from stepline.grounding.vision_language.questions import VisionRequests
 from stepline.llm.requests import RequestLimits, open_cache
 from stepline.llm.servers import Answer, RequestError
 from stepline.records import Sentence, Span, Transcript
@@ -66,12 +66,12 @@ def _write(server: ScriptedServer, settings: dict[str, Any], **parts: Any) -> bo
 
 
 def choose(server: ScriptedServer, folder: Path, **settings: Any) -> bool:
-    runner = QuestionRunner.begin(server, VisionLanguageSettings(**QUICK, **settings))
+    runner = VisionRequests.start(server, VisionLanguageSettings(**QUICK, **settings))
     return not runner.choose(["cut it"], PICTURES)[0].refusal
 
 
 def describe(server: ScriptedServer, folder: Path, **settings: Any) -> bool:
-    runner = QuestionRunner.begin(server, VisionLanguageSettings(**QUICK, **settings))
+    runner = VisionRequests.start(server, VisionLanguageSettings(**QUICK, **settings))
     return not runner.describe(PICTURES)[0].refusal
 
 

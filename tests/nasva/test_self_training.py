@@ -80,8 +80,7 @@ def test_two_rounds_give_labels_a_network_and_a_report_each(training, videos):
     assert not any(path.name.endswith(".training") for path in training.folder.rglob("*"))
 
 
-@pytest.mark.parametrize("first", [True, False], ids=["by likeness", "by teachers"])
-def test_labels_are_made_with_one_batch_of_matrices_in_memory(tmp_path, monkeypatch, first):
+def test_labels_are_made_with_one_batch_of_matrices_in_memory(tmp_path, monkeypatch):
     rows, texts, rng = 1000, 40, np.random.default_rng(0)
     matrix = 4 * rows * texts  # bytes
     features = FeatureSequence(rng.normal(size=(rows, 16)).astype(np.float32), 1.0, "drawn")
@@ -100,12 +99,12 @@ def test_labels_are_made_with_one_batch_of_matrices_in_memory(tmp_path, monkeypa
             step_video(f"v{number}", features, vectors, (None,) * texts) for number in range(count)
         ]
         kept = RefineSettings(threshold=0.0, agree=None)
-        settings = SETTINGS.model_copy(update={"first": "video", "refine": kept})
+        settings = SETTINGS.model_copy(update={"refine": kept})
         run = SelfTraining(
             videos, tmp_path / str(count), model=model, training=TRAINING, settings=settings
         )
         tracemalloc.start()
-        run._get_round_labels(0 if first else 1)
+        run._get_round_labels(1)
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most
@@ -154,14 +153,6 @@ def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(training, tmp_path)
 def test_no_round_trains_on_the_first_labels_alone(training, videos):
     done = replace(training, settings=SETTINGS.model_copy(update={"rounds": 0})).run()
     assert done.labels == tuple(video.said_spans for video in videos)
-
-
-def test_labels_may_come_from_the_pictures(training, videos):
-    seen = replace(
-        training, settings=SETTINGS.model_copy(update={"rounds": 0, "first": "video"})
-    ).run()
-    assert seen.labels != tuple(video.said_spans for video in videos)
-    assert all(span is not None for places in seen.labels for span in places)
 
 
 def test_another_run_does_not_go_on_in_its_folder(training):

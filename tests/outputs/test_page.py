@@ -12,7 +12,7 @@ from stepline.outputs import page
 from stepline.outputs.page.timeline import (
     alignment_picture,
     assign_lanes,
-    match_steps,
+    match_texts_to_steps,
     pool_columns,
     scores_to_png,
     ticks,
@@ -328,7 +328,9 @@ def test_an_axis_has_two_to_seven_labels(total):
 
 def test_a_texts_row_belongs_to_the_step_of_the_same_words_each_step_once(record):
     steps = page_view(record, None, {})["steps"]
-    found = match_steps(("strain the lemonade", "something else", "Strain the lemonade"), steps)
+    found = match_texts_to_steps(
+        ("strain the lemonade", "something else", "Strain the lemonade"), steps
+    )
     assert [step["number"] if step else None for step in found] == [8, None, None]
 
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from stepline.errors import ShapeError
 from stepline.models.procx.deformable_attention import (
     DeformableAttention,
     deformable_attention,
@@ -276,47 +275,6 @@ def test_no_query_and_no_video_give_none():
         mixed.sum().backward()
         assert mixed.shape == (videos, queries, 2, 4)
         assert not value.grad.any()
-
-
-@pytest.mark.parametrize(
-    ("shapes", "lengths", "message"),
-    [
-        (
-            ((2, 6, 2, 4), (2, 5, 2, 2, 3), (2, 5, 2, 2, 3)),
-            (4, 3),
-            r"levels of \(4, 3\) positions need 7",
-        ),
-        (((2, 0, 2, 4), (2, 5, 2, 1, 3), (2, 5, 2, 1, 3)), (0,), r"need 0, at least 1"),
-        (
-            ((2, 6, 2, 4), (2, 5, 3, 2, 3), (2, 5, 3, 2, 3)),
-            (4, 2),
-            r"locations must be \(2, queries, 2, 2, points\)",
-        ),
-        (
-            ((2, 6, 2, 4), (2, 5, 2, 2, 3), (2, 5, 2, 2, 1)),
-            (4, 2),
-            r"weights must be \(2, 5, 2, 2, 3\)",
-        ),
-    ],
-)
-def test_shapes_that_do_not_fit_are_refused(shapes, lengths, message):
-    with pytest.raises(ShapeError, match=message):
-        deformable_attention(*(torch.zeros(shape) for shape in shapes), lengths)
-
-
-def test_references_of_another_number_of_levels_are_refused():
-    with pytest.raises(
-        ShapeError, match=r"references must be \(2, 5, 3, 1\) or \(2, 5, 3, 2\), for 3 levels"
-    ):
-        layer()(rows(5), torch.rand(2, 5, 2, 1), rows(14), (8, 4, 2))
-
-
-def test_keys_of_another_shape_are_refused():
-    query, key, value, locations, _ = inputs((4, 2))
-    with pytest.raises(
-        ShapeError, match=r"query and key must be \(2, 5, 2, 4\) and \(2, 6, 2, 4\)"
-    ):
-        key_aware_attention(query, key[:, :5], value, locations, (4, 2))
 
 
 def test_a_width_that_heads_do_not_divide_is_refused():

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load, save
-from small_network import WIDTH, made, network, sample, three, tiny
+from small_network import made, network, sample, three, tiny
 from torch.testing import assert_close
 
-from stepline.errors import ShapeError
-from stepline.models.procx.batch import VideoBatch, stack_videos
+from stepline.models.procx.batch import VideoBatch
 from stepline.models.procx.inference import generate
 from stepline.models.procx.matcher import QueryIndex
 from stepline.models.procx.model import fuse_levels, sinusoidal_encoding, standardise
@@ -160,11 +159,6 @@ def test_its_state_makes_it_again(form, kind):
     one, other = look(first, three(), settings), look(second, three(), settings)
     assert_close(one.predictions.boxes, other.predictions.boxes, atol=0, rtol=0)
     assert_close(said(first, one, [0], [1]), said(second, other, [0], [1]), atol=0, rtol=0)
-
-
-def test_features_of_another_width_are_refused():
-    with pytest.raises(ShapeError, match=f"videos, rows, {WIDTH}"):
-        network()(stack_videos([np.zeros((3, 5), np.float32)], [3.0], 8))
 
 
 def test_the_lstm_looks_at_its_own_box_alone():

@@ -15,7 +15,7 @@ from tiny_vision_model import write_tiny_model
 from stepline.errors import ModelError
 from stepline.grounding.vision_language import GroundedVideo, ask_about_steps
 from stepline.grounding.vision_language.questions import (
-    QuestionRunner,
+    VisionRequests,
     choice_prompt,
     choice_schema,
     description_prompt,
@@ -94,7 +94,7 @@ def test_a_schema_holds_even_random_weights_to_the_form(server):
 
 
 def test_descriptions_of_a_real_model_are_refused_as_well(server, files):
-    runner = QuestionRunner(
+    runner = VisionRequests(
         server, settings(files), ReplyCache(None), RequestLimits(), time.monotonic() + 60
     )
     assert description_prompt([picture(1)])[2]["type"] == "image_url"

@@ -7,12 +7,12 @@ import pytest
 from stepline.grounding.vision_language.reliability import (
     RELIABILITY_GRID,
     ChoiceAnswer,
+    answer_likelihood,
     expected_gain,
     highest_density,
     infer,
     likeliest_places,
-    likelihood,
-    sharpened,
+    sharpen,
 )
 
 PLACES = 8
@@ -32,7 +32,7 @@ def choice_answers(*answers, choices=tuple(range(PLACES))):
 
 def test_the_likelihood_of_a_right_answer_is_r_and_what_guessing_adds():
     choice_answer = ChoiceAnswer(0, (2, 5, 7), 1)
-    table = likelihood(choice_answer, sure(0, 1), 3)  # (P + 1, R, G)
+    table = answer_likelihood(choice_answer, sure(0, 1), 3)  # (P + 1, R, G)
     r, even = int(np.abs(RELIABILITY_GRID - 0.5).argmin()), 0
     guess = 0.99 / 4 + 0.01 / 4
     assert table[5, r, even] == pytest.approx(
@@ -44,14 +44,15 @@ def test_the_likelihood_of_a_right_answer_is_r_and_what_guessing_adds():
 
 
 def test_none_is_right_of_what_is_not_shown_and_of_what_was_not_offered():
-    table = likelihood(ChoiceAnswer(0, (2, 5, 7), None), sure(0, 1), 3)[:, -1, 0]
+    table = answer_likelihood(ChoiceAnswer(0, (2, 5, 7), None), sure(0, 1), 3)[:, -1, 0]
     assert table[-1] == table[0] == table[1] > table[2] == table[5] == table[7]
 
 
 def test_answers_are_a_distribution_whatever_the_truth_and_the_behaviour():
     choices = (4, 0, 6)
     total = sum(
-        likelihood(ChoiceAnswer(1, choices, answer), sure(0, 1, 2), 3) for answer in (0, 1, 2, None)
+        answer_likelihood(ChoiceAnswer(1, choices, answer), sure(0, 1, 2), 3)
+        for answer in (0, 1, 2, None)
     )
     assert total == pytest.approx(np.ones_like(total), abs=1e-9)
 
@@ -101,7 +102,7 @@ def test_answers_say_how_sure_the_prior_may_be_of_itself():
 
 
 def test_a_power_sharpens_places_and_leaves_what_is_not_shown():
-    row = sharpened(np.array([[0.3, 0.1, 0.6]]), 2.0)[0]
+    row = sharpen(np.array([[0.3, 0.1, 0.6]]), 2.0)[0]
     assert row == pytest.approx([0.4 * 0.9, 0.4 * 0.1, 0.6])
 
 

@@ -1,5 +1,4 @@
-"""A vision-language model as evidence: it is asked where steps are shown, and weighed by how often it
-was right."""
+"""A vision-language model as evidence of where steps are shown, weighted by its inferred reliability."""
 
 from stepline.grounding.vision_language.ask import GroundedVideo, VisualAnswers, ask_about_steps
 

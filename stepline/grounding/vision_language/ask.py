@@ -1,12 +1,11 @@
-"""A vision-language model is asked where steps are shown: few questions, each worth its price, each
-answer weighed.
+"""Questions to a vision-language model about where steps are shown, and the use of its answers.
 
-    inquiry = StepInquiry(...)                what speech and pictures say, step by step and place by place
+    inquiry = StepInquiry(...)                beliefs of the grounding: P(step k is shown in place p)
     while questions are worth asking:         and requests, tokens and seconds are left
-        choose_questions(...)                 by the expected value of their answers
+        choose_questions(...)                 by the expected gain of their answers
         answers, several at a time            from the cache, else from the server, checked
-        infer(...)                            where the steps are, and how reliable the model is, together
-    move_steps(...)                           where the answers have earned it: else nothing changes
+        infer(...)                            joint inference of the places of steps and the model's reliability
+    move_steps(...)                           if the model is reliable; otherwise nothing changes
 
 Letters: K steps, P places.
 """
@@ -28,8 +27,8 @@ from stepline.grounding.vision_language.places import (
 from stepline.grounding.vision_language.questions import (
     CHOICE_PROMPT,
     NO_ANSWER,
-    QuestionRunner,
     Reply,
+    VisionRequests,
     tokens_at_most,
 )
 from stepline.grounding.vision_language.reliability import (
@@ -46,20 +45,25 @@ from stepline.llm.servers import Server, open_server
 from stepline.records import Alignment, Step
 from stepline.vision.settings import VisionLanguageSettings
 
-MIN_USEFUL_PROBABILITY = 0.9  # that the model is of use at all, from which its answers count
-# that it is useless, from which it is asked no more, after `MIN_QUESTIONS` answered questions:
+MIN_USEFUL_PROBABILITY = 0.9  # P(the model is useful), from which its answers count
+# P(the model is useless), from which it is not asked again, after MIN_QUESTIONS answered questions
 MAX_USELESS_PROBABILITY = 0.95
 MIN_QUESTIONS = 4
-# share of the places of an earlier question from which the next one asks the same again
-REPEATED_SHARE = 0.5
+# fraction of common places, from which a question repeats an earlier one
+REPEATED_FRACTION = 0.5
 
 
 @dataclass(frozen=True)
 class GroundedVideo:
     """The grounded steps of a video, or of a part of it, and its pictures.
 
-    alignment: one column per second. shots: slices of whole seconds. duration: in seconds.
-    start: second of the whole video at which the part begins, for what is reported.
+    Attributes:
+        steps: K steps.
+        alignment: (K, T) P(step k is being shown at t), one column per second.
+        shots: slices of whole seconds that cover the video.
+        pictures: reads JPEGs by their seconds.
+        duration: in seconds.
+        start: second of the whole video at which the part begins, for the report.
     """
 
     steps: Sequence[Step]
@@ -72,10 +76,13 @@ class GroundedVideo:
 
 @dataclass(frozen=True)
 class Question:
-    """One question: the rows of its steps, the places in the order shown, the seconds of their
-    pictures.
+    """A multiple-choice question about some steps, with a picture per place as choices.
 
-    is_repeat: of each step, whether it was asked about most of these places before.
+    Attributes:
+        steps: indices of the steps.
+        choices: indices of the places, in the order shown.
+        seconds: of the picture of each place.
+        is_repeat: for each step, whether an earlier question had mostly the same places.
     """
 
     steps: tuple[int, ...]
@@ -86,17 +93,17 @@ class Question:
 
 @dataclass(frozen=True)
 class AnsweredQuestion:
-    """A question with a reply per step."""
+    """A question, and a reply for each of its steps."""
 
     question: Question
     replies: tuple[Reply, ...]
 
     def by_step(self) -> Iterator[tuple[int, Reply]]:
-        """Yield each step's row and the reply on it."""
+        """Yield the index of each step and the reply about it."""
         return zip(self.question.steps, self.replies, strict=True)
 
-    def second(self, reply: Reply) -> float | None:
-        """Return the second of the picture that a reply names, None where it names none."""
+    def chosen_second(self, reply: Reply) -> float | None:
+        """Return the second of the picture that a reply chooses, None where it chooses none."""
         if reply.answer is None:
             return None
         return self.question.seconds[reply.answer]
@@ -104,10 +111,13 @@ class AnsweredQuestion:
 
 @dataclass(frozen=True)
 class VisualAnswers:
-    """Steps and alignment as the answers leave them, and what the record says of the asking.
+    """The grounding after the answers of a vision-language model.
 
-    notes: what the user should know: that the model was not trusted, that some answers did not
-    come.
+    Attributes:
+        steps: K steps, moved where the answers are reliable.
+        alignment: (K, T), likewise.
+        report: questions, answers and reliability, for the record.
+        notes: warnings, such as missing answers or a model that is not reliable.
     """
 
     steps: tuple[Step, ...]
@@ -123,40 +133,44 @@ def ask_about_steps(
     ground: GroundSettings | None = None,
     server: Server | None = None,
 ) -> VisualAnswers:
-    """Return the steps placed by the answers too, where the model that the settings name has proved
-    reliable.
+    """Return the grounding, changed by the model's answers where the model is reliable.
 
-    server: in place of the one that the settings name.
+    Args:
+        video: grounded steps and pictures.
+        settings: of the vision-language model.
+        ground: settings of grounding, for spans and verdicts.
+        server: the model. None: the one that the settings name.
+
     Raises WriterError where the server is not there or refuses access, ModelError where a model or
     library is missing.
     """
     inquiry = StepInquiry(video, settings)
     if settings.dry_run:
-        report, note = inquiry.plan()
+        report, note = inquiry.dry_run_report()
         return VisualAnswers(tuple(video.steps), video.alignment, report, (note,))
     with closing(server or open_server(settings)) as opened:
-        runner = QuestionRunner.begin(opened, settings)
-        inquiry.ask_while_worth_it(runner)
+        runner = VisionRequests.start(opened, settings)
+        inquiry.ask(runner)
     return inquiry.result(runner, ground or GroundSettings())
 
 
 class StepInquiry:
-    """Questions and answers about the steps of one video, and the probabilities inferred from them."""
+    """The questions and answers about the steps of a video, and the probabilities inferred from them."""
 
     def __init__(self, video: GroundedVideo, settings: VisionLanguageSettings) -> None:
         self.video = video
         self.settings = settings
         self.places = video_places(video.shots)
         self.prior = place_probabilities(video.steps, video.alignment, self.places)  # (K, P + 1)
-        # of the picture of each place, (K, P)
+        # second of the picture of each place, (K, P)
         self.seconds = picture_seconds(video.alignment, self.places, video.duration)
         self.answered: list[AnsweredQuestion] = []
-        self.pictures: dict[float, bytes] = {}  # those read so far, by their seconds
+        self.pictures: dict[float, bytes] = {}  # JPEGs read so far, by their seconds
         self._rng = np.random.default_rng(settings.seed)
         self.inference = self.infer_probabilities()
 
     def choice_answers(self) -> list[ChoiceAnswer]:
-        """Return the answers, for the inference."""
+        """Return the answers so far in the form of the inference."""
         choice_answers = []
         for answered in self.answered:
             question = answered.question
@@ -168,13 +182,15 @@ class StepInquiry:
         return choice_answers
 
     def infer_probabilities(self) -> AnswerInference:
-        """Return the probabilities of the steps and the model, given the answers so far."""
-        choice_answers = self.choice_answers()
-        return infer(self.prior, choice_answers, self.settings.right, self.settings.wrong)
+        """Return the inferred places and reliability, given the answers so far."""
+        settings = self.settings
+        return infer(self.prior, self.choice_answers(), settings.right, settings.wrong)
 
-    def ask_while_worth_it(self, runner: QuestionRunner) -> None:
-        """Ask round by round, until limits are reached or no question promises enough. A model that
-        is found to be useless, or a round that brings no answer, also ends it."""
+    def ask(self, runner: VisionRequests) -> None:
+        """Ask in rounds, until a limit is reached or no question has enough expected gain.
+
+        A round without an answer, or a useless model, also ends it.
+        """
         limits = runner.limits
         workers = runner.server.workers
 
@@ -184,15 +200,13 @@ class StepInquiry:
             return runner.choose(texts, pictures)
 
         while limits.sent < self.settings.requests and not self._is_model_useless():
-            # the best questions whose pictures can be read
+            # the questions with the greatest gain whose pictures can be read
             count = min(workers, self.settings.requests - limits.sent)
             candidates = self.choose_questions(count)
             seconds = {second for question in candidates for second in question.seconds}
             self.read_pictures(seconds)
-            questions = []
-            for question in candidates:
-                if self.pictures.keys() >= set(question.seconds):
-                    questions.append(question)
+            known = self.pictures.keys()
+            questions = [question for question in candidates if known >= set(question.seconds)]
             if not questions:
                 break
 
@@ -209,25 +223,25 @@ class StepInquiry:
                 break
 
     def read_pictures(self, seconds: set[float]) -> None:
-        """Read those pictures that were not read before."""
+        """Read the pictures of these seconds that were not read before."""
         missing = sorted(seconds - self.pictures.keys())
         if missing:
             self.pictures |= self.video.pictures(missing)
 
     def _is_model_useless(self) -> bool:
-        enough = len(self.answered) >= MIN_QUESTIONS
-        return enough and self.inference.useless_probability > MAX_USELESS_PROBABILITY
+        has_enough = len(self.answered) >= MIN_QUESTIONS
+        return has_enough and self.inference.useless_probability > MAX_USELESS_PROBABILITY
 
     def choose_questions(self, count: int) -> list[Question]:
-        """Return at most `count` questions, the most valuable first, each step in one of them,
-        their choices shuffled.
+        """Return at most `count` questions with shuffled choices, by expected gain.
 
-        A question is about the most valuable step left, and the others that gain most from the same
-        pictures. Steps that order a language model are not asked about.
+        A question is about the step with the greatest gain, and other steps that gain most from the
+        same pictures. Each step is in at most one question. Steps whose text could instruct a language
+        model are left out.
         """
-        least = self.settings.least_gain
+        min_gain = self.settings.least_gain
         inference = self.inference
-        # Steps whose replies were refused are not asked about again.
+        # steps whose replies were refused are not asked about again
         refused = set()
         for answered in self.answered:
             refused |= {k for k, reply in answered.by_step() if reply.refusal}
@@ -237,60 +251,59 @@ class StepInquiry:
                 open_steps.append(k)
         questions: list[Question] = []
         while open_steps and len(questions) < count:
-            # the step whose own most likely places promise most
+            # the step with the greatest gain, for its own most likely places
             choices_of = {}
             gains = {}
             for k in open_steps:
                 choices_of[k] = likeliest_places(inference.places[k], self.settings.choices)
                 gains[k] = self._gain(k, choices_of[k])
             first = max(open_steps, key=lambda k: gains[k])
-            if gains[first] <= least:
+            if gains[first] <= min_gain:
                 break
 
-            # and the others that gain most from these places
+            # and the other steps that gain most from these places
             choices = choices_of[first]
             gains = {k: self._gain(k, choices) for k in open_steps if k != first}
             best = sorted(gains, key=lambda k: -gains[k])[: self.settings.steps - 1]
-            rows = (first, *(k for k in best if gains[k] > least))
+            rows = (first, *(k for k in best if gains[k] > min_gain))
             shuffled = tuple(int(place) for place in self._rng.permutation(choices))
             seconds = tuple(float(self.seconds[first, place]) for place in shuffled)
-            is_repeat = tuple(self._is_repeated(k, choices) for k in rows)
+            is_repeat = tuple(self._was_asked(k, choices) for k in rows)
             questions.append(Question(rows, shuffled, seconds, is_repeat))
             open_steps = [k for k in open_steps if k not in rows]
         return questions
 
     def _gain(self, k: int, choices: Sequence[int]) -> float:
-        """Return the expected gain of an answer on step k.
+        """Return the expected gain of an answer about step k.
 
-        Its worth to the adverse reading counts where that is more: without that reading's consent
-        no step moves.
+        It is the greater of two gains: for the mean inference, and for the adverse one, without which
+        no step moves. choices: indices of places.
         """
-        is_repeat = self._is_repeated(k, choices)
-        mean = self.inference.mean
+        is_repeat = self._was_asked(k, choices)
+        mean = self.inference.mean_reliability
         gain = expected_gain(self.inference.places[k], choices, mean, is_repeat=is_repeat)
         adverse_gain = expected_gain(self.inference.adverse[k], choices, mean, is_repeat=is_repeat)
         return max(gain, adverse_gain)
 
-    def _is_repeated(self, k: int, choices: Sequence[int]) -> bool:
-        """Return whether step k was asked about most of these places before."""
-        most = REPEATED_SHARE * len(choices)
-        for answered in self.answered:
-            question = answered.question
-            common = set(question.choices) & set(choices)
-            if k in question.steps and len(common) > most:
-                return True
-        return False
+    def _was_asked(self, k: int, choices: Sequence[int]) -> bool:
+        """Return whether an earlier question about step k had mostly the same places."""
+        limit = REPEATED_FRACTION * len(choices)
+        return any(
+            k in answered.question.steps
+            and len(set(answered.question.choices) & set(choices)) > limit
+            for answered in self.answered
+        )
 
-    def result(self, runner: QuestionRunner, ground: GroundSettings) -> VisualAnswers:
-        """Return the steps as the answers leave them, with report and notes."""
+    def result(self, runner: VisionRequests, ground: GroundSettings) -> VisualAnswers:
+        """Return the grounding after the answers, with report and notes."""
         video = self.video
         is_trusted = 1 - self.inference.useless_probability >= MIN_USEFUL_PROBABILITY
         report = self.report(runner, is_trusted=is_trusted)
-        notes = self._notes(is_trusted=is_trusted)
+        notes = self._warning_notes(is_trusted=is_trusted)
         if not is_trusted:
             return VisualAnswers(tuple(video.steps), video.alignment, report, notes)
 
-        # a place is known by the picture in which the model saw the step
+        # the second of a place is that of the picture in which the model saw the step
         seconds = self.seconds.copy()
         for answered in self.answered:
             question = answered.question
@@ -311,13 +324,13 @@ class StepInquiry:
         return VisualAnswers(self._with_remarks(moved), alignment, report, notes)
 
     def _with_remarks(self, steps: Sequence[Step]) -> tuple[Step, ...]:
-        """Return the steps with the model's remarks added to `seen`."""
+        """Return the steps with the model's answers added to `seen`."""
         steps = list(steps)
         for answered in self.answered:
             for k, reply in answered.by_step():
                 if reply.refusal:
                     continue
-                second = answered.second(reply)
+                second = answered.chosen_second(reply)
                 if second is None:
                     count = len(answered.question.choices)
                     remark = f"against: a vision-language model sees it in none of {count} places"
@@ -331,7 +344,7 @@ class StepInquiry:
                 steps[k] = steps[k].model_copy(update=update)
         return tuple(steps)
 
-    def _notes(self, *, is_trusted: bool) -> tuple[str, ...]:
+    def _warning_notes(self, *, is_trusted: bool) -> tuple[str, ...]:
         replies = [reply for answered in self.answered for reply in answered.replies]
         refusals = [reply.refusal for reply in replies if reply.refusal]
         notes = []
@@ -346,14 +359,14 @@ class StepInquiry:
             )
         return tuple(notes)
 
-    def report(self, runner: QuestionRunner, *, is_trusted: bool) -> dict[str, JsonValue]:
+    def report(self, runner: VisionRequests, *, is_trusted: bool) -> dict[str, JsonValue]:
         """Return the report for the record: model, questions, pictures, answers and reliability."""
         low, high = self.inference.interval()
         questions: list[JsonValue] = []
         for answered in self.answered:
             seconds: list[JsonValue] = []
             for reply in answered.replies:
-                second = answered.second(reply)
+                second = answered.chosen_second(reply)
                 seconds.append(None if second is None else self.video.start + second)
             question = self._question_report(answered.question)
             question["answers"] = seconds
@@ -363,7 +376,7 @@ class StepInquiry:
             "server": runner.server.name,
             "requests": runner.limits.sent,
             "tokens": runner.limits.used,
-            "reliability": [round(self.inference.mean, 3), low, high],
+            "reliability": [round(self.inference.mean_reliability, 3), low, high],
             "trusted": is_trusted,
             "questions": questions,
         }
@@ -374,8 +387,8 @@ class StepInquiry:
             "pictures": [self.video.start + second for second in question.seconds],
         }
 
-    def plan(self) -> tuple[dict[str, JsonValue], str]:
-        """Return a dry run: the first questions, the most questions, and a note."""
+    def dry_run_report(self) -> tuple[dict[str, JsonValue], str]:
+        """Return the report and the note of a dry run: the first questions and the limits."""
         settings = self.settings
         planned = self.choose_questions(settings.requests)
         tokens = 0  # of the longest question

@@ -1,9 +1,7 @@
-"""Steps of a video in which no one speaks, in the words of a vision-language model for the pictures
-of its places.
+"""Steps of a video without speech, described by a vision-language model.
 
-Every step rests on the seconds of a place and is marked as seen and not said. Nothing measures here
-how true the words are: P(shown) is the reliability that the settings give the model before any
-answer.
+Every step has the span of a place, and is marked as seen and not said. Its P(shown) is the prior
+reliability of the model in the settings.
 """
 
 import math
@@ -14,7 +12,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from stepline.grounding.vision_language.places import last_picture_second, video_places
-from stepline.grounding.vision_language.questions import QuestionRunner, Reply
+from stepline.grounding.vision_language.questions import Reply, VisionRequests
 from stepline.llm.pictures import PictureReader
 from stepline.llm.servers import Server, open_server
 from stepline.records import Span, Step
@@ -48,9 +46,9 @@ def describe_places(
     server: Server | None = None,
     start: float = 0.0,
 ) -> DescribedSteps:
-    """Return the steps that a model sees in a video in which no one speaks.
+    """Return the steps that a vision-language model sees in a video without speech.
 
-    Evenly spread places are looked at where there are more than the requests allow.
+    If there are more places than the requests allow, evenly spread ones are described.
 
     Args:
         shots: slices of whole seconds that cover the video.
@@ -67,7 +65,7 @@ def describe_places(
         if place.start < duration:
             places.append(Span(float(place.start), min(float(place.stop), duration)))
 
-    # the places that are looked at, by the middle of their middle second
+    # the places that are described, by a picture in the middle of their middle second
     max_places = max(1, settings.requests * settings.choices)
     count = len(places)
     if count > max_places:
@@ -82,7 +80,7 @@ def describe_places(
         images = pictures(seconds)
     visible = [(span, at) for span, at in zip(places, seconds, strict=True) if at in images]
     with closing(server or open_server(settings)) as opened:
-        runner = QuestionRunner.begin(opened, settings)
+        runner = VisionRequests.start(opened, settings)
         replies = runner.describe([images[second] for _, second in visible])
     report: dict[str, JsonValue] = {
         "server": opened.name,
@@ -94,14 +92,16 @@ def describe_places(
     reliability = settings.right / (settings.right + settings.wrong)
     described = [(span, reply.after) for (span, _), reply in zip(visible, replies, strict=True)]
     return DescribedSteps(
-        _steps(described, reliability), report, _notes(replies, len(places), settings)
+        _merge_places(described, reliability),
+        report,
+        _warning_notes(replies, len(places), settings),
     )
 
 
-def _notes(
+def _warning_notes(
     replies: Sequence[Reply], pictures: int, settings: VisionLanguageSettings
 ) -> tuple[str, ...]:
-    """Return what the user should know: pictures without words, and what a dry run would ask."""
+    """Return warnings about pictures without a description, and the note of a dry run."""
     notes = []
     refusals = [reply.refusal for reply in replies if reply.refusal]
     if refusals:
@@ -114,10 +114,8 @@ def _notes(
     return tuple(notes)
 
 
-def _steps(described: Sequence[tuple[Span, str]], score: float) -> tuple[Step, ...]:
-    """Return a step for each run of neighbouring places of the same words. Places of no words give
-    no step."""
-    # Neighbouring places of the same words are one run.
+def _merge_places(described: Sequence[tuple[Span, str]], score: float) -> tuple[Step, ...]:
+    """Return a step for each run of adjacent places with the same description, without empty ones."""
     runs: list[tuple[Span, str]] = []
     for place, text in described:
         if runs:

@@ -1,7 +1,6 @@
-"""Places of a video that a question can offer, and a grounding's beliefs over them: from seconds to
-places and back.
+"""Places of a video, and the beliefs of a grounding about them: from seconds to places and back.
 
-A place is a shot, or a piece of about 7 s of a long one. It is shown to the model as a picture.
+A place is a shot, or a part of about 7 s of a long shot. It is shown to the model as a picture.
 Letters: K steps, T seconds, P places.
 """
 
@@ -21,21 +20,20 @@ from stepline.media import MediaSettings, read_frames_at
 from stepline.numeric import MIN_NORM
 from stepline.records import Alignment, Step
 
-# share of the most likely place's belief, below which a place is left out of a moved step's row
+# fraction of the greatest probability, below which a place is left out of the row of a moved step
 MIN_PROBABILITY_FRACTION = 0.01
-MIN_SHOWN_CHANGE = 0.02  # of P(shown), below which a step stays as it was
-# s before the end of a video at which its last picture is surely shown
+MIN_SHOWN_CHANGE = 0.02  # of P(shown), below which a step does not change
+# before the end of a video, where its last picture is certainly visible
 LAST_PICTURE_SECONDS = 0.1
 
 
 def last_picture_second(duration: float) -> float:
-    """Return the last second of a video at which a picture is surely shown."""
+    """Return the last second of a video at which a picture can be read."""
     return max(0.0, duration - LAST_PICTURE_SECONDS)
 
 
 def video_places(shots: Sequence[slice]) -> list[slice]:
-    """Return the places of a video as slices of whole seconds that cover it. shots: (C,)
-    likewise."""
+    """Return the places of a video as slices of whole seconds. shots: slices that cover the video."""
     places = []
     for shot in shots:
         places += split_shot(shot)
@@ -45,42 +43,47 @@ def video_places(shots: Sequence[slice]) -> list[slice]:
 def place_probabilities(
     steps: Sequence[Step], alignment: Alignment, places: Sequence[slice]
 ) -> Array:
-    """Return (K, P + 1): P(step k is shown in place p), the last column P(it is not shown).
+    """Return (K, P + 1): P(step k is shown in place p), with P(it is not shown) as the last column.
 
-    steps: as grounded, with their scores. alignment: P(step k is being shown at t), one column per
-    second.
+    Args:
+        steps: K grounded steps, with scores.
+        alignment: (K, T) P(step k is being shown at t), one column per second.
+        places: P slices of whole seconds.
     """
     rows = alignment.scores.astype(np.float64)
-    # The share of a step's seconds in each place. No place is ruled out.
+    # The mass of each place. No place has probability 0.
     columns = [rows[:, place].sum(axis=1) for place in places]
     mass = np.stack(columns, axis=1)  # (K, P)
     total = mass.sum(axis=1, keepdims=True)
     mass = mass / np.maximum(total, MIN_NORM)
     mass = mass + MIN_PLACES_PROBABILITY / len(places)
-    # P(shown) is never certain, so that answers can move it.
+    # P(shown) is never 0 or 1, so that answers can change it.
     scores = [step.score or 0.0 for step in steps]
-    is_shown = np.clip(scores, 0.01, 0.99)
-    is_shown = is_shown[:, None]  # (K, 1)
-    in_places = is_shown * mass / mass.sum(axis=1, keepdims=True)
-    return np.concatenate([in_places, 1 - is_shown], axis=1)
+    p_shown = np.clip(scores, 0.01, 0.99)[:, None]  # (K, 1)
+    in_places = p_shown * mass / mass.sum(axis=1, keepdims=True)
+    return np.concatenate([in_places, 1 - p_shown], axis=1)
 
 
 def picture_seconds(alignment: Alignment, places: Sequence[slice], duration: float) -> Array:
-    """Return (K, P): the second whose picture stands for a place when a step is asked about.
+    """Return (K, P): the second of the picture that shows place p in a question about step k.
 
-    The step's most likely second there where it is more likely than those around it, else the
-    middle.
+    It is the most likely second of the step in this place if it is a local maximum, else the middle.
+
+    Args:
+        alignment: (K, T), one column per second.
+        places: P slices of whole seconds.
+        duration: of the video, in seconds.
     """
     middles = [(place.start + place.stop) // 2 + 0.5 for place in places]
     steps = len(alignment.scores)
     seconds = np.tile(middles, (steps, 1))
-    # A column more on both sides, so that the ends have neighbours.
+    # padded, so that the first and last second have neighbours
     padded = np.pad(alignment.scores, ((0, 0), (1, 1)))
     for k, row in enumerate(padded):
         for p, place in enumerate(places):
             scores = row[place.start + 1 : place.stop + 1]
             best = place.start + int(scores.argmax())
-            # In the padded row the second itself is at `best + 1`.
+            # in the padded row, the second itself is at `best + 1`
             before = row[best]
             after = row[best + 2]
             if row[best + 1] > max(before, after):
@@ -99,30 +102,34 @@ def move_steps(
     duration: float,
     settings: GroundSettings,
 ) -> tuple[tuple[Step, ...], Alignment]:
-    """Return the steps and alignment moved to the place probabilities `after`.
+    """Return the steps and the alignment that follow from new place probabilities.
 
-    seconds: (K, P), around which a step is shown if in that place. before, after: (K, P + 1). Where
-    the most likely place stays, so does the second. Where P(shown) stays too, so does the whole
-    step.
+    A step whose most likely place stays keeps its second. If P(shown) stays too, it does not change.
+
+    Args:
+        steps: K grounded steps.
+        alignment: (K, T), one column per second.
+        shots: slices of whole seconds that cover the video.
+        seconds: (K, P) around which step k is shown, if it is shown in place p.
+        before: (K, P + 1) old probabilities of `place_probabilities`.
+        after: (K, P + 1) new probabilities.
+        duration: of the video, in seconds.
+        settings: of grounding, for spans and verdicts.
     """
     rows = alignment.scores.astype(np.float64)
     moved = list(steps)
-    # Which steps have another place, or another P(shown).
-    old_places = before[:, :-1].argmax(axis=1)  # (K,)
-    new_places = after[:, :-1].argmax(axis=1)
-    stays = old_places == new_places
+    # steps with another place, or another P(shown)
+    stays = before[:, :-1].argmax(axis=1) == after[:, :-1].argmax(axis=1)  # (K,)
     changes = np.abs(after - before)[:, -1]
     is_moved = ~stays | (changes > MIN_SHOWN_CHANGE)
     for k in np.flatnonzero(is_moved).tolist():
         score = float(1 - after[k, -1])
         if stays[k]:
             # The same place: the row keeps its shape.
-            greatest = max(rows[k].max(), MIN_NORM)
-            row = rows[k] / greatest
+            row = rows[k] / max(rows[k].max(), MIN_NORM)
         else:
-            # Another place: the row is made of the beliefs.
-            beliefs = after[k, :-1]
-            row = _shown_by_second(beliefs, seconds[k], shots, score, rows.shape[1], settings)
+            # Another place: the row follows from the new probabilities.
+            row = _shown_by_second(after[k, :-1], seconds[k], shots, score, rows.shape[1], settings)
         moved[k] = with_verdict(steps[k], row, score, shots, duration, settings)
         rows[k] = row * score
     scores = rows.astype(np.float32)
@@ -137,17 +144,23 @@ def _shown_by_second(
     count: int,
     settings: GroundSettings,
 ) -> Array:
-    """Return P(shown in the second), (T,), of a step that its most likely places show. beliefs,
-    seconds: (P,). score: P(shown). count: T."""
+    """Return (T,) P(the step is being shown at t | it is shown), by its most likely places.
+
+    Args:
+        beliefs: (P,) P(the step is shown in each place).
+        seconds: (P,) around which it is shown in each place.
+        shots: slices of whole seconds that cover the video.
+        score: P(shown).
+        count: T.
+        settings: of grounding, with the typical duration.
+    """
     likely = np.flatnonzero(beliefs > MIN_PROBABILITY_FRACTION * beliefs.max())
-    columns = seconds[likely].astype(int)
-    columns = np.minimum(columns, count - 1)
-    numbers = np.arange(len(likely))
+    columns = np.minimum(seconds[likely].astype(int), count - 1)
     centers = np.zeros((len(likely), count))
-    centers[numbers, columns] = 1.0
+    centers[np.arange(len(likely)), columns] = 1.0
     shapes = occupancy(centers, shots, settings.typical)
     by_place = shapes * beliefs[likely, None] / score
-    # not their sum, whose peak is between two places
+    # the maximum, since a sum could peak between two places
     row: Array = by_place.max(axis=0)
     return row
 

@@ -1,11 +1,9 @@
-"""What a vision-language model is asked, as the content of a chat message, and what of its reply is
-taken.
+"""Prompts of a vision-language model, and the parsing of its replies.
 
-A question shows a picture of each of some places, lettered. It asks in which of them each of a few
-steps is done. "none" is an answer too. Before it answers the model writes what would be true after
-the step, so that a picture of the result counts as well. A reply is a JSON object of exactly that.
-Any other is refused with its reason: a model sets no time and adds nothing. Words of the video are
-quoted as data.
+A prompt shows lettered pictures of some places. It asks in which picture each of a few steps is done.
+"none" is an answer too. The model first writes what would be true after the step, so that a picture of
+the result also counts. A reply must be a JSON object of exactly this form. Other replies are refused
+with a reason, so that a model can set no times and add nothing. Words of the video are quoted as data.
 """
 
 import contextlib
@@ -31,9 +29,9 @@ from stepline.vision.settings import VisionLanguageSettings
 from stepline.writing.llm.replies import read_reply
 
 NONE_ANSWER = "none"
-MAX_STEP_CHARS = 200  # of a step that are quoted
+MAX_STEP_CHARS = 200  # characters of a step that are quoted
 MAX_REPLY_CHARS = 4000  # a longer reply is refused
-REPLY_TOKENS_PER_STEP = 30  # of a reply on one step, about
+REPLY_TOKENS_PER_STEP = 30  # estimated tokens of a reply per step
 
 CHOICE_PROMPT = """\
 These pictures come from one how-to video, one a place of it; each has a letter.
@@ -68,8 +66,13 @@ _FENCED_JSON = re.compile(
 
 @dataclass(frozen=True)
 class Reply:
-    """What a reply says. answer: a position among the choices, None for "none". refusal: why
-    nothing is taken."""
+    """A parsed reply about one step or picture.
+
+    Attributes:
+        answer: index of the chosen picture, None for "none".
+        after: what would be true after the step, or the description of a picture.
+        refusal: why the reply is not used, "" where it is.
+    """
 
     answer: int | None = None
     after: str = ""
@@ -118,17 +121,16 @@ def description_prompt(
 
 def description_schema(count: int) -> Schema:
     """Return the JSON schema of a reply that describes `count` pictures."""
-    return _object({letter: {"type": "string"} for letter in PICTURE_LETTERS[:count]})
+    return _object_schema({letter: {"type": "string"} for letter in PICTURE_LETTERS[:count]})
 
 
 def read_descriptions(text: str, count: int) -> tuple[Reply, ...]:
-    """Return what a reply says is done in each picture, as `after`, "" for nothing. Nothing
-    raises."""
+    """Return the description of each of `count` pictures in a reply. Any text is parsed."""
     return _parse_answers(text, PICTURE_LETTERS[:count], _read_description)
 
 
 def _read_description(text: object) -> Reply:
-    """Return a described action, free of times, links, markup and what else no step holds."""
+    """Return a description without times, links and markup, or the reason why it is refused."""
     if not isinstance(text, str):
         return Reply(refusal="the reply leaves a picture out")
     reading = read_reply("1. " + " ".join(text.split()))
@@ -136,17 +138,17 @@ def _read_description(text: object) -> Reply:
 
 
 def choice_schema(steps: int, count: int) -> Schema:
-    """Return the JSON schema of a reply on `steps` steps, in `count` pictures."""
+    """Return the JSON schema of a reply about `steps` steps and `count` pictures."""
     answer = {"type": "string", "enum": [*PICTURE_LETTERS[:count], NONE_ANSWER]}
-    return _object(
+    return _object_schema(
         {
-            str(n): _object({"after": {"type": "string"}, "shown": answer})
+            str(n): _object_schema({"after": {"type": "string"}, "shown": answer})
             for n in range(1, steps + 1)
         }
     )
 
 
-def _object(properties: dict[str, Any]) -> Schema:
+def _object_schema(properties: dict[str, Any]) -> Schema:
     return {
         "type": "object",
         "properties": properties,
@@ -156,8 +158,13 @@ def _object(properties: dict[str, Any]) -> Schema:
 
 
 def read_choices(text: str, steps: int, count: int) -> tuple[Reply, ...]:
-    """Return what a reply says of each of `steps` steps. Any text at all gives replies. Nothing
-    raises."""
+    """Return the answer about each of `steps` steps in a reply. Any text is parsed.
+
+    Args:
+        text: of the reply.
+        steps: number of steps.
+        count: number of pictures.
+    """
     numbers = [str(n) for n in range(1, steps + 1)]
     return _parse_answers(text, numbers, lambda choice: _read_choice(choice, count))
 
@@ -165,9 +172,13 @@ def read_choices(text: str, steps: int, count: int) -> tuple[Reply, ...]:
 def _parse_answers(
     text: str, keys: Sequence[str], parse: Callable[[object], Reply]
 ) -> tuple[Reply, ...]:
-    """Return what `parse` makes of the value of each key, in a JSON object that has no other
-    keys."""
-    # A reply that is too long is not parsed.
+    """Return the parsed value of each key of a JSON object, or refusals.
+
+    Args:
+        text: of the reply. It is refused if it is too long, or no JSON object.
+        keys: that the object may have. Another key refuses the whole reply.
+        parse: parses the value of a key.
+    """
     match = _FENCED_JSON.match(text[: MAX_REPLY_CHARS + 1])
     parsed = None
     if match and len(text) <= MAX_REPLY_CHARS:
@@ -175,7 +186,6 @@ def _parse_answers(
             parsed = parse_json(match[1])
     if not isinstance(parsed, dict):
         return (Reply(refusal="the reply is not a JSON object"),) * len(keys)
-    # A reply that adds something is refused as a whole.
     if not set(parsed) <= set(keys):
         return (Reply(refusal=EXTRA_CONTENT_REFUSAL),) * len(keys)
     return tuple(parse(parsed.get(key)) for key in keys)
@@ -188,7 +198,7 @@ def _read_choice(parsed: object, count: int) -> Reply:
         return Reply(refusal=EXTRA_CONTENT_REFUSAL)
     choice = parsed.get("shown")
     after = parsed.get("after", "")
-    # Models put brackets, colons and full stops around a letter.
+    # Models put brackets, colons or full stops around a letter.
     letter = ""
     if isinstance(choice, str) and isinstance(after, str):
         letter = choice.strip(" .():").upper()
@@ -200,22 +210,24 @@ def _read_choice(parsed: object, count: int) -> Reply:
 
 
 @dataclass(frozen=True)
-class QuestionRunner(CheckedRequests):
+class VisionRequests(CheckedRequests):
     """Asks about the pictures of one video, within the limits of its settings."""
 
     settings: VisionLanguageSettings
 
     @classmethod
-    def begin(cls, server: Server, settings: VisionLanguageSettings) -> Self:
-        """Return a runner with the user's cache, and the settings' limits and deadline from now
-        on."""
+    def start(cls, server: Server, settings: VisionLanguageSettings) -> Self:
+        """Return requests to a server, with the user's cache, the settings' limits and a deadline."""
         limits = RequestLimits(settings.requests, settings.tokens)
         until = time.monotonic() + settings.deadline
         return cls(server, settings, open_cache(settings.cache), limits, until)
 
     def choose(self, steps: Sequence[str], pictures: Sequence[bytes]) -> tuple[Reply, ...]:
-        """Return a reply per step: in which of the pictures it is done."""
-        return self._ask_about(
+        """Ask in which of the pictures each step is done. Return a reply per step.
+
+        steps: texts. pictures: JPEGs.
+        """
+        return self._request(
             [CHOICE_PROMPT, *steps],
             pictures,
             partial(choice_prompt, steps, pictures),
@@ -224,13 +236,12 @@ class QuestionRunner(CheckedRequests):
         )
 
     def describe(self, pictures: Sequence[bytes]) -> list[Reply]:
-        """Return a reply per picture with what is done in it as `after`, several pictures per
-        question."""
+        """Ask what is done in each picture, several per request. Return a reply per picture."""
         size = self.settings.choices
         groups = [pictures[first : first + size] for first in range(0, len(pictures), size)]
 
         def describe_group(group: Sequence[bytes]) -> tuple[Reply, ...]:
-            return self._ask_about(
+            return self._request(
                 [DESCRIPTION_PROMPT],
                 group,
                 partial(description_prompt, group),
@@ -242,12 +253,11 @@ class QuestionRunner(CheckedRequests):
             describe_group, groups, workers=self.server.workers, until=self.until
         )
         replies: list[Reply] = []
-        # A group without an answer in time has none for any of its pictures.
         for n, group in enumerate(groups):
             replies += answers.get(n, (NO_ANSWER,) * len(group))
         return replies
 
-    def _ask_about(
+    def _request(
         self,
         texts: Sequence[str],
         pictures: Sequence[bytes],
@@ -255,10 +265,14 @@ class QuestionRunner(CheckedRequests):
         schema: Schema,
         parse: Callable[[str], tuple[Reply, ...]],
     ) -> tuple[Reply, ...]:
-        """Return the replies to one question. What is refused twice says why.
+        """Send a request, and return its parsed replies. A reply that is refused twice has the reason.
 
-        texts: the words of the question, for the cache and the limits. content: makes the message
-        of the form in which pictures are shown.
+        Args:
+            texts: the prompt and the steps, for the cache and the limit of tokens.
+            pictures: JPEGs.
+            content: returns the message. Its options are those of `choice_prompt`.
+            schema: JSON schema of the reply.
+            parse: parses the text of a reply.
         """
         together = self.settings.together
         # A cached reply is for the same words, pictures and form.
@@ -279,7 +293,7 @@ class QuestionRunner(CheckedRequests):
         if not reply.readings:
             reason = reply.fault.reason if reply.fault else ""
             return (Reply(refusal=reason),) * len(parse(""))
-        # What the first reply says well stays, whatever the second one lacks.
+        # a valid answer of the first reply counts even where the second reply has none
         best = []
         for first, last in zip(reply.readings[0], reply.readings[-1], strict=True):
             best.append(last if first.refusal else first)
@@ -287,7 +301,7 @@ class QuestionRunner(CheckedRequests):
 
 
 def first_refusal(replies: Sequence[Reply]) -> str:
-    """Return why the first reply that is refused is, "" where none is."""
+    """Return the reason of the first refused reply, "" where none is refused."""
     return next((reply.refusal for reply in replies if reply.refusal), "")
 
 

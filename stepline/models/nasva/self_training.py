@@ -65,7 +65,6 @@ from stepline.models.training.loop import Progress
 from stepline.models.training.network import FeatureSpace
 from stepline.models.training.run import TrainingRun, package_versions, run_training
 from stepline.models.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
-from stepline.numeric import cosine_matrix
 
 log = logging.getLogger(__name__)
 
@@ -168,7 +167,9 @@ class SelfTraining:
         if broadcast_from_first(path.exists()):
             counts = [(video.id, len(video.said_spans)) for video in self.videos]
             return read_labels(path, counts)
-        labels = self._make_new_labels(number) if number else self._make_first_labels()
+        labels = tuple(video.said_spans for video in self.videos)
+        if number:
+            labels = self._make_new_labels(number)
         if is_first():
             write_labels(path, [video.id for video in self.videos], labels)
         wait_for_all()
@@ -187,27 +188,6 @@ class SelfTraining:
         candidates = gather_from_all(candidates)
         in_order = [candidates[index] for index in range(len(candidates))]
         return choose_labels(in_order, refine)
-
-    def _make_first_labels(self) -> tuple[StepSpans, ...]:
-        """Return where the steps are said, or the seconds whose pictures are most similar to
-        them."""
-        if self.settings.first == "asr":
-            return tuple(video.said_spans for video in self.videos)
-        # by similarity to the pictures: all texts, each grown around its best second
-        changes = {
-            "threshold": 0.0,
-            "threshold_kind": "quantile",
-            "agree": None,
-            "position": "center",
-            "seconds": None,
-        }
-        grown = self.settings.refine.model_copy(update=changes)
-        candidates = []
-        for video in self.videos:
-            features, vectors = video.read_inputs()
-            cosines = cosine_matrix(vectors, features.values)  # (K, T)
-            candidates.append(find_label_candidates([cosines], video.rate, grown))
-        return choose_labels(candidates, grown)
 
     def _train_teachers(self, number: int) -> list[Aligner]:
         """Return the networks that learn the labels of a round. Those that are on disk are read."""

@@ -203,7 +203,6 @@ class AlignerSettings(Settings):
         return self
 
 
-FirstLabels: TypeAlias = Literal["asr", "video"]
 ThresholdKind: TypeAlias = Literal["cosine", "quantile"]
 BestAt: TypeAlias = Literal["start", "center"]
 
@@ -253,10 +252,6 @@ RoundTable: TypeAlias = Annotated[
 class SelfTrainSettings(Settings):
     """Rounds of training and labelling: NaSVA, section 3.3."""
 
-    first: FirstLabels = Field(
-        "asr",
-        description='"asr": where steps are said. "video": likeness to the picture (Step-Video)',
-    )
     rounds: Annotated[int, Field(ge=0, le=20)] = Field(
         1, description="times that labels are made again (NaSVA section 4.2)"
     )

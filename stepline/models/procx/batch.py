@@ -29,8 +29,8 @@ def resize_rows(values: Matrix, size: int) -> Matrix:
 
 
 def nearest_rows(length: int, size: int) -> npt.NDArray[np.int64]:
-    """Return which of `length` rows is nearest to each of `size` positions, (size,). A half rounds
-    down.
+    """Return which of `length` rows is nearest to each of `size` positions, (size,). A half
+    rounds down.
 
     In whole numbers, so that a half is exact. Raises ShapeError when either is not positive.
     """
@@ -53,8 +53,6 @@ class StepSample:
         duration: seconds that the rows cover.
         spans: start and end of each step in seconds, in any order.
         sentences: text of each step.
-
-    Raises ShapeError when the parts do not fit together.
     """
 
     id: str
@@ -62,15 +60,6 @@ class StepSample:
     duration: float
     spans: tuple[tuple[float, float], ...] = ()
     sentences: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.values.ndim != 2 or not np.isfinite(self.values).all():
-            raise ShapeError(
-                f"{self.id}: features must be finite, (rows, width), not {self.values.shape}"
-            )
-        if len(self.sentences) != len(self.spans):
-            counts = f"{len(self.spans)} spans need as many sentences, not {len(self.sentences)}"
-            raise ShapeError(f"{self.id}: {counts}")
 
 
 @dataclass(frozen=True)
@@ -96,8 +85,8 @@ class StepBatch(TensorRecord):
         ids: of the B videos.
         videos: input of the network.
         targets: where the steps are.
-        captions: S sentences, video by video in the order of the targets' steps, which is that of
-            time.
+        captions: S sentences, video by video in the order of the targets' steps, which is that
+            of time.
     """
 
     ids: tuple[str, ...]

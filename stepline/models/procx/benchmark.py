@@ -23,8 +23,7 @@ def benchmark_videos(
     name: str, reference: Path, subset: str | None = None
 ) -> BenchmarkQuestions[str]:
     """Return the ids of a benchmark's videos. Raises DatasetError where its file cannot be read
-    or holds no
-    video.
+    or holds no video.
 
     Args:
         name: of the benchmark.
@@ -46,8 +45,8 @@ def write_predictions(
     out: Path,
     settings: DescribeSettings,
 ) -> BenchmarkAnswers[Record]:
-    """Write the steps of videos as densevid_eval's results, and return the answers and the reasons of
-    videos without one.
+    """Write the steps of videos as densevid_eval's results, and return the answers and the
+    reasons of videos without one.
 
     Args:
         ids: of the benchmark's videos.

@@ -33,8 +33,8 @@ class CaptionContext:
     Attributes:
         queries: (M, D) decoder queries, one per caption.
         video: (M,) index of each caption's video.
-        features: (B, T, D) fused rows of the videos, which the transformer reads. None: the query
-            alone.
+        features: (B, T, D) fused rows of the videos, which the transformer reads. None: the
+            query alone.
         feature_pad: (B, T), or (B, P) with `levels`, True on padding. None: no padding.
         levels: (B, P, D) encoded levels one after the other, which the LSTM reads.
         lengths: positions of each level, P in all.
@@ -64,8 +64,8 @@ class CaptionerOutput:
 
 
 class KeyValueSource(Protocol):
-    """Keys and values in some form: a cache of each caption's own, or those that a video's captions
-    share."""
+    """Keys and values in some form: a cache of each caption's own, or those that a video's
+    captions share."""
 
     def attend(self, query: Tensor) -> Tensor:
         """Return what queries (M, H, W, D/H) attend to, (M, H, W, D/H)."""
@@ -80,8 +80,8 @@ class KeyValueCache:
 
     def attend(self, query: Tensor) -> Tensor:
         """Return what queries (M, H, W, D/H) attend to, (M, H, W, D/H)."""
-        mixed: Tensor = F.scaled_dot_product_attention(query, self.keys, self.values)
-        return mixed
+        attended_rows: Tensor = F.scaled_dot_product_attention(query, self.keys, self.values)
+        return attended_rows
 
     def concat(self, later: "KeyValueCache") -> "KeyValueCache":
         """Return the cache with the later keys and values after it, (M, H, S + S', D/H)."""
@@ -145,8 +145,8 @@ class VideoKeyValues:
         keys = self._with_own(self.shared.keys, self.own.keys)  # (B, H, T + K, D/H)
         values = self._with_own(self.shared.values, self.own.values)
         mask = self._attention_mask(query.shape[2])
-        mixed = F.scaled_dot_product_attention(queries, keys, values, mask)
-        return self.slots.gather(mixed.view(table.shape).transpose(1, 2))
+        attended_rows = F.scaled_dot_product_attention(queries, keys, values, mask)
+        return self.slots.gather(attended_rows.view(table.shape).transpose(1, 2))
 
     def _with_own(self, shared: Tensor, own: Tensor) -> Tensor:
         """Return the rows of the videos and of their captions' queries, (B, H, T + K, D/H)."""
@@ -182,8 +182,8 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
 
     def forward(self, rows: Tensor, context: KeyValueSource) -> Tensor:
         """Return rows (M, W, D) attended to a context."""
-        mixed = context.attend(self._split_heads(self.query(rows)))  # (M, H, W, D/H)
-        return self.out(mixed.transpose(1, 2).reshape(rows.shape))
+        attended_rows = context.attend(self._split_heads(self.query(rows)))  # (M, H, W, D/H)
+        return self.out(attended_rows.transpose(1, 2).reshape(rows.shape))
 
     def self_attend(
         self, rows: Tensor, *, keep: Tensor | None = None, causal: bool = False
@@ -196,10 +196,10 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
             causal: row w sees only rows up to w.
         """
         cache = self.key_values(rows)
-        mixed = F.scaled_dot_product_attention(
+        attended_rows = F.scaled_dot_product_attention(
             self._split_heads(self.query(rows)), cache.keys, cache.values, keep, is_causal=causal
         )  # (M, H, W, D/H)
-        return self.out(mixed.transpose(1, 2).reshape(rows.shape))
+        return self.out(attended_rows.transpose(1, 2).reshape(rows.shape))
 
     def _split_heads(self, rows: Tensor) -> Tensor:
         """Return (M, S, D) as (M, H, S, D/H)."""
@@ -208,9 +208,7 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
 
 class CaptionerLayer(nn.Module):  # type: ignore[misc]
     """Self-attention of the words, cross-attention to a context if the layer has it, then a
-    feed-forward
-    block. Each block normalises its input.
-    """
+    feed-forward block. Each block normalises its input."""
 
     def __init__(
         self, width: int, heads: int, inner: int, dropout: float, *, has_cross_attention: bool
@@ -363,9 +361,7 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
 
     def _encode_words(self, tokens: Tensor, token_pad: Tensor) -> tuple[Tensor, Tensor]:
         """Return each word's row (M, W, D) after the layers on words alone, and the unit vectors
-        (M, d) of the
-        sentences.
-        """
+        (M, d) of the sentences."""
         captions, width = tokens.shape
         words = self.words(tokens) + self.places.weight[:width]
         rows = self.drop(words)  # (M, W, D)

@@ -100,9 +100,7 @@ def write_model(
 
 def load_model(path: Path) -> LoadedProcx:
     """Return the network in a file or a run's folder, in evaluation mode. Raises ModelError for
-    any other
-    file, naming what does not fit.
-    """
+    any other file, naming what does not fit."""
     file = NETWORK.find_file(path)
     (settings, vocabulary, trained), model = NETWORK.load(file)
     space = FeatureSpace(trained.backbone, "", trained.rate)

@@ -43,8 +43,8 @@ class TimedStep:
 def timed_steps(record: Record, settings: DataSettings) -> Iterator[TimedStep]:
     """Yield the steps to find in a record's order: as many as a step of people has spans.
 
-    A step that Stepline wrote or swapped has one span, the best where it is shown, else where it is
-    said.
+    A step that Stepline wrote or swapped has one span, the best where it is shown, else where
+    it is said.
     """
     target = settings.target or "steps"
     if target == "narration":
@@ -73,8 +73,7 @@ class PendingStepSample:
 class StepDataset(GatheredSamples[PendingStepSample, StepSample]):
     """Samples that are read when they are asked for.
 
-    counts: steps of each.
-    lengths: 1 each, since features are resized to one length.
+    counts: steps of each. lengths: 1 each, since features are resized to one length.
     """
 
     def __init__(
@@ -181,7 +180,7 @@ STEP_SOURCES: dict[str, StepSource] = {
 
 
 def default_target(source: str) -> StepSource:
-    """Return which part of a source's records are the steps, where no setting says it: what people
-    annotated, else the records' steps."""
+    """Return which part of a source's records are the steps, where no setting says it: what
+    people annotated, else the records' steps."""
     dataset = parse_dataset_source(source)
     return "steps" if dataset is None else STEP_SOURCES[DATASETS[dataset[0]].record_field]

@@ -27,7 +27,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import Function
 
-from stepline.errors import ShapeError
 from stepline.models.procx.settings import AttentionSettings
 from stepline.models.training.layers import Linear
 
@@ -37,17 +36,15 @@ class SamplingPoints:
     """The two neighbouring rows that every query and head reads at each point, and their weights.
 
     Attributes:
-        left_weight: (B, N, H, L P) weight of the row on the left of each point. Gradients reach
-            the
-            locations through both weights.
+        left_weight: (B, N, H, L P) weight of the row on the left of each point. Gradients
+            reach the locations through both weights.
         right_weight: (B, N, H, L P) weight of the row on the right.
         position: (B, N, H, K) int32 in [0, M), lefts then rights.
         row: (B, N, H, K) int32, the same as numbers of table rows.
         query_row: row of a table (B, N, H, D) of queries that each sorted entry belongs to.
         entry_order: entries of the flat `row`, sorted by the table row that they read.
-        row_start: first entry of each table row in `entry_order`. The last three are empty where
-            no
-            gradient is wanted.
+        row_start: first entry of each table row in `entry_order`. The last three are empty
+            where no gradient is wanted.
     """
 
     left_weight: Tensor
@@ -68,10 +65,9 @@ class SamplingPoints:
 def sampling_points(locations: Tensor, lengths: Sequence[int], *, backward: bool) -> SamplingPoints:
     """Return the rows and weights that locations read.
 
-    A level of T positions has their centres at (0.5, 1.5, ...) / T and is linear between two. One
-    position beyond the outermost is zero, as in the CUDA kernels. An empty level is zero
-    everywhere. A
-    location that is NaN has NaN for weights.
+    A level of T positions has their centres at (0.5, 1.5, ...) / T and is linear between two.
+    One position beyond the outermost is zero, as in the CUDA kernels. An empty level is zero
+    everywhere. A location that is NaN has NaN for weights.
 
     Args:
         locations: (B, N, H, L, P), in [0, 1] of each level or outside.
@@ -103,8 +99,7 @@ def sampling_points(locations: Tensor, lengths: Sequence[int], *, backward: bool
 
 def _clamp_position(position: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
     """Return whole numbers clamped to the positions of a level, and 1 where clamping changed
-    nothing, else
-    0.
+    nothing, else 0.
 
     In arithmetic, which on a CPU takes a tenth of the time of comparing.
     """
@@ -117,9 +112,7 @@ def _table_row_numbers(
     below: Tensor, above: Tensor, lengths: Sequence[int], heads: int
 ) -> tuple[Tensor, Tensor]:
     """Return positions in the table and numbers of table rows, both (B, N, H, K) int32, of the
-    positions
-    below and above each point (B, N, H L P) in their levels.
-    """
+    positions below and above each point (B, N, H L P) in their levels."""
     device = below.device
 
     # where each level begins. An empty one at the end needs some row
@@ -158,9 +151,8 @@ def _int_range(end: int, device: torch.device) -> Tensor:
 def weighted_gather(value: Tensor, weight: Tensor, points: SamplingPoints) -> Tensor:
     """Return the weighted sum of the values at each query's points, (B, N, H, D).
 
-    output[b, n, h] = sum_k w[b, n, h, k] value[b, position[b, n, h, k], h], where w is the weight
-    of the
-    point times that of the side.
+    output[b, n, h] = sum_k w[b, n, h, k] value[b, position[b, n, h, k], h], where w is the
+    weight of the point times that of the side.
 
     Args:
         value: (B, M, H, D).
@@ -177,9 +169,9 @@ def weighted_gather(value: Tensor, weight: Tensor, points: SamplingPoints) -> Te
 def gather_dot_products(query: Tensor, key: Tensor, points: SamplingPoints) -> Tensor:
     """Return the dot products of queries with the keys at their points, (B, N, H, L P).
 
-    output[b, n, h, p] = query[b, n, h] . key(location p): the products with the rows on the left
-    and the
-    right of the point, each times that side's weight. In the dtype of these weights.
+    output[b, n, h, p] = query[b, n, h] . key(location p): the products with the rows on the
+    left and the right of the point, each times that side's weight. In the dtype of these
+    weights.
 
     Args:
         query: (B, N, H, D).
@@ -205,13 +197,13 @@ class _WeightedGather(Function):  # type: ignore[misc]   # torch is untyped to m
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         table, weight, position, _, *entries = context.saved_tensors
         gradient = gradient.contiguous()
-        to_table = None
-        to_weight = None
+        table_gradient = None
+        weight_gradient = None
         if context.needs_input_grad[0]:
-            to_table = _scatter_sum(gradient, weight, table, *entries)
+            table_gradient = _scatter_sum(gradient, weight, table, *entries)
         if context.needs_input_grad[1]:
-            to_weight = _gather_products(gradient, table, position).to(weight.dtype)
-        return to_table, to_weight, None, None, None, None, None
+            weight_gradient = _gather_products(gradient, table, position).to(weight.dtype)
+        return table_gradient, weight_gradient, None, None, None, None, None
 
 
 class _GatherDotProducts(Function):  # type: ignore[misc]
@@ -226,20 +218,18 @@ class _GatherDotProducts(Function):  # type: ignore[misc]
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         query, table, _, row, *entries = context.saved_tensors
         gradient = gradient.contiguous()
-        to_query = None
-        to_table = None
+        query_gradient = None
+        table_gradient = None
         if context.needs_input_grad[0]:
-            to_query = _gather_sum(table, gradient, row)
+            query_gradient = _gather_sum(table, gradient, row)
         if context.needs_input_grad[1]:
-            to_table = _scatter_sum(query, gradient, table, *entries)
-        return to_query, to_table, None, None, None, None, None
+            table_gradient = _scatter_sum(query, gradient, table, *entries)
+        return query_gradient, table_gradient, None, None, None, None, None
 
 
 def _gather_sum(table: Tensor, weight: Tensor, row: Tensor) -> Tensor:
     """Return the weighted sum of table rows: rows of these numbers (B, N, H, K), times weight (B,
-    N, H, K):
-    (B, N, H, D).
-    """
+    N, H, K): (B, N, H, D)."""
     width = table.shape[-1]
     flat = table.view(-1, width)  # (B M H, D)
     reads = weight.shape[-1]
@@ -259,9 +249,7 @@ def _scatter_sum(
     start: Tensor,
 ) -> Tensor:
     """Return for each table row the sum of the queries (B, N, H, D) that read it, times their
-    weight. It is
-    the transpose of `_gather_sum`, of the table's shape.
-    """
+    weight. It is the transpose of `_gather_sum`, of the table's shape."""
     flat = query.view(-1, query.shape[-1])  # (B N H, D)
     by_reader = weight.view(-1).index_select(0, entry_order)
     weights = by_reader.to(query.dtype)  # (B N H K,)
@@ -271,9 +259,8 @@ def _scatter_sum(
 
 def _gather_products(query: Tensor, table: Tensor, position: Tensor) -> Tensor:
     """Return the dot products of queries with the table's rows at positions, (B, N, H, K), read
-    from dense
-    products. On a CPU head by head, so that the dense products of a head stay in the cache.
-    """
+    from dense products. On a CPU head by head, so that the dense products of a head stay in
+    the cache."""
     # the cells (B, H, N K) of a dense (N, M) table of products
     videos, count, heads, reads = position.shape
     positions = table.shape[1]
@@ -309,13 +296,8 @@ def deformable_attention(
         weights: (B, N, H, L, P).
         lengths: positions of each level, M in all. A level may be empty.
 
-    Raises ShapeError where the shapes do not fit together.
     Source: equations 9 and 10, the sum. It equals `grid_sample` with align_corners=False.
     """
-    _check_shapes(value, locations, lengths)
-    if weights.shape != locations.shape:
-        expected = f"{tuple(locations.shape)}, as the locations"
-        raise ShapeError(f"weights must be {expected}, not {tuple(weights.shape)}")
     points = _build_points(locations, lengths, value)
     by_point = weights.flatten(3).to(points.left_weight.dtype)
     return weighted_gather(value, by_point, points)
@@ -327,8 +309,7 @@ def key_aware_attention(
     """Return the sum of values read at locations, weighted by the keys read there: (B, N, H, D).
 
     The weights are the softmax of query times key / sqrt(D) over all L P points of a query and
-    head. A
-    point in padding has a zero key and a zero value, and takes part in the softmax.
+    head. A point in padding has a zero key and a zero value, and takes part in the softmax.
 
     Args:
         query: (B, N, H, D).
@@ -337,16 +318,10 @@ def key_aware_attention(
         locations: (B, N, H, L, P).
         lengths: positions of each level, M in all.
 
-    Raises ShapeError where the shapes do not fit together.
-    Source: equations 11 and 12, with the scaling that the text of the paper and Lite-DETR have.
+    Source: equations 11 and 12, with the scaling that the text of the paper and Lite-DETR
+    have.
     """
-    _check_shapes(value, locations, lengths)
     width = value.shape[-1]
-    query_shape = (*locations.shape[:3], width)
-    if key.shape != value.shape or query.shape != query_shape:
-        expected = f"{query_shape} and {tuple(value.shape)}"
-        shapes = f"{tuple(query.shape)} and {tuple(key.shape)}"
-        raise ShapeError(f"query and key must be {expected}, not {shapes}")
     points = _build_points(locations, lengths, key, value)
     products = gather_dot_products(query, key, points)
     logits = products / math.sqrt(width)  # (B, N, H, L P)
@@ -358,10 +333,8 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
     attentions.
 
     Vanilla attention is that of PDVC. Key-aware attention has Lite-DETR's query and key
-    projections
-    instead of learned weights. Offsets begin as in PDVC: to both sides of the reference, farther
-    with
-    every point.
+    projections instead of learned weights. Offsets begin as in PDVC: to both sides of the
+    reference, farther with every point.
     """
 
     def __init__(self, settings: AttentionSettings) -> None:
@@ -414,13 +387,11 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
 
         Args:
             query: (B, N, C).
-            references: (B, N, L, 1) points, or (B, N, L, 2) boxes (centre, length), in [0, 1] of
-                each level.
+            references: (B, N, L, 1) points, or (B, N, L, 2) boxes (centre, length), in [0, 1]
+                of each level.
             memory: (B, M, C), the levels one after the other.
             lengths: positions of each level.
             memory_pad: (B, M), True on padding, which is read as zeros.
-
-        Raises ShapeError where shapes do not fit.
         """
         locations = self.locations(query, references, lengths)
         value = self._split_heads(self.value(memory), memory_pad)
@@ -437,8 +408,7 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
 
     def locations(self, query: Tensor, references: Tensor, lengths: Sequence[int]) -> Tensor:
         """Return the locations that each query reads, (B, N, H, L, P) in [0, 1] of each level or
-        outside:
-        equation 9.
+        outside: equation 9.
 
         An offset of 1 is one position of the level from a point, and 1 / P of half the length
         from a box.
@@ -450,14 +420,6 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         """
         levels = self.settings.levels
         points = self.settings.points
-        shape = (*query.shape[:2], levels)
-        point_shape = (*shape, 1)
-        box_shape = (*shape, 2)
-        if references.shape not in (point_shape, box_shape) or len(lengths) != levels:
-            expected = f"{point_shape} or {box_shape}, for {levels} levels"
-            raise ShapeError(
-                f"references must be {expected}, not {tuple(references.shape)} for {len(lengths)}"
-            )
         references = _as_float32(references)
         references = references[:, :, None, :, :, None]  # (B, N, 1, L, 1 or 2, 1)
         offsets = self.offsets(query).to(references.dtype)
@@ -488,16 +450,3 @@ def _build_points(locations: Tensor, lengths: Sequence[int], *tables: Tensor) ->
     is_trained = any(table.requires_grad for table in tables)
     backward = torch.is_grad_enabled() and is_trained
     return sampling_points(_as_float32(locations), lengths, backward=backward)
-
-
-def _check_shapes(value: Tensor, locations: Tensor, lengths: Sequence[int]) -> None:
-    total = sum(lengths)
-    if not total or value.ndim != 4 or value.shape[1] != total:
-        expected = f"levels of {tuple(lengths)} positions need {total}, at least 1"
-        raise ShapeError(f"{expected}, not {tuple(value.shape)}")
-    videos, _, heads, _ = value.shape
-    fitting = (videos, heads, len(lengths))
-    shape = tuple(locations.shape)
-    if len(shape) != 5 or (shape[0], *shape[2:4]) != fitting:
-        expected = f"({videos}, queries, {heads}, {len(lengths)}, points)"
-        raise ShapeError(f"locations must be {expected}, not {shape}")

@@ -27,7 +27,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from stepline.errors import ShapeError
 from stepline.models.procx.batch import stack_videos
 from stepline.models.procx.captioner import CaptionContext
 from stepline.models.procx.matcher import QueryIndex, boxes_to_spans
@@ -55,7 +54,8 @@ class Proposals:
         confidence: (N,) that a query found a step.
         boxes: (N, 2) start and end in seconds, inside the video.
         count: number of steps that the network counts.
-        likelihood: (N,) of each caption, added to the confidence. None: captions are not ranked.
+        likelihood: (N,) of each caption, added to the confidence. None: captions are not
+            ranked.
     """
 
     confidence: Floats
@@ -93,12 +93,12 @@ class Caption:
     Attributes:
         tokens: numbers of its tokens, without marks.
         log_probability: log P of the tokens and the end mark.
-        ended: whether it came to its end mark.
+        is_complete: whether it came to its end mark.
     """
 
     tokens: tuple[int, ...]
     log_probability: float
-    ended: bool
+    is_complete: bool
 
 
 class StepwiseDecoder(Protocol):
@@ -116,8 +116,8 @@ class StepwiseDecoder(Protocol):
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
 def generate(decoder: StepwiseDecoder, context: CaptionContext) -> list[Caption]:
-    """Return a caption of each of the context's M queries, written greedily. A caption that reaches
-    the most tokens is cut there.
+    """Return a caption of each of the context's M queries, written greedily. A caption that
+    reaches the most tokens is cut there.
 
     Other captions of the batch never change one. The decoder should be in evaluation mode.
     """
@@ -204,12 +204,10 @@ def generate_captions(
 
 def caption_likelihood(captions: Sequence[Caption], weight: float) -> Floats:
     """Return weight x log P / tokens^2 of captions, (N,), which PDVC adds to the confidence of
-    their
-    queries.
-    """
+    their queries."""
     total = np.array([caption.log_probability for caption in captions], dtype=np.float64)
     # the end mark counts as a token
-    lengths = [max(len(caption.tokens) + caption.ended, 1) for caption in captions]
+    lengths = [max(len(caption.tokens) + caption.is_complete, 1) for caption in captions]
     return weight * total / np.array(lengths, dtype=np.float64) ** LENGTH_POWER
 
 
@@ -221,23 +219,11 @@ class VideoToDescribe:
         values: (T, C) feature rows, T may be 0.
         feature_seconds: that the rows cover.
         video_seconds: of the video, after which no step ends.
-
-    Raises ShapeError for a length that is not above 0, and for NaN.
     """
 
     values: Matrix
     feature_seconds: float
     video_seconds: float
-
-    def __post_init__(self) -> None:
-        if (
-            not (self.feature_seconds > 0 and self.video_seconds > 0)
-            or not np.isfinite(self.values).all()
-        ):
-            length = f"{self.feature_seconds} s of features for {self.video_seconds} s"
-            raise ShapeError(
-                f"a video to describe needs finite features and a length above 0, not {length}"
-            )
 
 
 @dataclass(frozen=True)

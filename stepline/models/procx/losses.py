@@ -89,8 +89,8 @@ def batch_losses(
         model: the network.
         batch: videos with their steps.
         settings: forms and weights of the losses.
-        rates: (C,) fractions of counts in the training data, for PDVC's form of the count loss.
-            None: all alike.
+        rates: (C,) fractions of counts in the training data, for PDVC's form of the count
+            loss. None: all alike.
     """
     settings = settings or LossSettings()
     # The matching of the localization losses decides which queries are captioned.
@@ -134,11 +134,10 @@ def localization_losses(
         predictions: of all decoder layers.
         targets: the steps of the batch.
         settings: forms of the losses.
-        rates: (C,) fractions of counts in the training data, for PDVC's form of the count loss.
-            None:
-            all alike.
+        rates: (C,) fractions of counts in the training data, for PDVC's form of the count
+            loss. None: all alike.
 
-    Raises ShapeError for shapes that do not fit, or NaN.
+    Raises ShapeError for NaN.
     """
     settings = settings or LossSettings()
     # Boxes: of matched queries alone.
@@ -200,10 +199,10 @@ def varifocal_loss(logits: Tensor, quality: Tensor) -> Tensor:
     Args:
         logits: (..., N) of confidence.
         quality: (..., N), g = (1 + gIoU) / 2 of a query and its step, exactly 0 for a query
-            without a
-            step. It is a target and passes no gradient.
+            without a step. It is a target and passes no gradient.
 
-    Source: ProcX equation 13, corrected. VarifocalNet (Zhang et al. 2021), alpha 0.75, gamma 2.
+    Source: ProcX equation 13, corrected. VarifocalNet (Zhang et al. 2021), alpha 0.75, gamma
+    2.
     """
     logits = logits.float()
     quality = quality.detach().float()
@@ -222,17 +221,12 @@ def count_loss(
     Args:
         logits: (..., B, C) of the number of steps.
         counts: (B,) true numbers. Those past C - 1 count as C - 1.
-        form: "cross_entropy", or PDVC's binary form, in which a wrong count d steps away weighs
-            1 - exp(-d^2 / 2 spread^2).
+        form: "cross_entropy", or PDVC's binary form, in which a wrong count d steps away
+            weighs 1 - exp(-d^2 / 2 spread^2).
         rates: (C,) fraction of training videos with each count, by which "pdvc" weighs counts
-            down.
-            None: all alike.
+            down. None: all alike.
     """
     classes = logits.shape[-1]
-    if rates is not None and rates.shape != (classes,):
-        raise ShapeError(
-            f"rates of counts must be ({classes},), one per count, not {tuple(rates.shape)}"
-        )
     logits = logits.float()
     true = counts.clamp(max=classes - 1)
     # The paper's form: one class per count.
@@ -241,14 +235,14 @@ def count_loss(
         return -logits.log_softmax(dim=-1).gather(-1, index)[..., 0]
 
     # a count near the true one is forgiven
-    right = F.one_hot(true, classes).to(logits)  # (B, C)
+    is_true_count = F.one_hot(true, classes).to(logits)  # (B, C)
     numbers = torch.arange(classes, device=logits.device)
     distance = numbers - true[:, None]  # (B, C)
     nearness = (-distance.square() / (2 * COUNT_SPREAD**2)).exp()
-    weight = torch.where(right > 0, 1.0, 1 - nearness)
+    weight = torch.where(is_true_count > 0, 1.0, 1 - nearness)
     if rates is not None:
         weight = weight * (1 - rates)
-    target = right.expand(logits.shape)
+    target = is_true_count.expand(logits.shape)
     losses = F.binary_cross_entropy_with_logits(logits, target, reduction="none")  # (..., B, C)
     return (losses * weight).mean(dim=-1)
 
@@ -284,16 +278,9 @@ def caption_loss(
         token_pad: (M, W), True on padding, which adds nothing.
         smoothing: fraction of the target that is spread over all V tokens.
         layers: number of decoder layers that the captions are of.
-        average: "tokens", a mean over all tokens, or "captions", the mean of each caption's mean,
-            as in
-            PDVC's code.
-
-    Raises ShapeError for shapes that do not fit.
+        average: "tokens", a mean over all tokens, or "captions", the mean of each caption's
+            mean, as in PDVC's code.
     """
-    if logits.shape[:2] != tokens.shape or tokens.shape != token_pad.shape:
-        expected = "(captions, tokens, vocabulary), tokens and mask the first two"
-        shapes = f"{tuple(logits.shape)}, {tuple(tokens.shape)} and {tuple(token_pad.shape)}"
-        raise ShapeError(f"logits must be {expected}, not {shapes}")
     targets = tokens.masked_fill(token_pad, IGNORED_TOKEN)
     flat = F.cross_entropy(
         logits.float().flatten(0, 1),
@@ -324,8 +311,8 @@ def contrastive_loss(
         texts: (M, d) unit vectors of the matches' sentences.
         matches: queries with their steps. The steps of a video are sorted in time.
         temperature: sigma of equation 15, a scalar.
-        settings: `contrast` is "pair" (InfoNCE) or "multiple" (MIL-InfoNCE, where the sentences of
-            `neighbours` count as positives too).
+        settings: `contrast` is "pair" (InfoNCE) or "multiple" (MIL-InfoNCE, where the
+            sentences of `neighbours` count as positives too).
     """
     reach = settings.neighbours if settings.contrast == "multiple" else 0
     layers = matches.layer.unique().tolist()
@@ -342,26 +329,17 @@ def info_nce(queries: Tensor, texts: Tensor, positive: Tensor, temperature: Tens
     """Return the symmetric multi-positive InfoNCE of queries and sentences, a sum over queries (a
     scalar).
 
-    One half is -log P of each query's sentences, the other half that of each sentence's queries,
-    scaled
-    from P to M. All other sentences of the batch are negatives, those of the same video too. A
-    row or a
-    column without a positive adds nothing.
+    One half is -log P of each query's sentences, the other half that of each sentence's
+    queries, scaled from P to M. All other sentences of the batch are negatives, those of the
+    same video too. A row or a column without a positive adds nothing.
 
     Args:
         queries: (M, d) unit vectors.
         texts: (P, d) unit vectors of sentences.
-        positive: (M, P), True where sentence p is right for query m. The identity gives InfoNCE,
-            more
-            positives give MIL-InfoNCE.
+        positive: (M, P), True where sentence p is right for query m. The identity gives
+            InfoNCE, more positives give MIL-InfoNCE.
         temperature: sigma, a scalar.
-
-    Raises ShapeError when `positive` is not (M, P).
     """
-    shape = (len(queries), len(texts))
-    if positive.shape != shape:
-        expected = f"{shape}, queries by sentences"
-        raise ShapeError(f"positives must be {expected}, not {tuple(positive.shape)}")
     if not positive.numel():
         return queries.sum() * 0 + texts.sum() * 0
     # In float32: cosines over a small temperature have large logits.
@@ -376,16 +354,16 @@ def info_nce(queries: Tensor, texts: Tensor, positive: Tensor, temperature: Tens
 
 def _negative_log_positive(logits: Tensor, positive: Tensor, dim: int) -> Tensor:
     """Return -log of the positives' probability along `dim`, 0 without a positive."""
-    right = logits.masked_fill(~positive, MASKED_LOGIT).logsumexp(dim)
+    positive_logits = logits.masked_fill(~positive, MASKED_LOGIT).logsumexp(dim)
     everything = logits.logsumexp(dim)
-    return torch.where(positive.any(dim), everything - right, 0.0)
+    return torch.where(positive.any(dim), everything - positive_logits, 0.0)
 
 
 def positive_mask(matches: Matches, neighbours: int = 0) -> Tensor:
     """Return which matches' sentences are positives of each match's query, (M, M).
 
-    Its own sentence, and those of the steps up to `neighbours` steps away in the same video. The
-    matches are of one layer, and the steps of a video sorted in time. The paper leaves the
+    Its own sentence, and those of the steps up to `neighbours` steps away in the same video.
+    The matches are of one layer, and the steps of a video sorted in time. The paper leaves the
     positives of MIL-InfoNCE open.
     """
     is_same_video = matches.video[:, None] == matches.video

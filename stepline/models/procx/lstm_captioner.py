@@ -121,8 +121,8 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
         # what it reads
         values = F.embedding(rows, attended.values)  # (M, 2 L K, D)
         weights = weights[:, None].to(values.dtype)
-        mixed: Tensor = (weights @ values)[:, 0]  # (M, D)
-        return mixed
+        attended_rows: Tensor = (weights @ values)[:, 0]  # (M, D)
+        return attended_rows
 
 
 @dataclass
@@ -188,10 +188,6 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
             token_pad: not used.
             context: of the M captions.
         """
-        if len(tokens) != len(context.queries):
-            raise ShapeError(
-                f"{len(tokens)} captions cannot be of {len(context.queries)} queries; give one each"
-            )
         queries = context.queries[:, None]
         queries = queries.expand(-1, tokens.shape[1], -1)  # (M, W, D)
         # No token to read: the shapes stay, and no step is taken.
@@ -221,9 +217,7 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
 
     def _lstm_step(self, inputs: Tensor, state: LstmState) -> Tensor:
         """Return the next hidden state (M, D), and update the state. inputs: (M, 4 D) gates of
-        word and
-        query.
-        """
+        word and query."""
         recurrent = state.hidden
         if self.looking is not None:
             video_rows = self.looking(state.hidden, state.attended)  # (M, D)

@@ -49,8 +49,7 @@ def spans_to_boxes(spans: Tensor) -> Tensor:
 
 def giou(first: Tensor, second: Tensor) -> Tensor:
     """Return the generalized IoU of (start, end) spans, in (-1, 1): IoU minus the fraction of the
-    hull that is
-    in neither span.
+    hull that is in neither span.
 
     The shapes broadcast: (M, 1, 2) and (K, 2) give (M, K).
     """
@@ -94,10 +93,6 @@ def build_targets(
 
     Raises ShapeError for a span that is reversed or wholly outside, or a video without length.
     """
-    if len(spans) != len(durations):
-        raise ShapeError(
-            f"{len(spans)} videos have spans, {len(durations)} a duration; give both for each"
-        )
     most_steps = max(map(len, spans), default=0)
     boxes = torch.zeros(len(spans), most_steps, 2)  # (B, K, 2)
     box_pad = torch.ones(boxes.shape[:2], dtype=torch.bool)
@@ -141,13 +136,12 @@ class Matches(QueryIndex):
 
     Attributes:
         step: (M,) number of the step in its video.
-        unmatched: number of steps that no query is matched with, over all layers. Videos with
-            more steps
-            than queries have some.
+        unmatched_count: number of steps that no query is matched with, over all layers. Videos with
+            more steps than queries have some.
     """
 
     step: Tensor
-    unmatched: int
+    unmatched_count: int
 
     def __len__(self) -> int:
         return len(self.query)
@@ -156,7 +150,11 @@ class Matches(QueryIndex):
         """Return the matches of one decoder layer, numbered from 0."""
         rows = self.layer == layer
         return Matches(
-            self.layer[rows], self.video[rows], self.query[rows], self.step[rows], self.unmatched
+            self.layer[rows],
+            self.video[rows],
+            self.query[rows],
+            self.step[rows],
+            self.unmatched_count,
         )
 
     def gather_queries(self, values: Tensor) -> Tensor:
@@ -170,27 +168,19 @@ class Matches(QueryIndex):
 
 def hungarian_match(logits: Tensor, boxes: Tensor, targets: Targets) -> Matches:
     """Return the matching of lowest cost of each video at each layer. The same input gives the
-    same matches,
-    ties too.
+    same matches, ties too.
 
     Args:
         logits: (L, B, N) of confidence.
         boxes: (L, B, N, 2) center and length as fractions.
         targets: steps of the B videos.
 
-    Raises ShapeError for shapes that do not fit, or NaN.
-    Source: PDVC, as released. ProcX does not say which cost it uses with its own confidence loss.
+    Raises ShapeError for NaN.
+    Source: PDVC, as released. ProcX does not say which cost it uses with its own confidence
+    loss.
     """
     from scipy.optimize import linear_sum_assignment
 
-    if logits.ndim != 3 or boxes.shape != (*logits.shape, 2):
-        expected = "logits (layers, videos, queries) and boxes (layers, videos, queries, 2)"
-        shapes = f"{tuple(logits.shape)} and {tuple(boxes.shape)}"
-        raise ShapeError(f"matching takes {expected}, not {shapes}")
-    if logits.shape[1] != len(targets.boxes):
-        raise ShapeError(
-            f"the network speaks of {logits.shape[1]} videos, the targets of {len(targets.boxes)}"
-        )
     costs = match_costs(logits, boxes, targets).cpu()  # (L, B, N, K)
     if not bool(torch.isfinite(costs).all()):
         raise ShapeError(
@@ -221,8 +211,7 @@ def hungarian_match(logits: Tensor, boxes: Tensor, targets: Targets) -> Matches:
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
 def match_costs(logits: Tensor, boxes: Tensor, targets: Targets) -> Tensor:
     """Return the matching cost of each query and step, (L, B, N, K) float32: the focal cost of
-    the query's
-    confidence minus gIoU. Costs of padded steps have no meaning.
+    the query's confidence minus gIoU. Costs of padded steps have no meaning.
 
     Args:
         logits: (L, B, N) of confidence.

@@ -21,7 +21,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stepline.errors import ShapeError
 from stepline.models.procx.batch import VideoBatch
 from stepline.models.procx.captioner import CaptionContext, Captioner
 from stepline.models.procx.deformable_attention import DeformableAttention
@@ -65,9 +64,8 @@ class ModelOutput:
     Attributes:
         predictions: of the heads.
         queries: (L, B, N, D) after each decoder layer.
-        word_queries: (L, B, N, D) queries that captions are written from, the same as `queries`
-            unless
-            `query_form` is "roles".
+        word_queries: (L, B, N, D) queries that captions are written from, the same as
+            `queries` unless `query_form` is "roles".
         levels: (B, P, D) encoded levels one after the other.
         lengths: positions of each level.
         fused: (B, R, D) levels fused for the text decoder, None where it does not read them.
@@ -86,9 +84,8 @@ class ModelOutput:
 def standardise(values: Tensor) -> Tensor:
     """Return features (B, R, F) scaled to a root mean square of 1 per video. Zero stays zero.
 
-    Unit rows have numbers near 1 / sqrt(F), which the biases of the convolutions outgrow before
-    the
-    contents are learned.
+    Unit rows have numbers near 1 / sqrt(F), which the biases of the convolutions outgrow
+    before the contents are learned.
     """
     mean = values.float().square().mean(dim=(1, 2), keepdim=True)
     size = mean.sqrt()  # (B, 1, 1)
@@ -97,9 +94,7 @@ def standardise(values: Tensor) -> Tensor:
 
 class FeaturePyramid(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
     """Temporal levels, each of half the length: a linear map of the rows, then strided
-    convolutions. Source:
-    PDVC's code.
-    """
+    convolutions. Source: PDVC's code."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -137,9 +132,9 @@ def _pyramid_step(width_in: int, width: int, level: int) -> nn.Sequential:
 class PositionalEncoding(nn.Module):  # type: ignore[misc]
     """Encoding of a position's time, of the video's duration, and of the level.
 
-    Half of the width is sines of the fraction of the video that has passed. Half is a linear map
-    of the
-    duration as a row of ones. Source: PDVC's code. With `longest_duration` 0 all are sines.
+    Half of the width is sines of the fraction of the video that has passed. Half is a linear
+    map of the duration as a row of ones. Source: PDVC's code. With `longest_duration` 0 all
+    are sines.
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -213,9 +208,7 @@ def reference_points(lengths: Sequence[int], like: Tensor) -> Tensor:
 
 def fuse_levels(levels: Tensor, lengths: Sequence[int]) -> Tensor:
     """Return the sum of all levels (B, P, D), each stretched to the finest: (B, R, D). Source:
-    appendix D,
-    Multi-Scale Fusion.
-    """
+    appendix D, Multi-Scale Fusion."""
     finest, *coarser = levels.split(list(lengths), dim=1)
     total = finest
     for level in coarser:
@@ -260,9 +253,7 @@ class EncoderLayer(nn.Module):  # type: ignore[misc]
 
 class DecoderLayer(nn.Module):  # type: ignore[misc]
     """Self-attention of the queries, then deformable cross-attention to the video, then a
-    feed-forward
-    block.
-    """
+    feed-forward block."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -320,15 +311,13 @@ class SelfAttention(nn.Module):  # type: ignore[misc]
 
     def forward(self, encoded: Tensor, rows: Tensor) -> Tensor:
         """Return rows (B, N, D) attended to each other. encoded: the rows plus their encoding,
-        for queries and
-        keys.
-        """
+        for queries and keys."""
         queries, keys = self.asked(encoded).chunk(2, dim=-1)
         values = self.value(rows)
-        mixed = F.scaled_dot_product_attention(
+        attended_rows = F.scaled_dot_product_attention(
             self._split_heads(queries), self._split_heads(keys), self._split_heads(values)
         )  # (B, H, N, D/H)
-        return self.out(mixed.transpose(1, 2).flatten(2))
+        return self.out(attended_rows.transpose(1, 2).flatten(2))
 
     def _split_heads(self, rows: Tensor) -> Tensor:
         return rows.unflatten(-1, (self.heads, -1)).transpose(1, 2)
@@ -377,7 +366,8 @@ class PredictionHeads(nn.Module):  # type: ignore[misc]
 
         Args:
             queries: (B, N, D) after the layer.
-            references: (B, N, 1) points or (B, N, 2) boxes in [0, 1], which the boxes move from.
+            references: (B, N, 1) points or (B, N, 2) boxes in [0, 1], which the boxes move
+                from.
         """
         # (B, N, 1 or 2), no gradient passes at 0 and 1
         start = references.float().logit(eps=LOGIT_EPSILON)
@@ -392,9 +382,7 @@ class PredictionHeads(nn.Module):  # type: ignore[misc]
 
 class Temperature(nn.Module):  # type: ignore[misc]
     """The learned temperature sigma of equation 15. It begins at 0.07 and is at least 0.01.
-    Source: CoCa,
-    CLIP, since the paper gives none.
-    """
+    Source: CoCa, CLIP, since the paper gives none."""
 
     def __init__(self, start: float = 0.07) -> None:
         super().__init__()
@@ -453,17 +441,7 @@ class ProcX(nn.Module):  # type: ignore[misc]
 
     def forward(self, videos: VideoBatch) -> ModelOutput:
         """Return the predictions and queries of every decoder layer. Raises ShapeError for
-        features of another
-        width.
-        """
-        values = videos.values
-        has_rows = values.ndim == 3 and values.shape[1]
-        if not has_rows or values.shape[2] != self.settings.features:
-            expected = f"(videos, rows, {self.settings.features})"
-            raise ShapeError(
-                f"features must be {expected}, not {tuple(values.shape)}; "
-                "set model.features to their width"
-            )
+        features of another width."""
         levels, lengths, pad = self._encode(videos)
         queries, predictions = self._decode(levels, lengths, pad)
         word_queries = queries
@@ -525,11 +503,10 @@ class ProcX(nn.Module):  # type: ignore[misc]
         self, boxes: Tensor, levels: Tensor, lengths: tuple[int, ...], pad: Tensor | None
     ) -> Tensor:
         """Return the word queries of every layer (L, B, N, D). Each layer reads at that layer's
-        boxes
-        (L, B, N, 2).
+        boxes (L, B, N, 2).
 
-        Source: ROS-DVC and DDVC, the idea of queries by role. Reading at the boxes of each layer
-        is ours.
+        Source: ROS-DVC and DDVC, the idea of queries by role. Reading at the boxes of each
+        layer is ours.
         """
         size = (len(levels), -1, -1)
         queries = self.word_queries.weight.expand(size)  # (B, N, D)
@@ -571,7 +548,5 @@ def _repeat_for_levels(references: Tensor, lengths: Sequence[int]) -> Tensor:
 
 def _padding_of_empty_videos(rows: Tensor, empty: Tensor | None) -> Tensor | None:
     """Return the padding mask (B, P) of rows (B, P, D), True for empty videos. None where no
-    video is
-    empty.
-    """
+    video is empty."""
     return None if empty is None else empty[:, None].expand(rows.shape[:2])

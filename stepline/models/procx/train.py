@@ -141,9 +141,8 @@ def train_procx_run(
         report: gets the progress of each step.
         on_prepared: called before the first step.
 
-    Raises SettingsError when `folder` holds another run, ShapeError when nothing is left to train
-    on.
-    Errors of the sources are raised too.
+    Raises SettingsError when `folder` holds another run, ShapeError when nothing is left to
+    train on. Errors of the sources are raised too.
     """
     device = start_processes(settings.train.device)
     prepared = prepare_run(sources, settings, start)
@@ -199,8 +198,7 @@ def prepare_run(
     sources: ProcxSources, settings: ProcxRunSettings, start: Path | None = None
 ) -> PreparedRun:
     """Return the samples, settings and vocabulary of a run. `model.features` and `data.target`
-    are filled
-    in.
+    are filled in.
 
     Args:
         sources: features, steps and further inputs.
@@ -258,9 +256,7 @@ def _settings_of_start(
     loaded: LoadedProcx, settings: ModelSettings, spec: FeatureSpec
 ) -> ModelSettings:
     """Return the settings of a network to fine-tune, with the dropout of `settings`. Raises
-    ModelError where
-    the features are others, SettingsError where another setting differs.
-    """
+    ModelError where the features are others, SettingsError where another setting differs."""
     own = fine_tuning_settings(loaded.model.settings, settings, DROPOUT_SETTINGS, loaded.path)
     # A backbone of unknown name may be the right one.
     before = loaded.trained.backbone
@@ -295,8 +291,8 @@ def train_procx(
     """Return a network trained on the samples, from fresh weights or on from those of `start`, in
     evaluation mode.
 
-    A run in `folder` that was killed is resumed. Every video counts as equally long, because all
-    are resized to one length.
+    A run in `folder` that was killed is resumed. Every video counts as equally long, because
+    all are resized to one length.
 
     Args:
         samples: videos with their steps.

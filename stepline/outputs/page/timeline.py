@@ -234,7 +234,7 @@ def alignment_picture(alignment: Alignment, view: View) -> View:
     total = view["total"]
     lines = []
     boxes = []
-    steps = match_steps(alignment.texts, view["steps"])
+    steps = match_texts_to_steps(alignment.texts, view["steps"])
     for index, step in enumerate(steps):
         if step is None:
             lines.append({"number": None, "text": sentence_case(one_line(alignment.texts[index]))})
@@ -256,7 +256,7 @@ def alignment_picture(alignment: Alignment, view: View) -> View:
     }
 
 
-def match_steps(texts: Sequence[str], steps: Sequence[View]) -> list[View | None]:
+def match_texts_to_steps(texts: Sequence[str], steps: Sequence[View]) -> list[View | None]:
     """Return the step of each text: the next unused step with the same words, or None."""
     unused: dict[str, list[View]] = {}
     # From the last step, so that `pop` takes the first one.

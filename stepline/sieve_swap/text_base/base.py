@@ -147,8 +147,8 @@ class Manifest(FrozenModel):
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """Return a base's manifest, None for a folder without one. Raises StoreError for a manifest that
-    cannot be read."""
+    """Return a base's manifest, None for a folder without one. Raises StoreError for a manifest
+    that cannot be read."""
     path = folder / MANIFEST_NAME
     try:
         manifest = Manifest.model_validate_json(path.read_bytes())
@@ -188,9 +188,7 @@ def write_manifest(manifest: Manifest, folder: Path) -> None:
 
 def encoder_identity(name: str) -> tuple[str, int]:
     """Return the sha256 of an encoder's files and the width of its vectors. Raises ModelError
-    when the
-    encoder is missing.
-    """
+    when the encoder is missing."""
     from stepline.text.embedding import load_encoder
 
     folder = find_weights(name)
@@ -204,8 +202,7 @@ def encoder_identity(name: str) -> tuple[str, int]:
 
 class RowGroupTable:
     """Rows of a Parquet file, read by their number, a row group at a time. The latest groups stay
-    in
-    memory.
+    in memory.
 
     Args:
         path: of the file.
@@ -249,8 +246,7 @@ class TextBase:
     """An opened text base.
 
     Documents are numbered in reading order. Steps are numbered by their row, and steps of the
-    same words
-    share a row.
+    same words share a row.
 
     Args:
         folder: of the base.
@@ -299,8 +295,8 @@ class TextBase:
         return self._vectors[np.asarray(rows, dtype=np.int64)].astype(np.float32)
 
     def embed(self, texts: Sequence[str]) -> Matrix:
-        """Return the texts' vectors (N, D) by the base's own encoder. Raises ModelError where that
-        encoder has changed."""
+        """Return the texts' vectors (N, D) by the base's own encoder. Raises ModelError where
+        that encoder has changed."""
         from stepline.text import embed
 
         # The name may mean other weights by now.
@@ -313,11 +309,11 @@ class TextBase:
     def nearest(
         self, queries: Matrix, k: int = 1, *, documents: Sequence[int] | Rows | None = None
     ) -> Neighbours:
-        """Return the rows and cosines of the k nearest steps of each query: (N, k) int64 and (N, k)
-        float32.
+        """Return the rows and cosines of the k nearest steps of each query: (N, k) int64 and (N,
+        k) float32.
 
-        Best first, equal cosines to the lower row. Where fewer than k steps exist, the rest are row
-        -1 with cosine -1.
+        Best first, equal cosines to the lower row. Where fewer than k steps exist, the rest
+        are row -1 with cosine -1.
 
         Args:
             queries: (N, D) unit vectors.
@@ -339,6 +335,6 @@ class TextBase:
 
 
 def open_base(folder: Path) -> TextBase:
-    """Return the text base in a folder. Raises StoreError, with the cure, where there is no base or
-    the base is damaged."""
+    """Return the text base in a folder. Raises StoreError, with the cure, where there is no base
+    or the base is damaged."""
     return TextBase(folder, require_manifest(folder))

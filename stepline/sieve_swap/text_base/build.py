@@ -97,8 +97,8 @@ def build_base(
 ) -> TextBase:
     """Return a text base of the sources, built in a folder.
 
-    A base of these sources and settings that is there already is opened as it is. A build that was
-    killed continues.
+    A base of these sources and settings that is there already is opened as it is. A build that
+    was killed continues.
 
     Args:
         sources: files and folders of how-to texts.
@@ -106,8 +106,8 @@ def build_base(
         settings: how texts are read and embedded.
         licence: of texts whose source states none.
 
-    Raises StoreError when the folder holds a base of other sources or settings, DatasetError when a
-    source cannot be read.
+    Raises StoreError when the folder holds a base of other sources or settings, DatasetError
+    when a source cannot be read.
     """
     settings = settings or TextBaseSettings()
     check_writable(folder)
@@ -148,8 +148,7 @@ def open_or_build_base(
     path: Path, folder: Path, settings: TextBaseSettings | None = None
 ) -> TextBase:
     """Return the base in `path`. Where `path` is a source instead, build a base of that source in
-    `folder`.
-    """
+    `folder`."""
     if path.is_dir() and read_manifest(path) is not None:
         return open_base(path)
     return build_base([path], folder, settings)
@@ -263,9 +262,7 @@ def _read_sources(
 
 def _write_tables(documents: Path, part: Path) -> tuple[int, int]:
     """Write the tables of documents and of different steps. Return the number of different steps,
-    and of
-    all steps.
-    """
+    and of all steps."""
     texts = (text for row in read_table(documents, ["texts"]) for text in row["texts"])
     keys = np.fromiter(map(line_key, texts), dtype=np.uint64)
     # the first step of the same words, and the row of each step
@@ -324,8 +321,8 @@ def _write_table(
 
 
 def _write_embeddings(part: Path, count: int, width: int, settings: TextBaseSettings) -> None:
-    """Write vectors.npy, a unit row per row of steps.parquet. Blocks of a killed build are used as
-    they are."""
+    """Write vectors.npy, a unit row per row of steps.parquet. Blocks of a killed build are used
+    as they are."""
     texts = (row["text"] for row in read_table(part / "steps.parquet", ["text"]))
     blocks: list[Path] = []
     while lines := list(itertools.islice(texts, settings.block)):
@@ -385,8 +382,7 @@ def line_key(text: str) -> int:
 
 def normalised_words(text: str) -> list[str]:
     """Return the words by which a step is compared: case-folded, units in one spelling, without
-    articles.
-    """
+    articles."""
     folded = unicodedata.normalize("NFKC", text.translate(_FRACTION_CHARS)).casefold()
     words = _WORD_OR_NUMBER.findall(folded.replace("°c", " celsius"))
     return [UNIT_OF_SPELLING.get(word, word) for word in words if word not in IGNORED_WORDS]

@@ -31,8 +31,7 @@ class JsonFileError:
 
 def read_json_members(path: Path) -> Iterator[tuple[str, object]]:
     """Yield key and value of each member of the object in a JSON file or .gz. Where the file
-    breaks off, a
-    JsonFileError comes last.
+    breaks off, a JsonFileError comes last.
 
     One member and one block are in memory. Bytes that are not UTF-8 become U+FFFD.
     """
@@ -54,8 +53,7 @@ def _open_text(path: Path) -> IO[str]:
 
 class StreamingJsonReader:
     """Reads the values of a large JSON text one by one. `text[position:]` is the part that was
-    read from
-    the file, but not parsed yet.
+    read from the file, but not parsed yet.
 
     Args:
         read_more: returns at most that many more characters, "" at the end.

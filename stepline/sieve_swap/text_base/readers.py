@@ -126,8 +126,8 @@ class SourceFile:
 def read_source(
     path: Path, settings: TextBaseSettings | None = None, licence: str | None = None
 ) -> Iterator[DocumentOrRejected]:
-    """Yield the documents of a file, or of a folder's files by name, and what was left out with its
-    reason.
+    """Yield the documents of a file, or of a folder's files by name, and what was left out with
+    its reason.
 
     A folder's hidden files and those about the folder (README, LICENSE...) are not sources.
 
@@ -447,8 +447,8 @@ def _read_list_items(reader: StreamingJsonReader) -> Iterator[KeyedItem]:
 
 
 def _read_object_items(reader: StreamingJsonReader) -> Iterator[KeyedItem]:
-    """Yield the values of an object by key. An object that has steps itself is one item, without a
-    key."""
+    """Yield the values of an object by key. An object that has steps itself is one item, without
+    a key."""
     fields: dict[str, object] = {}  # of one text
     while reader.peek() != "}":
         key = reader.read_value()
@@ -497,9 +497,9 @@ _FRONT_MATTER_FIELD = re.compile(
 def _read_text(file: SourceFile) -> Iterator[DocumentOrRejected]:
     """Yield the document of a text file, or why it was left out.
 
-    Numbered items are the steps. Without any, they are the bullets outside lists of ingredients and
-    materials. Without these, they are the sentences of the paragraphs. The title is the first
-    heading, else the file's name.
+    Numbered items are the steps. Without any, they are the bullets outside lists of
+    ingredients and materials. Without these, they are the sentences of the paragraphs. The
+    title is the first heading, else the file's name.
     """
     # A character of UTF-8 has at most four bytes.
     max_bytes = 4 * file.settings.longest_document

@@ -104,9 +104,7 @@ def _split_glued(tokens: list[str]) -> list[str]:
 
 def _unwrap_brackets(step: str) -> list[str]:
     """Return the sentences in a bracket that holds several sentences: "(Stir. Taste.)". Any other
-    step is
-    returned unchanged.
-    """
+    step is returned unchanged."""
     is_wrapped = step.startswith("(") and step.endswith(")")
     if not is_wrapped or step.count("(") != 1:
         return [step]

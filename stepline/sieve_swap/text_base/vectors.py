@@ -49,8 +49,8 @@ def write_vectors(
 
 
 def read_vectors(path: Path) -> Vectors:
-    """Return the vectors (N, D) of a .npy file, memory-mapped. Raises StoreError when it is missing
-    or damaged."""
+    """Return the vectors (N, D) of a .npy file, memory-mapped. Raises StoreError when it is
+    missing or damaged."""
     try:
         vectors: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -61,8 +61,8 @@ def read_vectors(path: Path) -> Vectors:
 def nearest_exact(
     queries: Matrix, vectors: Vectors, k: int = 1, rows: Rows | None = None
 ) -> Neighbours:
-    """Return the k nearest rows of each query, best first, and their cosines: (N, k) int64, (N, k)
-    float32.
+    """Return the k nearest rows of each query, best first, and their cosines: (N, k) int64, (N,
+    k) float32.
 
     Args:
         queries: (N, D) unit vectors.
