@@ -11,13 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lab.writer_training.antecedents import (
-    Case,
-    fit_weights,
-    judge,
-    objectless_verbs_of,
-    pronoun_cases,
-)
+from lab.writer_training.antecedents import Case, fit_weights, judge, pronoun_cases
 from lab.writer_training.marked import read_marked_narrations
 
 WEIGHTS_PATH = Path(__file__).parent.parent / "stepline/writing/extractive/antecedents.json"
@@ -50,13 +44,8 @@ def main() -> None:
         share = len(above) / len(judgements)
         print(f"from {threshold}: {share:.2f} get a name, {np.mean(above):.3f} of them right")
     weights = fit_weights(cases)
-    narrations = read_marked_narrations(options.folder)
     if options.write:
-        verbs = objectless_verbs_of(narrations)
-        content = {
-            "objectless": verbs,
-            "weights": [round(float(weight), WEIGHT_DECIMALS) for weight in weights],
-        }
+        content = {"weights": [round(float(weight), WEIGHT_DECIMALS) for weight in weights]}
         WEIGHTS_PATH.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
 

@@ -36,7 +36,7 @@ def main() -> None:
     groups = []
     for narration in read_marked_narrations(options.narration):
         texts = [sentence.text for sentence in narration.sentences]
-        rows.append(score_features(tagger.read_sentences(texts), texts))
+        rows.append(score_features(tagger.tag_sentences(texts), texts))
         labels += [sentence.kind == "step" for sentence in narration.sentences]
         groups += [narration.group] * len(texts)
     features = np.concatenate(rows)

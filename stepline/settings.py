@@ -69,6 +69,11 @@ SECTION_NAMES = frozenset(_SECTION_TEXT.split())
 
 # Settings of earlier versions, each with what to use instead.
 REMOVED_SETTINGS = {
+    "llm.prompt_file": "`writing.llm.prompt` chooses between the two prompts (steps, nasva)",
+    "llm.pictures": "the writer reads words only; `vision.vlm` looks at the video",
+    "llm.picture_size": "the writer reads words only; leave it out",
+    "llm.together": "the writer reads words only; leave it out",
+    "llm.projector": "the writer reads words only; `vision.vlm.projector` is the one that sees",
     "media.decoder": "the CPU decodes; leave it out",
     "vision.vlm.video": "the model is shown pictures; leave it out",
     "vision.vlm.clip_seconds": "the model is shown pictures; leave it out",

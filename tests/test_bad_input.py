@@ -310,18 +310,6 @@ CASES = (
     # language models
     Case("a language model that is not named", options("--writer", "llm"), "llm.base_url"),
     Case(
-        "a prompt without a place for the speech",
-        written(
-            "p.txt",
-            "List the steps.",
-            "--writer",
-            "llm",
-            "--set",
-            "writing.llm.prompt_file={folder}/p.txt",
-        ),
-        "{transcript}",
-    ),
-    Case(
         "no such GGUF",
         options("--writer", "llm", "--set", "writing.llm.gguf={folder}/none.gguf"),
         "none.gguf",

@@ -25,9 +25,6 @@ from stepline.writing.extractive.english import parse
 Array = npt.NDArray[np.float64]
 
 WEIGHT_PENALTY: Final = 1.0  # of the squared weights
-MIN_VERB_USES: Final = 3  # of a verb without an object
-OBJECT_RELATIONS: Final = ("dobj", "dative", "ccomp")  # of a verb's child, to the parser
-MIN_OBJECTLESS_SHARE: Final = 0.25  # of a verb's uses
 MIN_PROBABILITY: Final = 1e-12  # under which a logarithm would be infinite
 
 
@@ -176,35 +173,3 @@ def judge(case: Case, weights: Array) -> tuple[float, bool]:
         return 0.0, False
     best = max(probability_by_stem, key=probability_by_stem.__getitem__)
     return probability_by_stem[best], is_right[best]
-
-
-def objectless_verbs_of(narrations: Sequence[MarkedNarration]) -> list[str]:
-    """Return the verbs that editors use without an object, before something else, often enough."""
-    clauses = []
-    for narration in narrations:
-        for row in narration.sentences:
-            # The parser reads an order rightly with "you" before it.
-            clauses += [f"you {step[:1].lower()}{step[1:]}" for step in row.steps]
-
-    # of each verb, whether its uses have no object
-    uses: dict[str, list[bool]] = {}
-    for doc in parse(clauses):
-        roots = [token for token in doc if token.dep_ == "ROOT"]
-        if not roots:
-            continue
-        verb = roots[0]
-        # It comes right behind that "you", and something follows.
-        is_order = verb.i == 1 and len(doc) > 2
-        if not is_order:
-            continue
-        has_object = any(child.dep_ in OBJECT_RELATIONS for child in verb.children)
-        lemma = verb.lemma_.lower()
-        uses.setdefault(lemma, []).append(not has_object)
-
-    # the verbs that have none often enough
-    verbs = []
-    for lemma, without_object in uses.items():
-        share = np.mean(without_object)
-        if sum(without_object) >= MIN_VERB_USES and share >= MIN_OBJECTLESS_SHARE:
-            verbs.append(lemma)
-    return sorted(verbs)

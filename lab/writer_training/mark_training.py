@@ -33,9 +33,9 @@ from lab.writer_training.network import (
 from stepline.networks.weights import find_weights
 from stepline.settings import Count, LayersOrZero, Positive
 from stepline.text.narration.adapted_encoder import load_plain_tokenizer
-from stepline.text.narration.marks import MARKS_FILE
+from stepline.text.narration.punctuation import PUNCTUATION_FILE
 from stepline.text.narration.windows import TARGET_WORDS, Window, word_windows
-from stepline.text.narration.words import WORD_MARKS, mark_after, spoken_words
+from stepline.text.narration.words import PUNCTUATION_CLASSES, punctuation_after, spoken_words
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ def train_marks(
     speeches = [_speech(narration) for narration in narrations]
     tokenizer = load_plain_tokenizer(find_weights("minilm"))
     torch.manual_seed(settings.seed)
-    network = AdaptedNetwork(settings, {"mark": (2, len(WORD_MARKS))})
+    network = AdaptedNetwork(settings, {"mark": (2, len(PUNCTUATION_CLASSES))})
 
     def samples_of_epoch(rng: np.random.Generator) -> list[_MarkSample]:
         # other windows each time, so that a word has other neighbours
@@ -107,7 +107,7 @@ def train_marks(
         return _mark_loss(network, batch)
 
     fit_in_place(network, samples_of_epoch, loss_of, settings)
-    path = out / MARKS_FILE
+    path = out / PUNCTUATION_FILE
     write_network(network, {}, path)
     return path
 
@@ -124,13 +124,13 @@ def _speech(narration: MarkedNarration) -> _Speech:
         row_words = spoken_words(row.text)
         row_marks = []
         for word in row_words:
-            mark = WORD_MARKS.index(mark_after(word))
+            mark = PUNCTUATION_CLASSES.index(punctuation_after(word))
             if mark and not narration.is_punctuated:
                 mark = IGNORED_LABEL
             row_marks.append(mark)
         # A sentence ends with a full stop, also where the writer left it out.
-        if row_marks and row_marks[-1] != WORD_MARKS.index("question"):
-            row_marks[-1] = WORD_MARKS.index("stop")
+        if row_marks and row_marks[-1] != PUNCTUATION_CLASSES.index("question"):
+            row_marks[-1] = PUNCTUATION_CLASSES.index("stop")
         words += row_words
         marks += row_marks
     return _Speech(words, marks)

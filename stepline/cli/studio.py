@@ -238,12 +238,11 @@ def mcp(folder: Path, allow: tuple[Path, ...], http: bool, port: int, **options:
     "out",
     type=PATH_TYPE,
     required=True,
-    help="Folder for the corrected videos: records and features to train on, and a test set of "
-    "those that several people corrected.",
+    help="Folder for the corrected videos: records and features to train on.",
 )
 @device_options
 def corrections(library: Path, out: Path) -> None:
-    """Export corrected videos as training data and a test set.
+    """Export corrected videos as training data.
 
     \b
     Example:
@@ -259,19 +258,12 @@ def corrections(library: Path, out: Path) -> None:
     studio = Studio(library)
     try:
         with progress_bars() as progress:
-            summary = export_corrected(studio.library, out, progress)
+            count, left_out = export_corrected(studio.library, out, progress)
     finally:
         studio.close()
-    print_message(
-        *(f"left out {video.id}: {video.value}" for video in summary.left_out), urgent=True
-    )
-    print_message(f"wrote {out / 'records'}: {summary.trained} videos to train on")
+    print_message(*(f"left out {video.id}: {video.value}" for video in left_out), urgent=True)
+    print_message(f"wrote {out / 'records'}: {count} videos to train on")
     print_message(f"wrote {out / 'features'}: what is seen of all")
-    if summary.tested:
-        kappa = summary.agreement.kappa
-        agreement = "undefined" if kappa is None else f"{kappa:.2f}"
-        count = f"{summary.tested} videos that several people corrected"
-        print_message(f"wrote {out / 'test'}: {count}, kappa {agreement}")
 
 
 @click.command()
@@ -300,10 +292,10 @@ def search(
     of `stepline steps`. The index is stored there and follows the records that change.
     Tags are those that people gave in `stepline studio`.
     """
-    from stepline.library.card_filter import CardFilter, matching_names
+    from stepline.library.card_filter import CardFilter, matching_record_files
     from stepline.library.corrected_library import open_corrections
-    from stepline.library.moments import as_json as to_json
     from stepline.library.search import index_path, open_index
+    from stepline.library.search import moments_as_json as to_json
 
     # the index, brought up to date
     offer_weights()
@@ -324,7 +316,7 @@ def search(
     names: frozenset[str] | None = frozenset() if tags else None
     # Without corrections no video has a tag.
     if corrections is not None:
-        names = matching_names(corrections, CardFilter(tags=tags))
+        names = matching_record_files(corrections, CardFilter(tags=tags))
     moments = index.search(" ".join(words), most, names)
     index.close()
     if corrections is not None:

@@ -314,10 +314,9 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, preset: Path | None
     # What no run over many videos can do.
     if steps.vision.vlm.dry_run or steps.writing.llm.dry_run:
         raise SettingsError(
-            "steps: dry_run asks no model; take it out, and let `stepline curate --dry-run` ask a sample"
+            "steps: dry_run asks no model; take it out, and let `stepline curate --dry-run` ask a "
+            "sample"
         )
-    if steps.writing.llm.pictures:
-        raise SettingsError("steps.writing.llm.pictures: `write` reads no video; take it out (0)")
     return recipe
 
 

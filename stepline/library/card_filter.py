@@ -10,10 +10,13 @@ from stepline.library.video_edits import text_key
 
 @dataclass(frozen=True)
 class CardFilter:
-    """What a video must have: all words in its title, tags or metadata, all tags, all metadata.
+    """Conditions that a video must all meet. Upper and lower case are the same.
 
-    metadata: NAME:VALUE, or NAME alone for any value. state: None for any. Letters of either case
-    count as the same.
+    Attributes:
+        words: each must be in the title, tags or metadata.
+        tags: the video must have all of them.
+        metadata: NAME:VALUE pairs, or NAME for any value.
+        state: None for any.
     """
 
     words: str = ""
@@ -43,8 +46,11 @@ class CardFilter:
         return matches
 
 
-def matching_names(library: CorrectedLibrary, card_filter: CardFilter) -> frozenset[str] | None:
-    """Return the names of the record files of the videos that fit. None where every video does."""
+def matching_record_files(
+    library: CorrectedLibrary, card_filter: CardFilter
+) -> frozenset[str] | None:
+    """Return the names of the record files of the videos that pass a filter, None for an empty
+    filter."""
     if card_filter.is_empty:
         return None
     names = set()
@@ -56,15 +62,15 @@ def matching_names(library: CorrectedLibrary, card_filter: CardFilter) -> frozen
 
 def count_tags(cards: Iterable[VideoCard]) -> dict[str, int]:
     """Return how many cards have each tag, sorted by tag."""
-    return _counts(tag for card in cards for tag in card.tags)
+    return _count_ignoring_case(tag for card in cards for tag in card.tags)
 
 
 def count_metadata(cards: Iterable[VideoCard]) -> dict[str, int]:
     """Return how many cards have each name in their metadata, sorted by name."""
-    return _counts(name for card in cards for name in card.metadata)
+    return _count_ignoring_case(name for card in cards for name in card.metadata)
 
 
-def _counts(texts: Iterable[str]) -> dict[str, int]:
+def _count_ignoring_case(texts: Iterable[str]) -> dict[str, int]:
     # Spellings that differ by the case of letters are counted together, under the first.
     counts: Counter[str] = Counter()
     spellings: dict[str, str] = {}

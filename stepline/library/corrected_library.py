@@ -28,12 +28,12 @@ from stepline.library.corrections import (
     CorrectedRecord,
     Correction,
     RecordChangedError,
+    apply_corrections,
     check_correction,
-    corrected,
     corrects_steps,
 )
 from stepline.library.database import DATABASE_FILE, LibraryDatabase
-from stepline.library.record_files import RecordFolder, Stamp, file_stamp, is_below, real_path
+from stepline.library.record_files import Stamp, file_stamp, is_below, real_path, record_files
 from stepline.outputs.text import shown_span
 from stepline.outputs.verdict import count_verdicts
 from stepline.pipeline.sources import VIDEO_SUFFIXES
@@ -50,13 +50,15 @@ MACHINE_RECORD_QUERY = "SELECT record FROM machine WHERE video = ?"
 class VideoCard(FrozenModel):
     """A video's entry in a list of videos.
 
-    duration: s.
-    shown_steps, likely_steps: those that the pictures show, and those that are likely shown by
-    their words.
-    state: "corrected" where people corrected steps.
-    revision: number of corrections.
-    written: the record's file, UTC, seconds since 1970.
-    picture: its path below the server's address.
+    Attributes:
+        duration: in seconds.
+        state: "corrected" where people corrected steps.
+        picture: URL path of a key frame, None without a video file.
+        steps: number of steps.
+        shown_steps: number of steps that the video shows, by its images.
+        likely_steps: number of steps that are likely shown, by their words.
+        revision: number of corrections.
+        written: modification time of the record's file, seconds since 1970, UTC.
     """
 
     id: str
@@ -75,8 +77,13 @@ class VideoCard(FrozenModel):
 
 @dataclass(frozen=True)
 class LibraryVideo:
-    """A record of the library. name: its file, below the folder. stamp: changes when the file
-    does."""
+    """A video of the library.
+
+    Attributes:
+        id: hash of `name`.
+        name: path of the record's file, below the library's folder.
+        stamp: modification time and size of that file.
+    """
 
     id: str
     name: str
@@ -85,10 +92,13 @@ class LibraryVideo:
 
 @dataclass(frozen=True)
 class CurrentRecord:
-    """The machine's record of a video, and the record as people have corrected it.
+    """A video's record before and after its corrections.
 
-    has_step_corrections: whether people corrected steps, so that the machine's record is kept in
-    the database. Else it is that of the file, whatever its title, tags and metadata.
+    Attributes:
+        machine: as the main job wrote it.
+        corrected: with the corrections of people.
+        has_step_corrections: whether people corrected steps. Then the database keeps the machine's
+            record, else it is that of the file.
     """
 
     machine: Record
@@ -129,14 +139,15 @@ def open_corrections(folder: Path) -> "CorrectedLibrary | None":
 
 
 class CorrectedLibrary:
-    """The videos of a folder, with their corrections.
+    """The videos of a folder of records, with their corrections.
 
-    allowed: other folders whose files may be read.
-    is_read_only: see LibraryDatabase.
-    on_correction: called after each correction with the video's id and revision.
-    in_transaction: called with the same inside the correction's transaction.
-    digest_of: the sha256 of a file, None while it is not known. By default it is waited for. Raises
-    StoreError as LibraryDatabase does.
+    Attributes:
+        folder: of the records.
+        allowed: real paths of the folders whose files may be read.
+        on_correction: called after each correction with the video's id and revision.
+        in_transaction: called with connection, id and revision inside the correction's transaction.
+        digest_of: returns the sha256 of a file, or None while it is computed.
+    Raises StoreError as LibraryDatabase does.
     """
 
     def __init__(
@@ -148,7 +159,6 @@ class CorrectedLibrary:
         self.on_correction: Callable[[str, int], None] = lambda _id, _revision: None
         self.in_transaction: Callable[[sqlite3.Connection, str, int], None] = lambda *_: None
         self.digest_of: Callable[[Path], str | None] = sha256
-        self._record_folder = RecordFolder(self.folder, self.allowed)
         self._stamps: dict[str, Stamp] = {}  # of the files that were read, by name
         self._scan_lock = Lock()
         self._record_lock = Lock()
@@ -206,7 +216,7 @@ class CorrectedLibrary:
     def scan_folder(self) -> None:
         """Read the records that are new or have changed."""
         with self._scan_lock:
-            stamps = self._record_folder.files()
+            stamps = record_files(self.folder, self.allowed)
             if stamps == self._stamps:
                 return
 
@@ -222,7 +232,7 @@ class CorrectedLibrary:
                 else:
                     with contextlib.suppress(StoreError):
                         record = read_record(self.folder / name)
-                        cards[video] = _card(video, record, "new", revision=0)
+                        cards[video] = _make_card(video, record, "new", revision=0)
                 if cards[video] is not None:
                     videos[video.id] = video
             self._cards = cards
@@ -235,15 +245,14 @@ class CorrectedLibrary:
             current = self._current(video)
             state: VideoState = "corrected" if current.has_step_corrections else "new"
             revision = current.corrected.revision
-            card = _card(video, current.corrected.record, state, revision=revision)
+            card = _make_card(video, current.corrected.record, state, revision=revision)
             self._corrected_cards[video] = card
         return card
 
     # ---------------------------------------------------------------- records
 
     def record(self, id: str) -> Record:
-        """Return the machine's record. Of a video with corrected steps, it is the one they are
-        of."""
+        """Return the machine's record, the one that was corrected where people corrected steps."""
         return self._current(self.video(id)).machine
 
     def corrected(self, id: str) -> CorrectedRecord:
@@ -251,7 +260,7 @@ class CorrectedLibrary:
         return self._current(self.video(id)).corrected
 
     def current(self, id: str) -> CurrentRecord:
-        """Return both records of a video."""
+        """Return a video's record before and after its corrections."""
         return self._current(self.video(id))
 
     def corrected_record(self, name: str) -> Record:
@@ -288,7 +297,7 @@ class CorrectedLibrary:
             # Without corrected steps, the file holds the machine's record.
             machine = read_record(self.folder / video.name)
         is_stored = row is not None or (before is not None and before.has_step_corrections)
-        both = corrected(machine, self.corrections(video.id))
+        both = apply_corrections(machine, self.corrections(video.id))
         return CurrentRecord(machine, both, is_stored)
 
     # ---------------------------------------------------------------- corrections
@@ -332,7 +341,7 @@ class CorrectedLibrary:
         return row is not None and bool(row[0] == id)
 
     def revisions(self) -> dict[str, int]:
-        """Return how many corrections each video has that has any, by id."""
+        """Return the number of corrections by video id, without videos that have none."""
         return dict(self.database.rows("SELECT video, count(*) FROM correction GROUP BY video"))
 
     def revision(self, id: str) -> int:
@@ -357,7 +366,7 @@ class CorrectedLibrary:
         with self.database.change() as connection:
             earlier = self.corrections(id)
             # A page that got no answer sends again.
-            if _is_repeated(correction, earlier):
+            if _is_resent(correction, earlier):
                 return len(earlier)
             # The steps that the person saw are not those that are there now.
             if correction.record not in ("", current.stamp):
@@ -435,7 +444,7 @@ class CorrectedLibrary:
         return self.digest_of(path) == digest
 
 
-def _is_repeated(new: Correction, corrections: Sequence[Correction]) -> bool:
+def _is_resent(new: Correction, corrections: Sequence[Correction]) -> bool:
     """Return whether a correction is among others, whenever it was sent and whatever record its
     sender saw."""
     sent = {"when": new.when, "record": new.record}
@@ -450,7 +459,9 @@ def _current_stamp(path: Path) -> Stamp | None:
         return None
 
 
-def _card(video: LibraryVideo, record: Record, state: VideoState, *, revision: int) -> VideoCard:
+def _make_card(
+    video: LibraryVideo, record: Record, state: VideoState, *, revision: int
+) -> VideoCard:
     # The picture shows the first step that is shown, at its most likely second.
     second = 0.0
     for step in record.steps:

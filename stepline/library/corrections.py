@@ -1,8 +1,8 @@
 """Corrections of a record by people, kept as edits next to the machine's record.
 
 Nothing is ever overwritten. A video has a list of corrections. Its length is the revision.
-`corrected` applies those that are not undone to the machine's record. `check_correction` checks
-whether one more fits. An undo is a correction too, and a redo is the undo of it. Two edits are
+`apply_corrections` applies those that are not undone to the machine's record. `check_correction`
+checks whether one more fits. An undo is a correction too, and a redo is the undo of it. Two edits are
 independent where they touch different fields or steps: then either order gives the same record.
 """
 
@@ -39,10 +39,10 @@ from stepline.records import (
 StepId: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 StepText: TypeAlias = Annotated[str, Field(max_length=2000, pattern=r"\S")]
 PersonName: TypeAlias = Annotated[str, Field(max_length=80, pattern=r"\S")]
-Place: TypeAlias = tuple[str, str]  # (step id, field) that a correction touches
+EditedField: TypeAlias = tuple[str, str]  # (step id, field) that a correction touches
 
 STEP_FIELDS = ("text", "kind", "span", "at", "status")  # that people correct
-STEP_ORDER_FIELD: Place = ("", "order")
+STEP_ORDER_FIELD: EditedField = ("", "order")
 MAX_EDITS = 10_000  # of one correction
 VERDICT_SCORES = {"shown": 1.0, "unclear": None, "said": 0.0, "not found": 0.0}
 
@@ -50,8 +50,11 @@ VERDICT_SCORES = {"shown": 1.0, "unclear": None, "said": 0.0, "not found": 0.0}
 class ChangeEdit(FrozenModel):
     """New values for fields of a step. None leaves a field as it is.
 
-    span: takes the place of the best one. status: the person's verdict, so its score becomes 1 or
-    0.
+    Attributes:
+        step: id of the step.
+        span: replaces the best span.
+        at: the second at which the step is best seen.
+        status: the person's verdict. The step's score becomes 1 (shown) or 0.
     """
 
     do: Literal["change"]
@@ -64,8 +67,13 @@ class ChangeEdit(FrozenModel):
 
 
 class AddEdit(FrozenModel):
-    """A step that the machine missed, shown in `span`. It follows the step `after`, None for the
-    first place."""
+    """A new step that the machine missed.
+
+    Attributes:
+        id: of the new step.
+        span: where the video shows it, None if nowhere.
+        after: id of the step before it, None for the first position.
+    """
 
     do: Literal["add"]
     id: StepId
@@ -118,11 +126,18 @@ Edit: TypeAlias = Annotated[StepEdit | VideoEdit, Field(discriminator="do")]
 
 
 class Correction(FrozenModel):
-    """What a person changed in one go: edits, or the id of an earlier correction that is undone.
+    """One change by a person: edits, or the undo of an earlier correction.
 
-    when: UTC, seconds since 1970. base: the revision that the person saw.
-    window: of the person's browser, whose own corrections since then it does not clash with.
-    record: the stamp of the machine's record that the person saw, "" if unknown. It is not stored.
+    Attributes:
+        id: unique within the video.
+        video: id of the video.
+        by: name of the person.
+        when: seconds since 1970, UTC.
+        base: the revision that the person saw.
+        window: id of the person's browser window. Corrections of one window never conflict.
+        record: stamp of the machine's record that the person saw, "" if unknown. It is not stored.
+        edits: empty for an undo.
+        undoes: id of the correction that is undone, None for edits.
     """
 
     id: Annotated[str, Field(min_length=1, max_length=80)]
@@ -143,13 +158,13 @@ class Correction(FrozenModel):
 
 
 class ConflictError(StoreError):
-    """Someone else changed the same field of the same step since. `theirs` are those
-    corrections."""
+    """Another person changed the same fields since the person's revision. `theirs`: those
+    corrections, oldest first."""
 
-    def __init__(self, theirs: Sequence[Correction], places: Iterable[Place]) -> None:
-        fields = ", ".join(sorted({field for _, field in places}))
+    def __init__(self, theirs: Sequence[Correction], fields: Iterable[EditedField]) -> None:
+        names = ", ".join(sorted({name for _, name in fields}))
         cure = "look at their change, then send yours again"
-        super().__init__(f"{theirs[-1].by} has changed {fields} since you read it; {cure}")
+        super().__init__(f"{theirs[-1].by} has changed {names} since you read it; {cure}")
         self.theirs = tuple(theirs)
 
 
@@ -163,10 +178,13 @@ class RecordChangedError(StoreError):
 
 @dataclass(frozen=True)
 class CorrectedRecord:
-    """A record with its corrections. machine: by step id, the machine's value of each field that
-    differs.
+    """A record after its corrections were applied.
 
-    A deleted step is in `machine` with all its fields. A step that a person added is not.
+    Attributes:
+        record: with the corrected steps, title, tags and metadata.
+        machine: step id -> field -> the machine's value, for each field that people changed. A
+            deleted step has all its fields here. A step that a person added has none.
+        revision: number of corrections, undone ones included.
     """
 
     record: Record
@@ -174,9 +192,11 @@ class CorrectedRecord:
     revision: int
 
 
-def corrected(record: Record, corrections: Sequence[Correction]) -> CorrectedRecord:
-    """Return the record with those corrections that are not undone. Raises StoreError where they
-    are not its own."""
+def apply_corrections(record: Record, corrections: Sequence[Correction]) -> CorrectedRecord:
+    """Return the record after its corrections, without the undone ones.
+
+    Raises StoreError where a correction does not fit the record.
+    """
     # the edits that are not undone, in their order
     steps = _StepTable(record, _preceding_step_ids(record, corrections))
     video = record.video
@@ -243,10 +263,15 @@ def step_corrections(corrections: Sequence[Correction]) -> list[Correction]:
 
 
 def check_correction(record: Record, corrections: Sequence[Correction], new: Correction) -> None:
-    """Raise ConflictError where others touched the same since, StoreError where `new` fits no step.
+    """Raise ConflictError where other people changed the same fields later than `new` is based on.
 
-    Since: after the revision that it was based on. For an undo, after the correction undone, since
-    others may rest on that. What was done and undone since does not count.
+    For an undo, later than the undone correction, since others may rest on that. What was done and
+    undone meanwhile does not count. Raises StoreError where `new` fits no step.
+
+    Args:
+        record: the machine's record.
+        corrections: of the video, oldest first.
+        new: the correction to check.
     """
     by_id = {correction.id: correction for correction in corrections}
     active = active_corrections(corrections)
@@ -274,7 +299,7 @@ def check_correction(record: Record, corrections: Sequence[Correction], new: Cor
             raise StoreError(f"step {preceding_id!r} never was in the video; load the video again")
         preceding_ids[id] = preceding_id
     # It is applied once, which raises where it does not fit.
-    corrected(record, [*corrections, new])
+    apply_corrections(record, [*corrections, new])
 
 
 def _check_conflict(
@@ -283,43 +308,46 @@ def _check_conflict(
     active: Sequence[Correction],
     by_id: Mapping[str, Correction],
 ) -> None:
-    places = touched_fields(new, by_id)
+    fields = touched_fields(new, by_id)
     since_ids = {correction.id for correction in since}
     theirs = []
-    common: frozenset[Place] = frozenset()
+    shared_fields: frozenset[EditedField] = frozenset()
 
     # what was done and undone since does not count
     for correction in since:
         if correction in active and correction.undoes not in since_ids:
-            touched = places & touched_fields(correction, by_id)
+            touched = fields & touched_fields(correction, by_id)
             if touched:
                 theirs.append(correction)
-                common = touched
+                shared_fields = touched
     if theirs:
-        raise ConflictError(theirs, common)
+        raise ConflictError(theirs, shared_fields)
 
 
-def touched_fields(correction: Correction, by_id: Mapping[str, Correction]) -> frozenset[Place]:
-    """Return what a correction touches. An undo touches what the undone one does.
+def touched_fields(
+    correction: Correction, by_id: Mapping[str, Correction]
+) -> frozenset[EditedField]:
+    """Return the fields that a correction changes. An undo changes those of the undone correction.
 
-    A correction that adds, deletes, splits or merges steps touches all their fields.
+    Adding, deleting, splitting or merging steps changes all their fields.
+    by_id: the video's corrections.
     """
     # an undo touches what the undone one does
     while correction.undoes is not None:
         correction = by_id[correction.undoes]
-    places: set[Place] = set()
+    fields: set[EditedField] = set()
     for edit in correction.edits:
         match edit:
             case ChangeEdit():
                 for field in STEP_FIELDS:
                     if getattr(edit, field) is not None:
-                        places.add((edit.step, field))
+                        fields.add((edit.step, field))
                 continue
             case OrderEdit():
-                places.add(STEP_ORDER_FIELD)
+                fields.add(STEP_ORDER_FIELD)
                 continue
             case TitleEdit() | TagEdit() | UntagEdit() | MetadataEdit():
-                places.add(("", edited_field(edit)))
+                fields.add(("", edited_field(edit)))
                 continue
             case AddEdit():
                 steps: tuple[str, ...] = (edit.id,)
@@ -329,8 +357,8 @@ def touched_fields(correction: Correction, by_id: Mapping[str, Correction]) -> f
                 steps = (edit.step, edit.id)
             case MergeEdit():
                 steps = edit.steps
-        places.update(product(steps, STEP_FIELDS))
-    return frozenset(places)
+        fields.update(product(steps, STEP_FIELDS))
+    return frozenset(fields)
 
 
 def _new_steps(correction: Correction) -> Iterator[tuple[str, str | None]]:
@@ -367,7 +395,7 @@ class _StepTable:
     def apply(self, edit: StepEdit) -> None:
         match edit:
             case ChangeEdit():
-                self.steps[edit.step] = _changed(self._step(edit.step), edit)
+                self.steps[edit.step] = _apply_change(self._step(edit.step), edit)
             case AddEdit():
                 text = one_line(edit.text)
                 step = Step(id=edit.id, text=text, kind=edit.kind)
@@ -469,7 +497,7 @@ class _StepTable:
             del self.steps[step.id]
 
 
-def _changed(step: Step, edit: ChangeEdit) -> Step:
+def _apply_change(step: Step, edit: ChangeEdit) -> Step:
     values: dict[str, object] = {}
     if edit.text is not None:
         values["text"] = one_line(edit.text)

@@ -1,4 +1,4 @@
-"""The sha256 of video files, computed in a thread of its own, so that no one waits for it."""
+"""The sha256 of video files, computed in a background thread."""
 
 import hashlib
 import logging
@@ -18,7 +18,10 @@ BLOCK_BYTES = 2**20  # that are read at a time
 
 
 class FileDigests:
-    """The digests of files in their present versions. on_done: called after each, in the thread."""
+    """Cache of the sha256 of files, by path, modification time and size.
+
+    on_done: called in the background thread after each digest.
+    """
 
     def __init__(self) -> None:
         self.on_done: Callable[[], None] = lambda: None
@@ -54,10 +57,12 @@ class FileDigests:
 
     def _start(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="digests", daemon=True)
+            self._thread = threading.Thread(
+                target=self._compute_digests, name="digests", daemon=True
+            )
             self._thread.start()
 
-    def _work(self) -> None:
+    def _compute_digests(self) -> None:
         while version := self._waiting.get():
             digest = None
             try:

@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeAlias,
 from pydantic import BaseModel, Field
 
 from stepline.errors import MediaError, SettingsError, SteplineError, StoreError
-from stepline.library.card_filter import CardFilter, matching_names
+from stepline.library.card_filter import CardFilter, matching_record_files
 from stepline.library.corrected_library import (
     CorrectedLibrary,
     VideoCard,
     reject_outside_links,
     video_id,
 )
-from stepline.library.moments import Moment, moments
-from stepline.library.search import open_index
+from stepline.library.search import Moment, list_moments, open_index
 from stepline.library.video_edits import MAX_TAG_CHARS
 from stepline.outputs.text import clock, safe_stem, shorten, shown_span, title
 from stepline.outputs.verdict import VERDICT_TEXTS, VerdictText, step_verdict
@@ -182,8 +181,8 @@ class LibraryTools:
         index = open_index(self.folder, self._library)
         try:
             index.update()
-            names = matching_names(self._library, CardFilter(tags=_tag_list(tag)))
-            citations = [self._moment(moment) for moment in index.search(query, most, names)]
+            names = matching_record_files(self._library, CardFilter(tags=_tag_list(tag)))
+            citations = [self._cite_moment(moment) for moment in index.search(query, most, names)]
         finally:
             index.close()
         return Moments(moments=citations, note=_citation_note(citations))
@@ -193,7 +192,7 @@ class LibraryTools:
         verdict. video: its id, or its whole title."""
         id = self._video_id(video)
         record = self._record(id)
-        return [_step(id, record, step) for step in record.steps]
+        return [_cite_step(id, record, step) for step in record.steps]
 
     def get_frame(self, video: str, second: Second) -> list[Any]:
         """Return the picture of a video at a second, with what is said and shown then."""
@@ -332,15 +331,15 @@ class LibraryTools:
             return matches[0]
         return video
 
-    def _moment(self, moment: Moment) -> Citation:
+    def _cite_moment(self, moment: Moment) -> Citation:
         """Return a moment of the search as a citation of the corrected record."""
         video = video_id(moment.file)
         record = self._record(video)
         if moment.kind == "step":
             # The moments of a record begin with its steps, in their order.
-            record_moments = [row[0] for row in moments(record, moment.file)]
+            record_moments = [row[0] for row in list_moments(record, moment.file)]
             number = record_moments.index(replace(moment, link=None))
-            return _step(video, record, record.steps[number])
+            return _cite_step(video, record, record.steps[number])
         # What is on the screen is shown. A sentence is where the picture says so.
         is_shown = moment.kind == "screen"
         if moment.score is not None and moment.score >= MIN_SHOWN_PROBABILITY:
@@ -356,7 +355,7 @@ class LibraryTools:
             text=text,
             sentence=text,
             verdict="shown" if is_shown else "said, not shown",
-            **_evidence(span, moment.score),
+            **_times_and_probability(span, moment.score),
         )
 
 
@@ -381,7 +380,7 @@ def _video_summary(card: VideoCard) -> VideoSummary:
     )
 
 
-def _step(video: str, record: Record, step: Step) -> Citation:
+def _cite_step(video: str, record: Record, step: Step) -> Citation:
     sentence = None
     if step.sources:
         speech = " ".join(record.sentences[source].text for source in step.sources)
@@ -393,11 +392,11 @@ def _step(video: str, record: Record, step: Step) -> Citation:
         text=shorten(step.text, MAX_QUOTE_CHARS),
         sentence=sentence,
         verdict=VERDICT_TEXTS[step_verdict(step)],
-        **_evidence(shown_span(step) or step.said, step.score),
+        **_times_and_probability(shown_span(step) or step.said, step.score),
     )
 
 
-def _evidence(span: Span | None, probability: float | None) -> dict[str, Any]:
+def _times_and_probability(span: Span | None, probability: float | None) -> dict[str, Any]:
     """Return the seconds, the clock time and P(shown) of a citation."""
     # Numbers are short, since an assistant reads all of them.
     if probability is not None:

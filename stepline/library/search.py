@@ -14,9 +14,9 @@ import os
 import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -33,10 +33,11 @@ from stepline.library.database import (
     schema_of_database,
     schema_of_statements,
 )
-from stepline.library.moments import Moment, moments
-from stepline.library.record_files import RecordFolder
+from stepline.library.record_files import record_files
+from stepline.outputs.text import shown_span
+from stepline.pipeline.placing import ON_SCREEN
 from stepline.progress import Progress
-from stepline.records import Matrix
+from stepline.records import Basis, Matrix, Record, Span, Status
 from stepline.storage import read_record
 from stepline.text import embed
 
@@ -82,21 +83,117 @@ CREATE TRIGGER moment_out AFTER DELETE ON moment BEGIN
 StepIds = TypeAdapter(list[int])  # of the moments that a sentence answers by
 
 
+MomentKind: TypeAlias = Literal["step", "sentence", "screen"]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A step, sentence or text on screen of one video.
+
+    Attributes:
+        video: id of the video.
+        title: of the video.
+        start: in seconds, None for a step that was not found.
+        end: in seconds.
+        status: verdict on a step, None for other kinds.
+        basis: whether words or images decided the verdict.
+        score: P(shown) of a step or sentence.
+        file: path of the record, below the library's folder.
+        link: path of the video's page at that second, None without a page.
+    """
+
+    video: str
+    title: str
+    kind: MomentKind
+    text: str
+    start: float | None
+    end: float | None
+    status: Status | None
+    basis: Basis | None
+    score: float | None
+    file: str
+    link: str | None
+
+
+def list_moments(record: Record, name: str) -> list[tuple[Moment, list[int]]]:
+    """Return the moments of a record, steps first, each with the indices of the steps that cite it.
+
+    name: path of the record, below the library's folder.
+    """
+    rows: list[tuple[Moment, list[int]]] = []
+    title = record.video.title or record.id
+
+    def add(
+        kind: MomentKind,
+        text: str,
+        span: Span | None,
+        score: float | None,
+        steps: list[int],
+        verdict: tuple[Status | None, Basis | None] = (None, None),
+    ) -> None:
+        moment = Moment(
+            record.video.id,
+            title,
+            kind,
+            text,
+            None if span is None else span.start,
+            None if span is None else span.end,
+            *verdict,
+            score,
+            name,
+            None,
+        )
+        rows.append((moment, steps))
+
+    # the steps, and which sentences they rest on
+    citing_step_numbers: dict[int, list[int]] = {}
+    for number, step in enumerate(record.steps):
+        span = shown_span(step) or step.said
+        add("step", step.text, span, step.score, [], (step.status, step.basis))
+        for source in step.sources:
+            citing_step_numbers.setdefault(source, []).append(number)
+
+    # the sentences
+    for number, sentence in enumerate(record.sentences):
+        steps = citing_step_numbers.get(number, [])
+        add("sentence", sentence.text, sentence.span, sentence.shown, steps)
+    # Text on screen, which answers by the step whose picture holds it.
+    for number, step in enumerate(record.steps):
+        for remark in step.seen:
+            text = remark.partition(ON_SCREEN)[2]
+            if text:
+                add("screen", text, None, None, [number])
+    return rows
+
+
+def moments_as_json(answers: Sequence[Moment]) -> str:
+    """Return moments as a JSON list."""
+    return json.dumps([asdict(moment) for moment in answers], ensure_ascii=False, indent=2)
+
+
 @dataclass(frozen=True)
 class IndexUpdate:
-    """What an update did, in files: those that it read, those that are gone, and those that hold no
-    record."""
+    """Numbers of files after an update of the index.
+
+    Attributes:
+        read: new or changed files that were indexed.
+        removed: deleted files that were taken out of the index.
+        without_record: JSON files of the folder that hold no record.
+    """
 
     read: int
-    gone: int
-    other: int
+    removed: int
+    without_record: int
 
 
 class SearchIndex:
-    """The index of a folder of records, which one thread uses.
+    """A full-text and vector index of a folder of records, for one thread.
 
-    embedder: None searches by words alone. corrections: the library whose corrected records are
-    searched instead. Raises StoreError where there is no folder, or the index cannot be written.
+    Args:
+        folder: of the records.
+        embedder: texts to unit vectors (N, D). None searches by words only.
+        corrections: the library whose corrected records are indexed; None for the files as they are.
+    Raises StoreError where there is no folder, or the index cannot be written.
     """
 
     def __init__(
@@ -115,7 +212,7 @@ class SearchIndex:
         self._corrections = corrections
         # the folders that links of the folder may lead to
         allowed = () if corrections is None else corrections.allowed
-        self._record_folder = RecordFolder(folder, allowed)
+        self._allowed = allowed
         self._database = self._open()
         self._moment_rows: MomentRows | None = None
         self._null_queries: Matrix | None = None
@@ -151,9 +248,8 @@ class SearchIndex:
             for name in gone:
                 self._remove(name)
             for number, name in enumerate(changed, start=1):
-                stored_texts, stored_vectors = self._stored_vectors(name)
                 self._remove(name)
-                self._add(name, stamps[name], stored_texts, stored_vectors)
+                self._add(name, stamps[name])
                 if progress is not None:
                     progress("indexing", float(number), float(len(changed)))
             ((other,),) = self._rows("SELECT count(*) FROM file WHERE video IS NULL")
@@ -166,7 +262,7 @@ class SearchIndex:
         corrections."""
         revisions = {} if self._corrections is None else self._corrections.revisions()
         stamps = {}
-        for name, (modified, size) in self._record_folder.files().items():
+        for name, (modified, size) in record_files(self.folder, self._allowed).items():
             stamps[name] = f"{modified} {size}"
             revision = revisions.get(video_id(name)) if revisions else None
             if revision:
@@ -178,8 +274,11 @@ class SearchIndex:
     ) -> list[Moment]:
         """Return the moments that answer a query, the best first.
 
-        names: of the files whose moments may answer. None for all. Raises SettingsError for a query
-        without a word.
+        Args:
+            query: words, or a sentence.
+            most: number of moments at most.
+            names: of the record files to search, None for all.
+        Raises SettingsError for a query without a word.
         """
         terms = query_terms(query)
         with self._locked_connection():
@@ -193,10 +292,12 @@ class SearchIndex:
             # reciprocal rank fusion of both rankings
             scores: dict[int, float] = {}
             for ranking in (self._search_words(terms, files), by_meaning):
-                for rank, answer in enumerate(self._best_moments(ranking, similarity), start=1):
+                for rank, answer in enumerate(
+                    self._moments_to_answer_with(ranking, similarity), start=1
+                ):
                     scores[answer] = scores.get(answer, 0.0) + 1 / (RANK_DAMPING + rank)
             best = sorted(scores, key=lambda answer: (-scores[answer], answer))
-            return [self._moment(answer) for answer in best[:most]]
+            return [self._load_moment(answer) for answer in best[:most]]
 
     def _search_words(self, terms: Sequence[str], files: Sequence[FileRow] | None) -> list[int]:
         """Return the moments with any query word, ranked by BM25. Very common words are ignored."""
@@ -257,7 +358,9 @@ class SearchIndex:
         answers.sort(key=lambda row: (-scores[row], ids[row]))
         return similarity, [int(ids[row]) for row in answers]
 
-    def _best_moments(self, ranking: Sequence[int], similarity: dict[int, float]) -> list[int]:
+    def _moments_to_answer_with(
+        self, ranking: Sequence[int], similarity: dict[int, float]
+    ) -> list[int]:
         """Return the moments to answer with: instead of a sentence its steps, the one most similar
         to the query first."""
         placeholders = ", ".join("?" * len(ranking))
@@ -273,7 +376,7 @@ class SearchIndex:
             answers += sorted(ids, key=lambda step: -similarity.get(step, -1.0)) or [row]
         return list(dict.fromkeys(answers))
 
-    def _moment(self, answer: int) -> Moment:
+    def _load_moment(self, answer: int) -> Moment:
         (row,) = self._rows(
             "SELECT video, title, kind, text, start, end, status, basis, score, name, NULL "
             "FROM moment JOIN file ON file.id = moment.file WHERE moment.id = ?",
@@ -328,17 +431,10 @@ class SearchIndex:
         min_similarity = (vectors @ self._null_queries.T).max(axis=1).astype(np.float32)  # (N,)
         return vectors.astype(np.float16).tobytes(), min_similarity.tobytes()
 
-    def _add(
-        self, name: str, stamp: str, stored_texts: list[str], stored_vectors: VectorBytes
-    ) -> None:
-        """Take the moments of a record into the index. A file without a record is noted, and not
-        read again.
+    def _add(self, name: str, stamp: str) -> None:
+        """Index the moments of a record. A file without a record is noted, and not read again.
 
-        Args:
-            name: of the file below the folder.
-            stamp: of the file.
-            stored_texts: of the file's moments before.
-            stored_vectors: of these texts.
+        name: of the file, below the folder. stamp: of the file.
         """
         rows: list[tuple[Moment, list[int]]] = []
         video: str | None = None
@@ -347,14 +443,10 @@ class SearchIndex:
             record = read_record(self.folder / name)
             if self._corrections is not None and self._corrections.revision(video_id(name)):
                 record = self._corrections.corrected_record(name)
-            rows = moments(record, name)
+            rows = list_moments(record, name)
             video = record.video.id
             title = record.video.title or record.id
-        # vectors of the same texts are taken over, so that a new title or tag encodes no text again
-        texts = [moment.text for moment, _ in rows]
-        encoded = stored_vectors
-        if stored_vectors == (None, None) or stored_texts != texts:
-            encoded = self._encode(texts)
+        encoded = self._encode([moment.text for moment, _ in rows])
         # the rows, all or none
         with self._database:
             ((first,),) = self._rows("SELECT coalesce(max(id), 0) + 1 FROM moment")
@@ -379,15 +471,6 @@ class SearchIndex:
                         numbers,
                     ),
                 )
-
-    def _stored_vectors(self, name: str) -> tuple[list[str], VectorBytes]:
-        """Return the texts of a file's moments, and their vectors."""
-        rows = self._rows("SELECT id, vectors, least FROM file WHERE name = ?", name)
-        if not rows:
-            return [], (None, None)
-        ((file, vectors, min_similarity),) = rows
-        texts = self._rows("SELECT text FROM moment WHERE file = ? ORDER BY id", file)
-        return [text for (text,) in texts], (vectors, min_similarity)
 
     def _remove(self, name: str) -> None:
         with self._database:

@@ -1,4 +1,4 @@
-"""What people change of a video as a whole: its title, its tags, and metadata of their own.
+"""Edits of a video as a whole: its title, its tags and its metadata.
 
     video = edited_video(video, TagEdit(do="tag", tag="Safety"))
 
@@ -66,7 +66,7 @@ def edited_video(video: Video, edit: VideoEdit) -> Video:
     match edit:
         # A title of the user's own takes the place of every other source.
         case TitleEdit():
-            title = _visible(edit.title, "title")
+            title = _check_visible_text(edit.title, "title")
             return video.model_copy(update={"title": title, "title_source": "user"})
         case TagEdit() | UntagEdit():
             return video.model_copy(update={"tags": _edited_tags(video.tags, edit)})
@@ -76,7 +76,7 @@ def edited_video(video: Video, edit: VideoEdit) -> Video:
 
 
 def edited_field(edit: VideoEdit) -> str:
-    """Return what an edit touches: the title, a tag, or a name of the metadata."""
+    """Return the name of the field that an edit changes, such as "title" or "tag safety"."""
     match edit:
         case TitleEdit():
             return "title"
@@ -92,7 +92,7 @@ def text_key(text: str) -> str:
 
 
 def _edited_tags(tags: Sequence[str], edit: TagEdit | UntagEdit) -> tuple[str, ...]:
-    tag = _visible(edit.tag, "tag")
+    tag = _check_visible_text(edit.tag, "tag")
     key = text_key(tag)
     # A tag that differs by case alone is replaced.
     edited = [other for other in tags if text_key(other) != key]
@@ -105,16 +105,16 @@ def _edited_tags(tags: Sequence[str], edit: TagEdit | UntagEdit) -> tuple[str, .
 
 
 def _edited_metadata(metadata: Mapping[str, str], edit: MetadataEdit) -> dict[str, str]:
-    name = _visible(edit.name, "name")
+    name = _check_visible_text(edit.name, "name")
     key = text_key(name)
     values = {other: value for other, value in metadata.items() if text_key(other) != key}
     if edit.value is not None:
-        values[name] = _visible(edit.value, "value")
+        values[name] = _check_visible_text(edit.value, "value")
     _check_count(len(values), MAX_METADATA, "names of metadata")
     return {other: values[other] for other in sorted(values, key=text_key)}
 
 
-def _visible(text: str, what: str) -> str:
+def _check_visible_text(text: str, what: str) -> str:
     line = one_line(text)
     # neither spaces nor control, format or unknown characters
     if all(unicodedata.category(letter)[0] in "CZ" for letter in line):

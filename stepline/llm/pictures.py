@@ -5,7 +5,6 @@ import base64
 import io
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from stepline.llm.servers import Content
@@ -18,21 +17,6 @@ PIXELS_PER_TOKEN = 750
 
 # Seconds -> a JPEG of each that there is.
 PictureReader: TypeAlias = Callable[[Sequence[float]], dict[float, bytes]]
-
-
-@dataclass(frozen=True)
-class VideoPictures:
-    """Access to the frames of a video, or of a part of one.
-
-    Args:
-        reader: returns a JPEG of each readable frame at some seconds.
-        duration: seconds of the video or part.
-        start: second of the whole video at which the part begins.
-    """
-
-    reader: PictureReader
-    duration: float
-    start: float = 0.0
 
 
 def with_pictures(text: str, pictures: Sequence[bytes], *, in_one_image: bool = False) -> Content:

@@ -99,22 +99,6 @@ def join_clips(
             raise MediaError(f"{path}: {reason}; {cause}")
 
 
-def _add_h264_stream(clip: Any, rate: float, width: int, height: int) -> Any:
-    """Add a video stream to a clip and return it. An odd side gets one pixel more."""
-    import av
-
-    encoder = "libx264" if "libx264" in av.codecs_available else "h264"
-    fraction = Fraction(rate).limit_denominator(1001)
-    stream = clip.add_stream(encoder, rate=fraction, options=X264_OPTIONS)
-    context = stream.codec_context
-    # 4:2:0 needs even sides
-    context.width = width + width % 2
-    context.height = height + height % 2
-    context.pix_fmt = "yuv420p"
-    context.thread_count = 1  # more of them end with other bytes from run to run
-    return stream
-
-
 @contextmanager
 def _open_copy(out: Path, format: str, problem: str, cure: str) -> Iterator[Any]:
     """Yield PyAV's container of a new file for copied packets, written atomically.
@@ -273,10 +257,20 @@ class _VideoEncoder:
     """
 
     def __init__(self, media: OpenMedia, clip: Any, first_frame: Any) -> None:
+        import av
+
         self._clip = clip
         width, height = display_size(first_frame, media.aspect)
-        self._stream = _add_h264_stream(clip, frame_rate(media.video_stream), width, height)
-        self._stream.codec_context.time_base = Fraction(1, TICK_RATE)
+        encoder = "libx264" if "libx264" in av.codecs_available else "h264"
+        rate = Fraction(frame_rate(media.video_stream)).limit_denominator(1001)
+        self._stream = clip.add_stream(encoder, rate=rate, options=X264_OPTIONS)
+        context = self._stream.codec_context
+        # 4:2:0 needs even sides
+        context.width = width + width % 2
+        context.height = height + height % 2
+        context.pix_fmt = "yuv420p"
+        context.time_base = Fraction(1, TICK_RATE)
+        context.thread_count = 1  # more of them end with other bytes from run to run
         self._scaler = FrameScaler(aspect=media.aspect)
         self._lengths: dict[int, int] = {}  # ticks that a frame is shown, by its time stamp
         self.has_output = False

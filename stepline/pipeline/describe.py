@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 from pydantic import JsonValue
 
 from stepline.errors import SettingsError
@@ -12,17 +11,7 @@ from stepline.models.procx.settings import DescribeSettings
 from stepline.networks.device import one_torch_thread
 from stepline.pipeline.networks import Networks, fingerprint, load_describer
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.records import (
-    Alignment,
-    FeatureSequence,
-    Record,
-    Rejected,
-    Span,
-    Step,
-    Transcript,
-    Video,
-)
-from stepline.vision.settings import VisionLanguageSettings
+from stepline.records import FeatureSequence, Record, Rejected, Step, Transcript, Video
 
 if TYPE_CHECKING:
     from stepline.models.procx.checkpoint import LoadedProcx as LoadedDescriber
@@ -92,63 +81,6 @@ def describe_by_network(
     return Descriptions(
         steps=description.steps, dropped=description.dropped, notes=notes, network=network
     )
-
-
-def insert_described_steps(
-    written: Sequence[Step],
-    placed: Sequence[Step],
-    alignment: Alignment | None,
-    shots: Sequence[slice],
-    duration: float,
-    settings: VisionLanguageSettings,
-) -> tuple[tuple[Step, ...], Alignment | None]:
-    """Insert the steps that a model only saw among the steps that are said.
-
-    Args:
-        written: all K steps in their order. A step that only a picture shows holds the second of that
-            picture as `at`.
-        placed: those of them that are grounded already, one per row of the alignment.
-        alignment: of `placed`. None where nothing was grounded.
-        shots: of the video, as slices of its seconds.
-        duration: of the video, in seconds.
-        settings: the model's rates of right and wrong answers, which give the score of a seen step.
-
-    Returns all steps, and their alignment (K, T). A seen step is shown in the shot around its picture.
-    """
-    from stepline.grounding.vision_language.places import video_places
-
-    shot_places = video_places(shots)
-    placed_rows = {step.id: row for row, step in enumerate(placed)}
-    # The share of right answers, which is how far such a model can be trusted.
-    score = settings.right / (settings.right + settings.wrong)
-
-    # each step with its row, placed or around its picture
-    steps = []
-    rows = []
-    for step in written:
-        placed_row = placed_rows.get(step.id)
-        if placed_row is not None:
-            steps.append(placed[placed_row])
-            if alignment is not None:
-                rows.append(alignment.scores[placed_row])
-            continue
-        # Times are cut to the video, since a model may name a second past its end.
-        at = min(step.at or 0.0, duration)
-        around = [shot for shot in shot_places if shot.start <= at < shot.stop]
-        shot = around[0] if around else shot_places[-1]
-        span = Span(float(shot.start), min(float(shot.stop), duration))
-        update = {"spans": (span,), "at": at, "status": "shown", "score": score}
-        steps.append(step.model_copy(update=update))
-        if alignment is not None:
-            # Its row is the score inside the span, so that the alignment agrees with the step.
-            seconds = (np.arange(alignment.scores.shape[1]) + 0.5) / alignment.rate  # (T,)
-            is_inside = (seconds >= span.start) & (seconds < span.end)
-            rows.append(np.where(is_inside, score, 0.0).astype(np.float32))
-    if alignment is None:
-        return tuple(steps), None
-    texts = tuple(step.text for step in steps)
-    scores = np.stack(rows)  # (K, T)
-    return tuple(steps), Alignment(texts, scores, alignment.rate, alignment.kind)
 
 
 def describe_features(request: Request, settings: StepsSettings) -> Record:

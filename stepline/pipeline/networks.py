@@ -87,13 +87,9 @@ def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks
         several: whether several videos share the networks.
 
     Raises ModelError where one cannot be read, ModelError or SettingsError where it was trained on
-    other features than the settings make, SettingsError for a broken prompt of a language model.
+    other features than the settings make.
     """
-    # Cheap checks come first: a wrong prompt or server ends the run before networks are read.
-    if settings.writing.writer == "llm":
-        from stepline.writing.llm.prompts import chosen_prompt
-
-        chosen_prompt(settings.writing.llm)
+    # Cheap checks come first: a wrong server ends the run before networks are read.
     check_vlm(settings.vision)
     return Networks(
         load_aligner(settings),
@@ -188,8 +184,6 @@ def fingerprint(
         "texts": [*request.texts],
         "features": features,
     }
-    if settings.writing.llm.prompt_file is not None:
-        inputs["prompt"] = _digest(settings.writing.llm.prompt_file)
     if request.part is not None:
         inputs["part"] = [request.part.start, request.part.end]
     if request.graph is not None:

@@ -30,7 +30,7 @@ from stepline.grounding.correspondence import (
 )
 from stepline.models.wys2.settings import JudgeSettings
 from stepline.outputs.text import one_line, shorten, shown_span
-from stepline.pipeline.describe import DESCRIBED_BY_VLM, Descriptions, insert_described_steps
+from stepline.pipeline.describe import DESCRIBED_BY_VLM, Descriptions
 from stepline.pipeline.networks import Networks
 from stepline.pipeline.pictures import VisualFeatures
 from stepline.pipeline.request import Request, StepsSettings
@@ -93,17 +93,12 @@ def place_steps(
     for and against each.
 
     sentence_probabilities: (K, S) of `grounding.ground`, of sentences that begin with those inside.
-    Of a sound without a picture no step is shown. Steps that a writer saw and no one says stay
-    where it saw them.
+    Of a sound without a picture no step is shown.
     """
-    from stepline.grounding.fusion import separate_overlapping_spans
     from stepline.grounding.ground import GroundReport
 
-    transcript = inside.transcript
-    spoken = tuple(step for step in inside.steps if step.sources or step.at is None)
+    transcript, spoken = inside.transcript, inside.steps
     grounding, answers, alignment = None, None, None
-
-    # steps that are said, by speech and pictures
     if spoken and info.has_picture:
         grounding = ground_steps(
             spoken,
@@ -126,18 +121,6 @@ def place_steps(
         steps = add_evidence_remarks(grounding.steps, transcript, visual, unclear=unclear)
     else:
         steps = tuple(map(_set_not_shown, spoken))
-
-    # steps that only a model saw
-    if len(spoken) < len(inside.steps):
-        steps, alignment = insert_described_steps(
-            inside.steps,
-            steps,
-            alignment,
-            _shots(visual, math.ceil(duration)),
-            duration,
-            settings.vision.vlm,
-        )
-        steps = separate_overlapping_spans(steps)
     return GroundedVideoSteps(steps, alignment, grounding, answers)
 
 

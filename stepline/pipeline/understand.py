@@ -80,7 +80,7 @@ from stepline.writing import WrittenSteps, check_writer, write_steps
 if TYPE_CHECKING:
     from stepline.grounding.speech import TaskGraph
     from stepline.media import MediaInfo, Thumbnails
-    from stepline.writing.extractive.reading import NarrationReading
+    from stepline.writing.extractive.narration import ParsedNarration
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ class SpeechAndVisuals:
     speech: Speech
     written: "WrittenSteps"
     visual: VisualFeatures
-    narration: "NarrationReading | None" = None
+    narration: "ParsedNarration | None" = None
 
 
 @embedding_cache()
@@ -383,8 +383,8 @@ def _read_sound_and_picture(
                 )
             pool.submit(load_text_encoder, look)  # after the look, while steps are written
             near = sentences_near_video(speech.transcript, info.duration)
-            narration = _read_narration(request, near, settings)
-            written = propose_steps(request, near, settings, info, narration)
+            narration = _parse_narration(request, near, settings)
+            written = propose_steps(request, near, settings, narration)
             evidence = SpeechAndVisuals(speech, written, look.result(), narration)
             return _use_screen_captions(run, evidence) or evidence
         except StoppedError:
@@ -410,14 +410,14 @@ def _use_screen_captions(run: VideoRun, evidence: SpeechAndVisuals) -> SpeechAnd
         return None
     warnings = (*evidence.speech.warnings, CAPTIONS_NOTE)
     speech = evidence.speech.model_copy(update={"transcript": transcript, "warnings": warnings})
-    narration = _read_narration(request, transcript, run.settings)
-    written = propose_steps(request, transcript, run.settings, run.info, narration)
+    narration = _parse_narration(request, transcript, run.settings)
+    written = propose_steps(request, transcript, run.settings, narration)
     return SpeechAndVisuals(speech, written, evidence.visual, narration)
 
 
-def _read_narration(
+def _parse_narration(
     request: Request, transcript: Transcript, settings: StepsSettings
-) -> "NarrationReading | None":
+) -> "ParsedNarration | None":
     """Return the parsed English speech. None where there is none.
 
     It is also None where the parser is not installed and no writer needs it.
@@ -425,14 +425,14 @@ def _read_narration(
     if not transcript.sentences or settings.procx.when == "alone":
         return None
     from stepline.text import load_encoder
-    from stepline.writing.extractive.reading import non_english_note, read_narration
+    from stepline.writing.extractive.narration import non_english_note, parse_narration
 
     if non_english_note(transcript) is not None:
         return None
     try:
         # the writer's, before the grammar: while it is loaded it takes twice its memory
         load_encoder()
-        return read_narration(transcript, settings.writing)
+        return parse_narration(transcript, settings.writing)
     except ModelError as error:
         # A writer that needs the reading fails here. Others lose the title and the materials alone.
         if settings.writing.writer == "extractive" and not request.texts:
@@ -445,8 +445,7 @@ def propose_steps(
     request: Request,
     transcript: Transcript,
     settings: StepsSettings,
-    info: "MediaInfo | None" = None,
-    narration: "NarrationReading | None" = None,
+    narration: "ParsedNarration | None" = None,
 ) -> "WrittenSteps":
     """Return the steps to look for: the user's own lines, or what a writer makes of the transcript.
 
@@ -454,29 +453,14 @@ def propose_steps(
         request: the video and the user's lines.
         transcript: what is said.
         settings: of the main job.
-        info: of the file, for a writer that is given frames.
         narration: the parsed transcript. None: the writer parses it.
     """
     if settings.procx.when == "alone":
         return WrittenSteps()
     if request.texts:
         return place_user_lines(request.texts, transcript, settings, request.graph)
-
-    # pictures, for a language model that is shown some
-    pictures = None
-    llm = settings.writing.llm
-    if settings.writing.writer == "llm" and llm.pictures and info is not None and info.has_picture:
-        from stepline.grounding.vision_language.places import picture_reader
-        from stepline.llm.pictures import VideoPictures
-
-        reader = picture_reader(
-            request.path, llm.picture_size, start=request.start, media=settings.media
-        )
-        pictures = VideoPictures(reader, info.duration, request.start)
     title = (request.origin and request.origin.title) or ""
-    return write_steps(
-        transcript, settings.writing, pictures=pictures, title=title, narration=narration
-    )
+    return write_steps(transcript, settings.writing, title=title, narration=narration)
 
 
 Array = npt.NDArray[np.float64]
@@ -524,15 +508,15 @@ def place_user_lines(
 
 
 def _find_materials_and_tools(
-    narration: "NarrationReading | None", transcript: Transcript, title: str
+    narration: "ParsedNarration | None", transcript: Transcript, title: str
 ) -> dict[str, Any]:
     """Return the materials, tools, yields and times of the speech, as fields of a record."""
     from stepline.writing.materials import (
         find_materials,
         find_times,
         find_yields,
-        materials_within,
-        times_within,
+        materials_of_first_sentences,
+        times_of_first_sentences,
     )
 
     if narration is None:
@@ -540,10 +524,10 @@ def _find_materials_and_tools(
     count = len(transcript.sentences)
     needed = find_materials(narration)
     return {
-        "materials": materials_within(needed.materials, count),
-        "tools": materials_within(needed.tools, count),
-        "yields": materials_within(find_yields(narration, title), count),
-        "times": times_within(find_times(narration), count),
+        "materials": materials_of_first_sentences(needed.materials, count),
+        "tools": materials_of_first_sentences(needed.tools, count),
+        "yields": materials_of_first_sentences(find_yields(narration, title), count),
+        "times": times_of_first_sentences(find_times(narration), count),
     }
 
 
@@ -553,7 +537,7 @@ WORD_SEPARATOR_PATTERN = re.compile(r"_+|(?<!\d)[-.]+|[-.]+(?!\d)")
 
 
 def choose_title(
-    request: Request, info: "MediaInfo", narration: "NarrationReading | None"
+    request: Request, info: "MediaInfo", narration: "ParsedNarration | None"
 ) -> tuple[str, TitleSource]:
     """Return the title of a video and its source, the first that has one: user, link, file, speech, name."""
     # Titles that people or files give.

@@ -18,11 +18,11 @@ import numpy as np
 from stepline.numeric import softmax
 from stepline.records import Word
 from stepline.speech.sentences import ends_sentence
-from stepline.text.narration.marks import load_mark_reader
+from stepline.text.narration.punctuation import load_punctuation_model
 from stepline.text.narration.words import (
     FUNCTION_WORDS,
     OUTER_PUNCTUATION,
-    WORD_MARKS,
+    PUNCTUATION_CLASSES,
     bare_word,
     looks_english,
     word_set,
@@ -63,9 +63,9 @@ def restore_punctuation(words: Sequence[Word]) -> list[Word]:
     """
     # Captions put brackets around unclear words.
     texts = [word.text.strip().strip("[]") for word in words]
-    probabilities = load_mark_reader().read_marks(texts)  # (W, 4)
+    probabilities = load_punctuation_model().predict_punctuation(texts)  # (W, 4)
     logits = np.log(np.maximum(probabilities, MIN_MARK_PROBABILITY))
-    stop = WORD_MARKS.index("stop")
+    stop = PUNCTUATION_CLASSES.index("stop")
     # Silence after a word speaks for a full stop.
     logits[:, stop] += STOP_LOG_ODDS + STOP_LOG_ODDS_PER_SECOND * _silences_after(words)
     probabilities = softmax(logits)
@@ -76,7 +76,7 @@ def restore_punctuation(words: Sequence[Word]) -> list[Word]:
     punctuated = []
     starts_sentence = True
     for plain, number, word in zip(texts, best_marks, words, strict=True):
-        mark = PUNCTUATION_MARKS[WORD_MARKS[int(number)]]
+        mark = PUNCTUATION_MARKS[PUNCTUATION_CLASSES[int(number)]]
         text = plain
         if starts_sentence or plain == "i" or plain.startswith("i'"):
             text = plain[:1].upper() + plain[1:]
@@ -103,8 +103,8 @@ def _join_dependent_clauses(
         best_marks: (W,), the number of the mark after each word.
         stop_probabilities: (W,), P(full stop) after each word.
     """
-    stop = WORD_MARKS.index("stop")
-    comma = WORD_MARKS.index("comma")
+    stop = PUNCTUATION_CLASSES.index("stop")
+    comma = PUNCTUATION_CLASSES.index("comma")
     clause_start = 0
     for end in np.flatnonzero(best_marks == stop).tolist():
         if _is_dependent_clause(texts[clause_start : end + 1], best_marks[clause_start:end]):

@@ -19,10 +19,9 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
 from stepline.errors import StoreError
-from stepline.library.card_filter import matching_names
+from stepline.library.card_filter import matching_record_files
 from stepline.library.corrected_library import video_id
-from stepline.library.moments import Moment
-from stepline.library.search import SearchIndex, open_index
+from stepline.library.search import Moment, SearchIndex, open_index
 from stepline.pages.web.local_server import is_whole_number
 from stepline.records import FrozenModel
 from stepline.studio.events import Broadcast
@@ -132,7 +131,7 @@ class StudioApi:
         labels = card_filter(request)
         names = None
         if not labels.is_empty:
-            names = await run_in_threadpool(matching_names, self._studio.library, labels)
+            names = await run_in_threadpool(matching_record_files, self._studio.library, labels)
         search = self._searching.submit(self._search, query, int(most), names)
         return JSONResponse({"moments": await asyncio.wrap_future(search)})
 

@@ -48,9 +48,15 @@ UNUSED_WEIGHTS = (
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """Sizes of a sentence encoder.
+    """Architecture and sizes of a sentence encoder.
 
-    max_tokens: tokens per text, special tokens included. Longer texts are truncated.
+    Attributes:
+        width: D of a token or sentence vector.
+        inner: width of the feed-forward layers.
+        vocabulary: number of tokens.
+        positions: number of position embeddings.
+        max_tokens: tokens per text, special tokens included. Longer texts are truncated.
+        pooling: how token vectors become the sentence vector.
     """
 
     kind: Literal["bert", "mpnet"]
@@ -68,7 +74,7 @@ class EncoderConfig:
 
 
 def layer_parts(config: EncoderConfig, layer: int) -> dict[str, str]:
-    """Return our name of each part of a layer -> its name in the checkpoint."""
+    """Return the parts of one transformer layer, our name -> the name in the checkpoint."""
     parts = LAYER_PARTS[config.kind].items()
     return {part: f"encoder.layer.{layer}.{name}" for part, name in parts}
 

@@ -3,14 +3,13 @@ action per step."""
 
 from typing import TYPE_CHECKING
 
-from stepline.llm.pictures import VideoPictures
 from stepline.plugins import load_plugin
 from stepline.records import Transcript
 from stepline.writing.settings import WritingSettings
 from stepline.writing.types import WrittenSteps
 
 if TYPE_CHECKING:
-    from stepline.writing.extractive.reading import NarrationReading
+    from stepline.writing.extractive.narration import ParsedNarration
 
 __all__ = ["WritingSettings", "WrittenSteps", "check_writer", "write_steps"]
 
@@ -30,16 +29,14 @@ def write_steps(
     transcript: Transcript,
     settings: WritingSettings | None = None,
     *,
-    pictures: VideoPictures | None = None,
     title: str = "",
-    narration: "NarrationReading | None" = None,
+    narration: "ParsedNarration | None" = None,
 ) -> WrittenSteps:
     """Return the steps that the transcript describes, each with its source sentences.
 
     Args:
         transcript: sentences with their times.
         settings: which writer, and how it writes.
-        pictures: of the video, for a vision-language model, where the settings ask for them.
         title: of the video, for a language model; "" without one.
         narration: the parsed transcript, for the extractive writer, where it exists already.
     Raises ModelError when the writer's model is missing, WriterError when it fails.
@@ -49,7 +46,7 @@ def write_steps(
     if settings.writer == "llm":
         from stepline.writing.llm.writer import write_llm
 
-        return write_llm(transcript, settings.llm, pictures=pictures, title=title)
+        return write_llm(transcript, settings.llm, title=title)
     # A plugin's writer.
     if settings.writer != "extractive":
         written: WrittenSteps = load_plugin("writers", settings.writer)(transcript, settings)

@@ -63,16 +63,14 @@ def _fraction_as_digits(letter: str) -> str:
     return f" {digits} "
 
 
-def _word_at(words: Sequence[str], index: int) -> str:
-    """Return the token at an index, "" after the last one."""
-    if index >= len(words):
-        return ""
-    return words[index]
+def word_at(words: Sequence[str], index: int) -> str:
+    """Return the token at an index, "" before the first and after the last one."""
+    return words[index] if 0 <= index < len(words) else ""
 
 
-def _after_mark(words: Sequence[str], index: int, mark: str) -> int:
+def skip_mark(words: Sequence[str], index: int, mark: str) -> int:
     """Return the index after a token if it is there, else the index itself."""
-    if _word_at(words, index) == mark:
+    if word_at(words, index) == mark:
         return index + 1
     return index
 
@@ -83,7 +81,7 @@ def number_at(words: Sequence[str], index: int) -> tuple[Range, int] | None:
     if first is None:
         return None
     value, end = first
-    if _word_at(words, end) in RANGE_WORDS:
+    if word_at(words, end) in RANGE_WORDS:
         second = _single_number(words, end + 1)
         if second is not None and second[0] > value:
             largest, end = second
@@ -99,11 +97,11 @@ def _single_number(words: Sequence[str], index: int) -> Number | None:
     if number is None:
         return None
     value, end = number
-    following = _word_at(words, end)
+    following = word_at(words, end)
 
     # one point five
     if following == "point":
-        digit = SMALL_NUMBERS.get(_word_at(words, end + 1), 10)
+        digit = SMALL_NUMBERS.get(word_at(words, end + 1), 10)
         if digit < 10:
             return value + digit / 10, end + 2
     if following in DOZEN_WORDS:
@@ -111,7 +109,7 @@ def _single_number(words: Sequence[str], index: int) -> Number | None:
 
     # two and a half
     if list(words[end : end + 2]) == ["and", "a"]:
-        fraction = FRACTION_WORDS.get(_word_at(words, end + 2))
+        fraction = FRACTION_WORDS.get(word_at(words, end + 2))
         if fraction is not None:
             return value + fraction, end + 3
 
@@ -129,8 +127,8 @@ def _digit_number(words: Sequence[str], index: int) -> Number | None:
         return None
     # 1-1/2 is one and a half
     end = index + 1
-    fraction_index = _after_mark(words, end, "-")
-    fraction_text = _word_at(words, fraction_index)
+    fraction_index = skip_mark(words, end, "-")
+    fraction_text = word_at(words, fraction_index)
     if "/" in fraction_text and "/" not in words[index]:
         fraction = _parse_digits(fraction_text)
         if fraction is not None and fraction < 1:
@@ -152,12 +150,12 @@ def _number_in_words(words: Sequence[str], index: int) -> Number | None:
     if not _is_below_hundred(words[index]):
         return None
     value, end = _number_below_hundred(words, index)
-    following = _word_at(words, end)
+    following = word_at(words, end)
     if following in LARGE_NUMBERS:
         value *= LARGE_NUMBERS[following]
         end += 1
-        rest_index = _after_mark(words, end, "and")
-        if _is_below_hundred(_word_at(words, rest_index)):
+        rest_index = skip_mark(words, end, "and")
+        if _is_below_hundred(word_at(words, rest_index)):
             rest, end = _number_below_hundred(words, rest_index)
             value += rest
     elif value < 10 and following in TENS_NUMBERS:
@@ -176,8 +174,8 @@ def _number_below_hundred(words: Sequence[str], index: int) -> Number:
     if word in SMALL_NUMBERS:
         return SMALL_NUMBERS[word], end
     value = TENS_NUMBERS[word]
-    unit_index = _after_mark(words, end, "-")
-    unit = SMALL_NUMBERS.get(_word_at(words, unit_index), 0)
+    unit_index = skip_mark(words, end, "-")
+    unit = SMALL_NUMBERS.get(word_at(words, unit_index), 0)
     if 0 < unit < 10:
         return value + unit, unit_index + 1
     return value, end
@@ -185,7 +183,7 @@ def _number_below_hundred(words: Sequence[str], index: int) -> Number:
 
 def _leading_fraction(words: Sequence[str], index: int) -> Number | None:
     word = words[index]
-    following = _word_at(words, index + 1)
+    following = word_at(words, index + 1)
     if word in ("a", "an"):
         if following in FRACTION_WORDS:
             return FRACTION_WORDS[following], index + 2
@@ -295,13 +293,14 @@ DEGREE_TOLERANCE = 6.0  # Celsius: 350 F is 180 C in every cookbook, and 176.7 b
 
 @dataclass(frozen=True)
 class Quantity:
-    """An amount in a text.
+    """An amount that a text states.
 
-    Args:
-        low, high: the range as stated; equal for one number.
+    Attributes:
+        low: the least number of the range, as stated.
+        high: the greatest number; equal to `low` for a single number.
         kind: volume, mass, length, time, share, temperature or count.
         unit: canonical name of the unit, "" for a bare number.
-        thing: stem of the measured noun, or None.
+        thing: stem of the measured noun, None without one.
     """
 
     low: float
@@ -334,7 +333,7 @@ class Quantity:
 
     @property
     def bounds(self) -> Range:
-        """Its least and greatest number, as stated."""
+        """The pair (low, high)."""
         return self.low, self.high
 
     def __str__(self) -> str:
@@ -381,8 +380,8 @@ def quantities(text: str) -> list[Quantity]:
 
 
 def located_quantities(words: Sequence[str]) -> Iterator[tuple[Quantity, int, int]]:
-    """Yield each amount among the tokens of a text, with its first token and the one after its
-    last."""
+    """Yield each amount among the tokens of a text, with the index of its first token and the index
+    after its last token."""
     index = 0
     while index < len(words):
         located = _quantity_at(words, index)
@@ -404,7 +403,7 @@ def _quantity_at(words: Sequence[str], index: int) -> Amount | None:
         is_pronoun = words[index] == "one" and end == index + 1
         if is_pronoun:
             return None
-        thing = _thing_after(words, end)
+        thing = _measured_noun_after(words, end)
         return Quantity(low, high, COUNT_KIND, "", thing), end
     kind, name, end = unit
     is_letter_c = words[end - 1] == "c" and kind == "volume"
@@ -426,16 +425,16 @@ def _is_celsius(words: Sequence[str], index: int, end: int, value: float) -> boo
         return not COLD_WORDS.isdisjoint(words_before)
     if words_before[-1:] == ["to"]:
         return has_warmth
-    return is_warm and has_warmth and _thing_after(words, end) is None
+    return is_warm and has_warmth and _measured_noun_after(words, end) is None
 
 
 def _unit_after(words: Sequence[str], index: int) -> Unit | None:
     """Return the unit at most two small words after a number: 10-inch, half a cup, 2 more cups."""
     for _ in range(MAX_WORDS_BEFORE_UNIT + 1):
-        unit = _unit_at(words, index)
+        unit = unit_at(words, index)
         if unit is not None:
             return unit
-        if _word_at(words, index) not in WORDS_BEFORE_UNIT:
+        if word_at(words, index) not in WORDS_BEFORE_UNIT:
             return None
         index += 1
     return None
@@ -444,9 +443,9 @@ def _unit_after(words: Sequence[str], index: int) -> Unit | None:
 def _article_amount(words: Sequence[str], index: int) -> Amount | None:
     """Return the amount of "a cup" or "an hour and a half"."""
     is_article = words[index] in ("a", "an")
-    if not is_article or _word_at(words, index + 1) in VAGUE_UNITS:
+    if not is_article or word_at(words, index + 1) in VAGUE_UNITS:
         return None
-    unit = _unit_at(words, index + 1)
+    unit = unit_at(words, index + 1)
     if unit is None or unit[0] == TEMPERATURE_KIND:
         return None
     kind, name, end = unit
@@ -462,11 +461,11 @@ def _amount_with_half(
         added_half = 0.5
         index += 3
     low, high = amount
-    thing = _thing_after(words, index)
+    thing = _measured_noun_after(words, index)
     return Quantity(low + added_half, high + added_half, kind, unit, thing), index
 
 
-def _unit_at(words: Sequence[str], index: int) -> Unit | None:
+def unit_at(words: Sequence[str], index: int) -> Unit | None:
     """Return kind, name and end index of the unit that begins at a token, None without one."""
     if index >= len(words):
         return None
@@ -475,8 +474,8 @@ def _unit_at(words: Sequence[str], index: int) -> Unit | None:
         end = index
         if word in DEGREE_WORDS:
             end = index + 1
-        end = _after_mark(words, end, ".")
-        scale = SCALE_LETTERS.get(_word_at(words, end))
+        end = skip_mark(words, end, ".")
+        scale = SCALE_LETTERS.get(word_at(words, end))
         if scale is None:
             return TEMPERATURE_KIND, "", index + 1
         return TEMPERATURE_KIND, scale, end + 1
@@ -486,7 +485,7 @@ def _unit_at(words: Sequence[str], index: int) -> Unit | None:
     return kind, _UNIT_NAMES[UNIT_KINDS[word]], index + 1
 
 
-def _thing_after(words: Sequence[str], index: int) -> str | None:
+def _measured_noun_after(words: Sequence[str], index: int) -> str | None:
     """Return the stem of the first content word after an amount, within its clause."""
     for word in words[index : index + MAX_THING_WORDS]:
         if word in ",.;:!?()" or word in CLAUSE_END_WORDS:

@@ -22,9 +22,6 @@ class PromptSettings(ChatServerSettings):
         description="steps: ours, with what came before. nasva: NaSVA Table 6, third row, by "
         "sentences_per_chunk.",
     )
-    prompt_file: Path | None = Field(
-        None, description="your own prompt instead, with {transcript} in it (docs/nasva.md)"
-    )
     sentences_per_chunk: Annotated[int, Field(ge=1, le=200)] = Field(
         PAPER_SENTENCES,
         description="NaSVA section 3.1: around 10 sentences. Another number counts in place of "
@@ -72,55 +69,23 @@ class LlmSettings(ChatSettings, PromptSettings):
         description="keep good replies in the cache folder, keyed by model, prompt, settings and "
         "chunk",
     )
-    pictures: Annotated[int, Field(ge=0, le=20)] = Field(
-        0, description="of the video that a model that sees is shown with each chunk"
-    )
-    picture_size: Annotated[int, Field(ge=64, le=2048)] = Field(
-        336, description="pixels of a picture's shorter side"
-    )
-    together: bool = Field(
-        False,
-        description="put the pictures of a chunk side by side in one, for servers that take one",
-    )
-    projector: Path | None = Field(
-        None, description="the GGUF of a local model's projector (mmproj), with which it sees"
-    )
     dry_run: bool = Field(
         False,
         description="send no request. A note says what would be asked, the extractive writer "
         "writes.",
     )
 
-    @property
-    def projector_file(self) -> Path | None:
-        """The GGUF file of the vision projector."""
-        return self.projector
-
     def deadline_for(self, chunks: int) -> float:
         """Return the time limit for a number of chunks, in seconds."""
         deadlines = chunks / CHUNKS_PER_DEADLINE
         return self.deadline * max(1.0, deadlines)
 
-    @model_validator(mode="after")
-    def _check_projector(self) -> "LlmSettings":
-        if self.pictures and self.gguf is not None and self.projector is None:
-            raise ValueError("a GGUF needs a projector to see; name its file as projector")
-        return self
-
     @model_serializer(mode="wrap")
-    def _omit_unused_picture_settings(
-        self, serialize: SerializerFunctionWrapHandler
-    ) -> dict[str, Any]:
-        """Store the settings of pictures only where some are shown, so that older results stay
-        equal."""
+    def _omit_unused_dry_run(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Store `dry_run` only where it is on, so that older results stay equal."""
         values: dict[str, Any] = serialize(self)
-        unused: list[str] = []
-        if not self.pictures:
-            unused += ("pictures", "picture_size", "together", "projector")
         if not self.dry_run:
-            unused.append("dry_run")
-        for name in unused:
-            values.pop(name, None)
+            values.pop("dry_run", None)
         return values
 
 

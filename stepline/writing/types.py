@@ -23,8 +23,7 @@ class WrittenSteps:
 
     Args:
         steps: ids "1", "2", ... with source sentences; spans, at and status are empty until
-            grounding. A step that only a picture shows has no sources: `at` is the second of that
-            picture.
+            grounding.
         dropped: rejected sentences and steps.
         notes: one line each, for example that a deadline passed and another writer wrote a part.
     """

@@ -9,8 +9,8 @@ from lab.writer_training.labels import edit_labels
 from lab.writer_training.marked import MarkedSentence, read_marked_narrations
 from stepline.errors import DatasetError
 from stepline.text.narration import NarrationTagger
-from stepline.text.narration.marks import MARKS_FILE, MarkReader
-from stepline.text.narration.words import WORD_EDITS, WORD_MARKS
+from stepline.text.narration.punctuation import PUNCTUATION_FILE, PunctuationModel
+from stepline.text.narration.words import PUNCTUATION_CLASSES, WORD_EDITS
 
 TEXT = """# title: Toast
 # subject: breakfast
@@ -93,7 +93,7 @@ def test_a_narration_and_its_marks_can_be_learned_by_heart(folder, tmp_path):
     settings = TaggerTrainSettings(**learning, marks=MarkTrainSettings(**learning))
     path = train_writer_run([folder], tmp_path / "run", settings)
     texts = ["Hello and welcome.", "So we're going to cut two slices of bread."]
-    talk, step = NarrationTagger(path).read_sentences(texts)
+    talk, step = NarrationTagger(path).tag_sentences(texts)
     assert step.step_probability > talk.step_probability + 0.3
     words = [
         "so",
@@ -111,6 +111,10 @@ def test_a_narration_and_its_marks_can_be_learned_by_heart(folder, tmp_path):
         "the",
         "toaster",
     ]
-    marks = MarkReader(path.parent / MARKS_FILE).read_marks(words).argmax(axis=1)
-    ends = [word for word, mark in zip(words, marks, strict=True) if WORD_MARKS[mark] == "stop"]
+    marks = (
+        PunctuationModel(path.parent / PUNCTUATION_FILE).predict_punctuation(words).argmax(axis=1)
+    )
+    ends = [
+        word for word, mark in zip(words, marks, strict=True) if PUNCTUATION_CLASSES[mark] == "stop"
+    ]
     assert ends == ["bread", "toaster"]

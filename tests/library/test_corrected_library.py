@@ -58,7 +58,7 @@ def library(folder):
 def reads(monkeypatch):
     """Yield a list that holds a word for each record that is read, or corrected."""
     calls = []
-    for name in ("read_record", "from_json", "corrected"):
+    for name in ("read_record", "from_json", "apply_corrections"):
         function = getattr(module, name)
 
         def counted(*arguments, name=name, function=function):
@@ -84,7 +84,7 @@ def test_a_correction_changes_one_card_and_reads_one_record(library, reads):
     assert correct(library, 3, base=1, text="Chop it") == 2
     after = library.videos()
     assert [card.revision for card in after if card not in before] == [2]
-    assert reads.count("corrected") <= 2  # before and after the correction
+    assert reads.count("apply_corrections") <= 2  # before and after the correction
     assert reads.count("read_record") == 0
 
 

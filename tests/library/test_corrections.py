@@ -13,8 +13,8 @@ from stepline.library.corrections import (
     ConflictError,
     Correction,
     active_corrections,
+    apply_corrections,
     check_correction,
-    corrected,
     step_fields,
     touched_fields,
 )
@@ -68,18 +68,18 @@ def after(*edits):
         new = correction(number, edit)
         check_correction(machine_record(), taken, new)
         taken.append(new)
-    return corrected(machine_record(), taken)
+    return apply_corrections(machine_record(), taken)
 
 
 def test_a_title_is_corrected_undone_and_clashes_with_another():
     first = correction(0, {"do": "title", "title": "Iced  lemonade"})
-    changed = corrected(machine_record(), [first])
+    changed = apply_corrections(machine_record(), [first])
     assert (changed.record.video.title, changed.record.video.title_source) == (
         "Iced lemonade",
         "user",
     )
     assert (changed.record.steps, changed.machine) == (machine_record().steps, {})
-    undone = corrected(machine_record(), [first, correction(1, undoes="c0")])
+    undone = apply_corrections(machine_record(), [first, correction(1, undoes="c0")])
     assert undone.record == machine_record()
     other = correction(1, {"do": "title", "title": "Sour water"}, base=0, by="bob")
     with pytest.raises(ConflictError, match="ann has changed title since you read it"):
@@ -199,8 +199,8 @@ def test_undo_and_redo_are_corrections_too():
         check_correction(machine_record(), taken, new)
         taken.append(new)
         text = "do s1" if number % 2 else "whisk"
-        assert corrected(machine_record(), taken).record.steps[0].text == text
-    assert len(taken) == corrected(machine_record(), taken).revision == 6
+        assert apply_corrections(machine_record(), taken).record.steps[0].text == text
+    assert len(taken) == apply_corrections(machine_record(), taken).revision == 6
     for undone in ("c0", "c7"):
         with pytest.raises(StoreError, match="not there to undo"):
             check_correction(machine_record(), taken, correction(6, undoes=undone))
@@ -215,7 +215,7 @@ def test_an_undo_waits_for_what_rests_on_it():
     assert error.value.theirs == (other,)
     taken = [add, other, correction(2, undoes="c1"), correction(3, undoes="c0")]
     check_correction(machine_record(), taken[:3], taken[3])
-    assert corrected(machine_record(), taken).record == machine_record()
+    assert apply_corrections(machine_record(), taken).record == machine_record()
     with pytest.raises(ConflictError):  # its step is not there
         check_correction(machine_record(), taken, correction(4, undoes="c2"))
 
@@ -278,7 +278,7 @@ def test_edits_are_taken_in_either_order_with_one_result_or_they_conflict(first,
         else:
             check_correction(machine_record(), [before], late)
     if not clash:
-        assert corrected(machine_record(), [one, other]) == corrected(
+        assert apply_corrections(machine_record(), [one, other]) == apply_corrections(
             machine_record(), [other, one]
         )
 
@@ -293,14 +293,14 @@ def test_undoing_all_gives_the_machines_record(first, second):
     except StoreError:  # of a step that the first removed
         assume(False)
     taken.append(correction(1, second))
-    both = corrected(machine_record(), taken)
+    both = apply_corrections(machine_record(), taken)
     for number, undoes in ((2, "c1"), (3, "c0"), (4, "c3"), (5, "c2")):
         check_correction(machine_record(), taken, correction(number, undoes=undoes))
         taken.append(correction(number, undoes=undoes))
         if number == 3:
-            result = corrected(machine_record(), taken)
+            result = apply_corrections(machine_record(), taken)
             assert (result.record, result.machine) == (machine_record(), {})
-    result = corrected(machine_record(), taken)
+    result = apply_corrections(machine_record(), taken)
     assert (result.record, result.machine, len(active_corrections(taken))) == (
         both.record,
         both.machine,
@@ -311,7 +311,7 @@ def test_undoing_all_gives_the_machines_record(first, second):
 @SOME
 @given(edit=edits("x"))
 def test_every_field_that_differs_keeps_the_machines_value(edit):
-    result = corrected(machine_record(), [correction(0, edit)])
+    result = apply_corrections(machine_record(), [correction(0, edit)])
     now = {step.id: step_fields(step) for step in result.record.steps}
     for step in machine_record().steps:
         machine = step_fields(step)

@@ -11,13 +11,9 @@ import pytest
 
 from stepline.errors import SettingsError, StoreError
 from stepline.library import SearchIndex
-from stepline.library.corrected_library import CorrectedLibrary, video_id
-from stepline.library.corrections import Correction
 from stepline.library.search import INDEX_FILE
-from stepline.library.video_edits import TagEdit, TitleEdit
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.storage import read_record, write_record
-from stepline.text import embed
 
 DEMO = Path(__file__).resolve().parents[1] / "golden" / "expected" / "demo" / "demo.json"
 
@@ -128,40 +124,17 @@ def test_a_sentence_answers_by_that_of_its_steps_which_is_meant(index):
 
 
 def test_only_what_changes_is_read_again(index, folder):
-    assert (index.update().read, index.update().other) == (0, 1)
+    assert (index.update().read, index.update().without_record) == (0, 1)
     more = sink().steps[0].model_copy(update={"text": "tighten the nut", "seen": ()})
     write_record(sink().model_copy(update={"steps": (more,)}), folder / "sink.json")
     os.utime(folder / "sink.json", ns=(1, 1))
     update = index.update()
-    assert (update.read, update.gone) == (1, 0)
+    assert (update.read, update.removed) == (1, 0)
     assert index.search("tighten")[0].text == "tighten the nut"
     assert "call a plumber" not in [moment.text for moment in index.search("plumber", most=100)]
     (folder / "sink.json").unlink()
-    assert index.update().gone == 1
+    assert index.update().removed == 1
     assert {moment.video for moment in index.search("tighten the nut", most=100)} == {"demo"}
-
-
-def test_a_new_title_or_tag_encodes_no_text_again(folder, monkeypatch):
-    library = CorrectedLibrary(folder)
-    texts = []
-
-    def counted(batch):
-        texts.extend(batch)
-        return embed(batch)
-
-    index = SearchIndex(folder, counted, library)
-    index.update()
-    texts.clear()
-    edits = (TitleEdit(do="title", title="A sink"), TagEdit(do="tag", tag="Home"))
-    id = video_id("sink.json")
-    library.correct(id, Correction(id="1", video=id, by="Ann", when=0.0, base=0, edits=edits))
-    assert index.update().read == 1
-    assert texts == []
-    assert index.search("plumbing", names={"sink.json"})[0].title == "A sink"
-    assert index.search("plumbing", names={"demo.json"}) == []
-    assert index.search("plumber", names=()) == []
-    index.close()
-    library.close()
 
 
 def test_without_the_weights_words_alone_are_searched_and_meaning_is_added_later(folder):

@@ -11,8 +11,8 @@ from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.library.corrections import (
     ConflictError,
     Correction,
+    apply_corrections,
     check_correction,
-    corrected,
     corrects_steps,
 )
 from stepline.library.video_edits import MAX_METADATA, MAX_TAGS
@@ -46,7 +46,7 @@ def metadata(name, value):
 
 
 def video_after(*edits):
-    return corrected(record(), [correction(0, *edits)]).record.video
+    return apply_corrections(record(), [correction(0, *edits)]).record.video
 
 
 def test_tags_are_added_and_removed_whatever_the_case_of_their_letters():
@@ -124,7 +124,7 @@ def test_an_undo_brings_tags_and_metadata_back():
         correction(1, untag("Safety"), metadata("Course", None)),
         correction(2, undoes="c1"),
     ]
-    video = corrected(record(), corrections).record.video
+    video = apply_corrections(record(), corrections).record.video
     assert (video.tags, video.metadata) == (("Safety",), {"Course": "A1"})
     by_id = {each.id: each for each in corrections}
     assert not any(corrects_steps(each, by_id) for each in corrections)
@@ -153,7 +153,7 @@ def test_edits_of_two_people_clash_or_give_one_result_in_either_order(first, sec
         check_correction(record(), [one], other)
     except ConflictError:
         return
-    assert corrected(record(), [one, other]) == corrected(record(), [other, one])
+    assert apply_corrections(record(), [one, other]) == apply_corrections(record(), [other, one])
 
 
 def test_a_record_keeps_tags_and_metadata_in_json_and_one_without_looks_as_before():

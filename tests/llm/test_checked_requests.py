@@ -14,8 +14,8 @@ from stepline.llm.requests import RequestLimits, open_cache
 from stepline.llm.servers import Answer, RequestError
 from stepline.records import Sentence, Span, Transcript
 from stepline.vision.settings import VisionLanguageSettings
-from stepline.writing.llm.prompts import nasva_prompt, picture_prompt, split_into_chunks
-from stepline.writing.llm.requests import RequestRunner
+from stepline.writing.llm.prompts import nasva_prompt, split_into_chunks
+from stepline.writing.llm.writer import ChunkWriter
 from stepline.writing.settings import LlmSettings
 
 PICTURES = (b"one", b"two")
@@ -47,22 +47,14 @@ class ScriptedServer:
 
 
 def write(server: ScriptedServer, folder: Path, **settings: Any) -> bool:
-    return _write(server, settings, prompt=nasva_prompt())
-
-
-def write_with_pictures(server: ScriptedServer, folder: Path, **settings: Any) -> bool:
-    pictures = {1: dict(enumerate(PICTURES))}
-    return _write(server, settings, prompt=picture_prompt(), pictures=pictures)
-
-
-def _write(server: ScriptedServer, settings: dict[str, Any], **parts: Any) -> bool:
     sentence = Sentence(text="Cut the onion.", span=Span(0, 4))
     (chunk,) = split_into_chunks(Transcript(sentences=(sentence,)), 10)
     named = LlmSettings(**QUICK, **settings)
-    runner = RequestRunner(
-        server, named, open_cache(named.cache), RequestLimits(), time.monotonic() + 5, **parts
+    until = time.monotonic() + 5
+    writer = ChunkWriter(
+        server, named, open_cache(named.cache), RequestLimits(), until, nasva_prompt()
     )
-    return runner.serve(chunk).reading is not None
+    return bool(writer.write(chunk).steps)
 
 
 def choose(server: ScriptedServer, folder: Path, **settings: Any) -> bool:
@@ -92,12 +84,6 @@ USERS = [
         "1. Cut the onion",
         "Answer with a numbered list",
         "b5d41d0db02a36dfc404f0d7ae4f488485929d95d9893effabd88a8f65a8aba0",
-    ),
-    User(
-        write_with_pictures,
-        "1. Cut the onion",
-        "Answer with a numbered list",
-        "2daa1cd0c0b924d95a56058d718742c89f9426b03ea95cbcd63b3b177900bc37",
     ),
     User(
         choose,

@@ -9,7 +9,7 @@ import stepline.text.narration
 from stepline.errors import ModelError
 from stepline.text.narration import NarrationTagger, load_tagger
 from stepline.text.narration.adapted_encoder import word_means
-from stepline.text.narration.marks import MARKS_FILE
+from stepline.text.narration.punctuation import PUNCTUATION_FILE
 from stepline.text.narration.words import SENTENCE_KINDS, WORD_EDITS
 
 NARRATION = [
@@ -23,7 +23,7 @@ NARRATION = [
 
 @pytest.fixture(scope="module")
 def readings():
-    return load_tagger().read_sentences(NARRATION)
+    return load_tagger().tag_sentences(NARRATION)
 
 
 def test_probabilities_sum_to_one(readings):
@@ -48,15 +48,15 @@ def test_each_word_has_an_edit(readings):
 def test_padding_next_to_a_longer_window_changes_nothing(readings):
     long = ["Stir the sauce slowly. " * 20, *NARRATION]
     tagger = load_tagger()
-    (alone,) = tagger.read_sentences(long[:1])
-    again = tagger.read_sentences(NARRATION)
+    (alone,) = tagger.tag_sentences(long[:1])
+    again = tagger.tag_sentences(NARRATION)
     assert np.allclose(again[1].kinds, readings[1].kinds, atol=1e-6)
     assert len(alone.edits) == len(long[0].split())
 
 
 def test_the_clauses_of_a_long_sentence_are_read_one_by_one():
     text = "I had a great time with my cousins, then cut the onion into thin slices"
-    (reading,) = load_tagger().read_sentences([text])
+    (reading,) = load_tagger().tag_sentences([text])
     talk, step = reading.clauses
     assert step.step_probability > talk.step_probability + 0.3
     assert len(talk.edits) + len(step.edits) == len(reading.edits)
@@ -67,11 +67,11 @@ def test_a_short_sentence_is_one_clause(readings):
 
 
 def test_nothing_is_read_of_nothing():
-    assert load_tagger().read_sentences([]) == []
+    assert load_tagger().tag_sentences([]) == []
 
 
 def test_a_sentence_without_words_has_a_reading():
-    (reading,) = load_tagger().read_sentences(["..."])
+    (reading,) = load_tagger().tag_sentences(["..."])
     assert reading.edits.shape == (0, len(WORD_EDITS))
 
 
@@ -91,4 +91,4 @@ def test_another_file_is_one_line_with_the_cure(tmp_path):
 def test_a_file_that_reads_marks_alone_is_not_a_tagger():
     package = Path(stepline.text.narration.__file__).parent
     with pytest.raises(ModelError, match="no front verbs"):
-        NarrationTagger(package / MARKS_FILE)
+        NarrationTagger(package / PUNCTUATION_FILE)

@@ -21,7 +21,7 @@ from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import StoppedError
 from stepline.records import Span, Step
 from stepline.speech.captions import read_captions
-from stepline.writing.extractive.writer import merge_repeats
+from stepline.writing.extractive.repeats import merge_by_meaning
 
 TENFOLD = 11.0  # ten times the input, and a tenth for what does not divide evenly
 
@@ -107,15 +107,10 @@ def test_repeats_are_merged_in_linear_calls():
     def repeats(count):
         return [Step(id="0", text="stir it", sources=(10 * i,)) for i in range(count)]
 
-    one, ten = (calls(lambda count=count: merge_repeats(repeats(count))) for count in (100, 1000))
+    one, ten = (
+        calls(lambda count=count: merge_by_meaning(repeats(count))) for count in (100, 1000)
+    )
     assert ten < TENFOLD * one
-
-
-def test_a_step_near_two_merged_ones_goes_to_the_first():
-    steps = [Step(id="0", text="stir it", sources=(at,)) for at in (0, 9, 5, 14)]
-    assert [step.sources for step in merge_repeats(steps)] == [(0, 5), (9, 14)]
-    unsourced = [Step(id="0", text="stir it"), Step(id="0", text="stir it", sources=(3,))]
-    assert [step.sources for step in merge_repeats([*unsourced, steps[3]])] == [(3,), (14,)]
 
 
 @pytest.mark.parametrize("count", [50, 6000])

@@ -186,11 +186,11 @@ def test_the_text_encoder_is_loaded_before_the_grammar_takes_its_memory(monkeypa
     calls = []
     monkeypatch.setattr("stepline.text.load_encoder", lambda: calls.append("encoder"))
     monkeypatch.setattr(
-        "stepline.writing.extractive.reading.read_narration", lambda *_: calls.append("grammar")
+        "stepline.writing.extractive.narration.parse_narration", lambda *_: calls.append("grammar")
     )
     sentence = Sentence(text="Whisk the eggs.", span=Span(0, 2))
     transcript = Transcript(language="en", sentences=(sentence,))
-    pipeline._read_narration(Request(Path("v.mp4"), "v"), transcript, StepsSettings())
+    pipeline._parse_narration(Request(Path("v.mp4"), "v"), transcript, StepsSettings())
     assert calls == ["encoder", "grammar"]
 
 

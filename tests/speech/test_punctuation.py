@@ -7,7 +7,7 @@ from stepline.records import Span, Word
 from stepline.speech import punctuation
 from stepline.speech.punctuation import MIN_WORDS, lacks_punctuation, restore_punctuation
 from stepline.speech.sentences import split_sentences
-from stepline.text.narration.words import WORD_MARKS
+from stepline.text.narration.words import PUNCTUATION_CLASSES
 
 SPEECH = (
     "so the first thing we do is peel the potatoes now cut them into cubes and put them in a pot "
@@ -66,15 +66,19 @@ class FixedReader:
     def __init__(self, stops):
         self.stops = stops
 
-    def read_marks(self, words):
-        chances = np.zeros((len(words), len(WORD_MARKS)))
-        chances[:, WORD_MARKS.index("stop")] = [self.stops.get(word, 0.0) for word in words]
-        chances[:, WORD_MARKS.index("none")] = 1 - chances[:, WORD_MARKS.index("stop")]
+    def predict_punctuation(self, words):
+        chances = np.zeros((len(words), len(PUNCTUATION_CLASSES)))
+        chances[:, PUNCTUATION_CLASSES.index("stop")] = [
+            self.stops.get(word, 0.0) for word in words
+        ]
+        chances[:, PUNCTUATION_CLASSES.index("none")] = (
+            1 - chances[:, PUNCTUATION_CLASSES.index("stop")]
+        )
         return chances
 
 
 def marked_text(monkeypatch, text, stops):
-    monkeypatch.setattr(punctuation, "load_mark_reader", lambda: FixedReader(stops))
+    monkeypatch.setattr(punctuation, "load_punctuation_model", lambda: FixedReader(stops))
     return " ".join(word.text.strip() for word in restore_punctuation(words_of(text)))
 
 

@@ -65,7 +65,7 @@ def test_what_is_left_out_is_counted_by_its_reason():
     join = FeatureJoin({}, excluded=ExcludedVideos({"x": ("youcook2",)}))
     for video in ("x", "y", "z"):
         join.omit("video", video, join.reason_to_omit(video))
-    join.omit("step", "w", join.reason_to_omit("w", lack="it has no text"), "cut")
+    join.omit("step", "w", join.reason_to_omit("w", missing="it has no text"), "cut")
     assert [(row.what, row.id, row.reason, row.text) for row in join.omitted] == [
         ("video", "x", sources.EXCLUDED_REASON, ""),
         ("video", "y", sources.NO_FEATURES, ""),

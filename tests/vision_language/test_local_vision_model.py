@@ -137,8 +137,6 @@ def test_a_file_that_is_not_a_projector_is_named(files):
 def test_a_model_without_a_projector_is_refused_before_any_work(files):
     with pytest.raises(ValidationError, match="needs a projector to see"):
         VisionLanguageSettings(gguf=files[0])
-    with pytest.raises(ValidationError, match="needs a projector to see"):
-        LlmSettings(gguf=files[0], pictures=2)
     blind = open_server(LlmSettings(gguf=files[0], threads=1))
     with pytest.raises(RequestError, match="image input is not supported"):
         ask(blind, with_pictures("What?", [picture(1)]))

@@ -12,8 +12,9 @@ import pytest
 
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video, Word, covering_span
 from stepline.writing import WritingSettings, WrittenSteps, write_steps
+from stepline.writing.extractive.repeats import merge_by_meaning, number_steps
 from stepline.writing.extractive.segments import MAX_SEGMENT_WORDS, split_into_segments
-from stepline.writing.extractive.writer import merge_repeats, number_steps, write_extractive
+from stepline.writing.extractive.writer import write_extractive
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
 
@@ -226,7 +227,7 @@ def test_equal_steps_near_each_other_become_one_with_both_sources() -> None:
         step("add the salt", 1, said=Span(1.0, 2.0)),
         step("Add my salt", 3, said=Span(5.0, 6.0)),
     )
-    merged = merge_repeats([first, step("stir", 2), again])
+    merged = merge_by_meaning([first, step("stir", 2), again])
     assert [(item.text, item.sources, item.said) for item in merged] == [
         ("add the salt", (1, 3), Span(1.0, 6.0)),
         ("stir", (2,), None),
@@ -234,16 +235,8 @@ def test_equal_steps_near_each_other_become_one_with_both_sources() -> None:
 
 
 def test_the_same_words_much_later_are_done_again() -> None:
-    assert len(merge_repeats([step("stir", 1), step("stir", 8)])) == 2
-    assert len(merge_repeats([step("stir", 1), step("stir", 7)])) == 1
-
-
-def test_a_step_without_sources_folds_into_an_equal_one_anywhere() -> None:
-    assert len(merge_repeats([step("stir", 1), step("stir")])) == 1
-
-
-def test_a_text_of_hollow_words_is_still_compared_whole() -> None:
-    assert len(merge_repeats([step("this", 1), step("that", 1)])) == 2
+    assert len(merge_by_meaning([step("stir", 1), step("stir", 8)])) == 2
+    assert len(merge_by_meaning([step("stir", 1), step("stir", 7)])) == 1
 
 
 def test_numbers_follow_the_order() -> None:

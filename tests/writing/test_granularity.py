@@ -10,7 +10,6 @@ from stepline.writing.extractive.granularity import (
     sentence_amount,
     text_without_pronoun,
     with_amount,
-    with_digits,
 )
 from stepline.writing.extractive.writer import write_extractive
 from stepline.writing.settings import WritingSettings
@@ -159,19 +158,6 @@ def test_a_step_with_an_amount_of_its_own_takes_no_other():
     noodles = step("add 200 grams of noodles", 0.0, sources=(4,))
     assert with_amount(noodles, "about 125 grams", 5) is None
     assert with_amount(step("add the noodles", 0.0, sources=(4,)), "125 grams", 9) is None
-
-
-@pytest.mark.parametrize(
-    ("said", "read"),
-    [
-        ("add two and a half cups of water", "add 2.5 cups of water"),
-        ("add a cup and a half of peas", "add 1.5 cups of peas"),
-        ("cut it in half", "cut it in half"),
-        ("add half a cup of milk", "add half a cup of milk"),
-    ],
-)
-def test_spoken_halves_become_digits(said, read):
-    assert with_digits(said) == read
 
 
 def test_the_writer_joins_as_its_setting_says():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stepline.text.narration.tagger import SentenceReading
+from stepline.text.narration.tagger import SentenceTags
 from stepline.text.narration.words import NO_VERB, SENTENCE_KINDS, WORD_EDITS, spoken_words
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.step_editor import DraftStep, DraftWord, SentenceEditor
@@ -24,7 +24,7 @@ def editor_of(text, kept, chance_of_verb, front=(0.9, 0.05, 0.05)):
         edits[place, WORD_EDITS.index("drop")] = 1 - verb - keep
     kinds = np.full(len(SENTENCE_KINDS), 1 / len(SENTENCE_KINDS))
     (doc,) = parse([" ".join(words)])
-    return SentenceEditor(words, SentenceReading(kinds, edits, np.array(front)), doc, 0)
+    return SentenceEditor(words, SentenceTags(kinds, edits, np.array(front)), doc, 0)
 
 
 def likeliest(editor):

@@ -594,112 +594,29 @@ def test_a_proxy_of_the_environment_is_used_but_not_for_this_machine(
         assert proxy.asked
 
 
-# ------------------------------------------------------------------ the user's own prompt
-
-OWN = "List the key steps of this talk, numbered, one action each:\n{transcript}\nEnd."
-
-
-def prompt_file(folder: Path, text: str = OWN) -> Path:
-    path = folder / "prompt.txt"
-    path.write_text(text)
-    return path
-
-
-def test_a_prompt_of_the_users_own_is_asked_and_its_reply_is_checked_alike(tmp_path: Path) -> None:
-    own = prompt_file(tmp_path)
-    with FakeServer(
-        Answers.says("Sure! I would fry it."), Answers.says(LIST + "\n4. Add salt at 0:42")
-    ) as server:
-        written = write(server, prompt_file=own)
-        first, again = server.questions()
-    assert first == (
-        "List the key steps of this talk, numbered, one action each:\n"
-        "Now cut the onion.\nThen fry the onion in butter.\nI love this pan.\nAdd some salt.\nEnd."
-    )
-    assert again.startswith(first)  # asked again, with what a reply must be
-    assert texts(written) == ["Cut the onion", "Fry the onion in butter", "Add salt"]
-    assert [step.sources for step in written.steps] == [(0,), (1,), (3,)]
-    assert "the reply is not a numbered list" in written.notes[0]
-    assert "times that the model wrote were cut out: at 0:42" in written.notes[1]
-
-
-def test_a_prompt_may_ask_for_the_sentences_with_their_times(tmp_path: Path) -> None:
-    own = prompt_file(tmp_path, "Steps of: {timed_transcript}")
-    with FakeServer(Answers.says(LIST)) as server:
-        write(server, talk("Cut the onion."), prompt_file=own)
-        assert server.questions() == ["Steps of: (0.0-10.0) Cut the onion."]
-
-
-def test_another_text_in_the_same_file_asks_the_model_again(tmp_path: Path) -> None:
-    own = prompt_file(tmp_path)
-    with FakeServer(Answers.says(LIST)) as server:
-        write(server, prompt_file=own)
-        write(server, prompt_file=own)
-        assert len(server.questions()) == 1
-        own.write_text(OWN.replace("End.", "The end."))
-        write(server, prompt_file=own)
-        assert len(server.questions()) == 2
-
-
-def test_the_prompts_digest_decides_whether_a_run_is_done_and_which_result_is_kept(
-    tmp_path: Path,
-) -> None:
-    from stepline.curate.stage import Recipe
-    from stepline.curate.stages import cache_keys
-    from stepline.pipeline.networks import Networks, fingerprint
-    from stepline.pipeline.request import Request, StepsSettings
-
-    own = prompt_file(tmp_path)
-    settings = load_settings(
-        StepsSettings, None, ["writing.writer=llm", f"writing.llm.prompt_file={own}"]
-    )
-    recipe = Recipe(stages=("write",), steps=settings)
-    found = []
-    for text in (OWN, OWN + "!", OWN):
-        own.write_text(text)
-        done = fingerprint(Request(tmp_path / "v.mp4", "v"), settings, Networks(None, None, None))
-        found.append((done["inputs"]["prompt"], cache_keys.write_settings(recipe)))  # type: ignore[index, call-overload]
-    assert found[0] == found[2] != found[1]
-    assert found[0][0] != found[1][0]
-    assert str(own) not in str(found[0][1])  # where the file lies decides nothing
-    own.rename(tmp_path / "moved.txt")
-    plain = Recipe(
-        stages=("write",), steps=load_settings(StepsSettings, None, ["writing.writer=llm"])
-    )
-    assert "prompt_file" not in cache_keys.write_settings(plain)  # type: ignore[operator]
-
-
-FAULTS = {
-    "no such file": (None, "cannot be read (No such file or directory); give a text file"),
-    "no text": (b"\xff\xfe{transcript}", "cannot be read (no UTF-8 text); give a text file"),
-    "empty": (b" \n", "is empty; write a prompt, and in it {transcript}"),
-    "no place": (
-        b"List the steps.",
-        "has no place for the speech; write {transcript} where the sentences",
-    ),
-    "too long": (b"x" * 30_000 + b"{transcript}", "30012 characters; a prompt may have 20000"),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_an_invalid_prompt_file_is_reported_before_any_video_is_heard(
-    fault: str, tmp_path: Path, stepline: Any
-) -> None:
-    content, words = FAULTS[fault]
-    path = tmp_path / "prompt.txt"
-    if content is not None:
-        path.write_bytes(content)
-    video = tmp_path / "v.mp4"
-    video.write_bytes(b"never opened")
-    given = (
+def test_a_dry_run_of_the_writer_is_reported_by_the_command(
+    stepline, small_video, captions_file, tmp_path
+):
+    done = stepline(
+        "steps",
+        small_video,
+        "--captions",
+        captions_file,
+        "--format",
+        "json",
+        "--out",
+        tmp_path / "out",
         "--writer",
         "llm",
         "--set",
-        f"writing.llm.prompt_file={path}",
+        "writing.llm.base_url=http://127.0.0.1:9/v1",
+        "--dry-run",
         "--set",
-        "writing.llm.base_url=http://a/v1",
+        "vision.screen_text=false",
+        "--set",
+        "vision.faces=false",
     )
-    done = stepline("steps", video, *given, "--out", tmp_path / "out")
-    assert done.exit_code == 1
-    assert f"prompt.txt: {words}" in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert done.exit_code == 0, done.stderr
+    assert (
+        "dry run: the language model that writes would be asked at most 1 requests" in done.stderr
+    )

@@ -18,7 +18,7 @@ from gold_narration import (
 from llm_fakes import Answers, FakeServer
 
 from stepline.llm import servers
-from stepline.writing.llm.replies import read_reply
+from stepline.writing.llm.replies import parse_reply
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
 from stepline.writing.types import WrittenSteps
@@ -40,7 +40,7 @@ def write(gold: GoldServer, *, words: int = 150) -> WrittenSteps:
 def test_every_fault_costs_no_right_line(fault: str) -> None:
     texts = ("Cut the onion", "Fry it for 5 minutes", "Add salt")
     reply, finish = faulty_reply(texts, fault)
-    reading = read_reply(reply, complete=finish == "stop")
+    reading = parse_reply(reply, complete=finish == "stop")
     assert reading.refusal is None
     assert [text for text in dict.fromkeys(reading.texts) if text not in INVENTED_LINES] == [*texts]
     assert {one.text for one in reading.dropped} <= {*BAD_LINES, "Then you go on wi"}

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from stepline.outputs.text import material_text
 from stepline.records import Sentence, Span, Transcript, Word
-from stepline.writing.extractive.reading import read_narration
-from stepline.writing.materials import NeededThings, find_materials, materials_within
+from stepline.writing.extractive.narration import parse_narration
+from stepline.writing.materials import NeededThings, find_materials, materials_of_first_sentences
 from stepline.writing.materials.mentions import amount_at
 
 
@@ -16,7 +16,7 @@ def needed(*texts: str) -> NeededThings:
     sentences = [
         Sentence(text=text, span=Span(5.0 * i, 5.0 * i + 4)) for i, text in enumerate(texts)
     ]
-    return find_materials(read_narration(Transcript(language="en", sentences=tuple(sentences))))
+    return find_materials(parse_narration(Transcript(language="en", sentences=tuple(sentences))))
 
 
 def materials(*texts: str) -> list[str]:
@@ -121,14 +121,14 @@ def test_the_second_is_that_of_the_word_where_words_have_times():
         Word(text=text, span=Span(float(place), place + 0.9)) for place, text in enumerate(texts)
     )
     sentence = Sentence(text=" ".join(texts), span=Span(0.0, 5.0), words=words)
-    reading = read_narration(Transcript(language="en", sentences=(sentence,)))
+    reading = parse_narration(Transcript(language="en", sentences=(sentence,)))
     (flour,) = find_materials(reading).materials
     assert flour.at == 4.0
 
 
 def test_what_later_sentences_name_goes_with_them():
     things = needed("Add two cups of flour.", "Pour in half a litre of milk.").materials
-    assert [thing.name for thing in materials_within(things, 1)] == ["flour"]
+    assert [thing.name for thing in materials_of_first_sentences(things, 1)] == ["flour"]
 
 
 def test_nothing_said_needs_nothing():

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stepline.writing.llm.replies import MAX_REPLY_CHARS, MAX_STEP_CHARS, ParsedReply, read_reply
+from stepline.writing.llm.replies import MAX_REPLY_CHARS, MAX_STEP_CHARS, ParsedReply, parse_reply
 
 BELOW = "1. Cut the onion\n2. Fry it"
 
 
 def texts(reply: str, spoken: str = "") -> tuple[str, ...]:
-    reading = read_reply(reply, spoken=spoken)
+    reading = parse_reply(reply, spoken=spoken)
     assert reading.refusal is None
     return reading.texts
 
@@ -39,7 +39,7 @@ def test_a_numbered_list_is_read_without_its_decoration(reply: str) -> None:
 
 @pytest.mark.parametrize("reply", ["none", "None.", "NONE", "1. none", "(none)"])
 def test_a_reply_that_says_none_is_an_empty_list(reply: str) -> None:
-    assert read_reply(reply) == ParsedReply()
+    assert parse_reply(reply) == ParsedReply()
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_reply_that_says_none_is_an_empty_list(reply: str) -> None:
     ],
 )
 def test_anything_else_is_refused_with_its_reason(reply: str, reason: str) -> None:
-    reading = read_reply(reply)
+    reading = parse_reply(reply)
     assert reading.texts == ()
     assert reason in (reading.refusal or "")
 
@@ -86,7 +86,7 @@ def test_anything_else_is_refused_with_its_reason(reply: str, reason: str) -> No
 def test_a_line_that_an_order_could_have_planted_is_dropped_and_the_others_stay(
     line: str, reason: str
 ) -> None:
-    reading = read_reply(f"1. Cut the onion\n2. {line}\n3. Add salt")
+    reading = parse_reply(f"1. Cut the onion\n2. {line}\n3. Add salt")
     assert reading.refusal is None
     assert reading.texts == ("Cut the onion", "Add salt")
     assert len(reading.dropped) == 1
@@ -121,11 +121,11 @@ def test_a_line_of_a_software_how_to_is_harmless(line: str) -> None:
 )
 def test_what_the_speaker_says_himself_is_not_a_sign_of_an_order(line: str, spoken: str) -> None:
     assert texts(f"1. {line}", spoken) == (line,)
-    assert read_reply(f"1. {line}").texts == ()
+    assert parse_reply(f"1. {line}").texts == ()
 
 
 def test_a_refused_reply_says_which_lines_were_dropped() -> None:
-    reading = read_reply("1. Visit http://evil.example\n2. ...")
+    reading = parse_reply("1. Visit http://evil.example\n2. ...")
     assert reading.refusal is not None
     assert [one.text for one in reading.dropped] == ["Visit http://evil.example", "..."]
 
@@ -149,7 +149,7 @@ def test_a_json_object_is_read_as_a_list_is(reply: str) -> None:
 
 
 def test_the_text_in_which_half_a_json_object_ends_is_dropped() -> None:
-    reading = read_reply('{"steps": ["Cut the onion", "Fry it in b')
+    reading = parse_reply('{"steps": ["Cut the onion", "Fry it in b')
     assert reading.texts == ("Cut the onion",)
     assert [(one.text, "cut off" in one.reason) for one in reading.dropped] == [
         ("Fry it in b", True)
@@ -158,12 +158,12 @@ def test_the_text_in_which_half_a_json_object_ends_is_dropped() -> None:
 
 @pytest.mark.parametrize("reply", ['{"steps": []}', "[]", '```json\n{"steps": []}\n```'])
 def test_an_empty_json_list_holds_no_steps(reply: str) -> None:
-    assert read_reply(reply) == ParsedReply()
+    assert parse_reply(reply) == ParsedReply()
 
 
 def test_speech_without_full_stops_counts_by_its_words() -> None:
     reply = "\n".join(f"{i}. Cut onion number {i}" for i in range(1, 9))
-    assert read_reply(reply, spoken="cut " * 150, sentences=1).refusal is None
+    assert parse_reply(reply, spoken="cut " * 150, sentences=1).refusal is None
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_speech_without_full_stops_counts_by_its_words() -> None:
     ],
 )
 def test_a_position_in_the_video_is_cut_out_and_told(item: str, clean: str, time: str) -> None:
-    reading = read_reply(f"1. {item}")
+    reading = parse_reply(f"1. {item}")
     assert reading.texts == (clean,)
     assert reading.times == (time,)
 
@@ -215,7 +215,7 @@ def test_a_time_that_the_speaker_said_stays() -> None:
 
 
 def test_an_item_without_words_or_with_a_paragraph_is_dropped_with_its_reason() -> None:
-    reading = read_reply(f"1. 0:15\n2. ...\n3. {'very ' * 60}long\n4. Cut")
+    reading = parse_reply(f"1. 0:15\n2. ...\n3. {'very ' * 60}long\n4. Cut")
     assert reading.texts == ("Cut",)
     assert [d.reason for d in reading.dropped] == [
         "holds no words",
@@ -225,30 +225,31 @@ def test_an_item_without_words_or_with_a_paragraph_is_dropped_with_its_reason() 
 
 
 def test_the_last_item_of_a_reply_that_was_cut_off_is_dropped() -> None:
-    reading = read_reply(BELOW, complete=False)
+    reading = parse_reply(BELOW, complete=False)
     assert reading.texts == ("Cut the onion",)
     assert "cut off" in reading.dropped[0].reason
 
 
 def test_more_steps_than_the_speech_can_hold_are_refused() -> None:
     assert (
-        read_reply("1. Cut\n" * 5, sentences=1).refusal == "the reply lists 5 steps for 1 sentences"
+        parse_reply("1. Cut\n" * 5, sentences=1).refusal
+        == "the reply lists 5 steps for 1 sentences"
     )
 
 
 def test_a_model_that_loops_is_refused() -> None:
     assert (
-        read_reply("1. Cut\n2. cut\n3.  CUT\n4. Cut").refusal
+        parse_reply("1. Cut\n2. cut\n3.  CUT\n4. Cut").refusal
         == "the reply says one step 4 times over"
     )
     ordinals = [f"1. The {word} step is to cut" for word in ("first", "next", "third", "last")]
-    assert read_reply("\n".join(ordinals)).refusal == "the reply says one step 4 times over"
-    assert read_reply("1. Cut\n2. Fry\n3. Cut\n4. Cut").texts == ("Cut", "Fry", "Cut", "Cut")
+    assert parse_reply("\n".join(ordinals)).refusal == "the reply says one step 4 times over"
+    assert parse_reply("1. Cut\n2. Fry\n3. Cut\n4. Cut").texts == ("Cut", "Fry", "Cut", "Cut")
 
 
 def test_a_list_without_a_single_step_is_refused() -> None:
     assert (
-        read_reply("1. 0:15\n2. ...").refusal == "no line of the reply is a step (holds no words)"
+        parse_reply("1. 0:15\n2. ...").refusal == "no line of the reply is a step (holds no words)"
     )
 
 
@@ -287,7 +288,7 @@ REPLIES = st.one_of(st.text(), st.lists(PIECES, max_size=40).map("".join))
 
 def keeps_its_promise(reply: str, complete: bool) -> None:
     """Any text is a list of clean steps, or is refused with a reason; never both, never a crash."""
-    reading = read_reply(reply, spoken="cut the onion at 12 seconds", complete=complete)
+    reading = parse_reply(reply, spoken="cut the onion at 12 seconds", complete=complete)
     assert reading.refusal is None or (reading.refusal and not reading.texts)
     for text in reading.texts:
         assert text == text.strip()

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepline.records import Sentence, Span, Transcript
-from stepline.writing.extractive.reading import read_narration
+from stepline.writing.extractive.narration import parse_narration
 from stepline.writing.extractive.titles import narration_title
 
 
@@ -13,7 +13,7 @@ def title_of(*texts: str) -> str | None:
     sentences = [
         Sentence(text=text, span=Span(5.0 * i, 5.0 * i + 4)) for i, text in enumerate(texts)
     ]
-    return narration_title(read_narration(Transcript(language="en", sentences=tuple(sentences))))
+    return narration_title(parse_narration(Transcript(language="en", sentences=tuple(sentences))))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stepline.text.narration import SentenceReading
+from stepline.text.narration import SentenceTags
 from stepline.text.narration.words import SENTENCE_KINDS, WORD_EDITS
 from stepline.writing.extractive.step_score import FEATURE_COUNT, score_features, step_probabilities
 
@@ -13,7 +13,7 @@ def reading(step, words=6, clauses=()):
     kinds[SENTENCE_KINDS.index("step")] = step
     kinds[SENTENCE_KINDS.index("talk")] = 1 - step
     edits = np.full((words, len(WORD_EDITS)), 0.2, np.float32)
-    return SentenceReading(kinds, edits, np.ones(1, np.float32), clauses)
+    return SentenceTags(kinds, edits, np.ones(1, np.float32), clauses)
 
 
 def test_each_sentence_has_a_row_of_features():

@@ -6,15 +6,15 @@ from hypothesis import strategies as st
 
 from stepline.outputs.text import material_text
 from stepline.records import Sentence, Span, Transcript
-from stepline.writing.extractive.reading import NarrationReading, read_narration
+from stepline.writing.extractive.narration import ParsedNarration, parse_narration
 from stepline.writing.materials import find_times, find_yields
 
 
-def narration(*texts: str) -> NarrationReading:
+def narration(*texts: str) -> ParsedNarration:
     sentences = [
         Sentence(text=text, span=Span(5.0 * i, 5.0 * i + 4)) for i, text in enumerate(texts)
     ]
-    return read_narration(Transcript(language="en", sentences=tuple(sentences)))
+    return parse_narration(Transcript(language="en", sentences=tuple(sentences)))
 
 
 @pytest.mark.parametrize(

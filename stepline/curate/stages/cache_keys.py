@@ -80,10 +80,8 @@ def write_settings(recipe: "Recipe") -> JsonValue:
     llm = writing.llm
     # Files count by content, so their paths do not.
     files = _model_file_digests(llm)
-    if llm.prompt_file is not None:
-        files["prompt_file"] = file_digest(llm.prompt_file)
     # How a model is asked decides nothing of what it answers.
-    without = ASKING_SETTINGS | {*files, "prompt_file"}
+    without = ASKING_SETTINGS | {*files}
     decides = {"writer": writing.writer, "llm": _dump_settings(llm, without), **files}
     return decides | _plugin_identity("writers", writing.writer)
 

@@ -14,33 +14,31 @@ class RemoteSettings(Settings):
 
     attempts: Count = Field(
         10,
-        description="tries of one request, a minute or more in all. What none can cure ends at "
-        "the first",
+        description="tries of one request, a minute or more in all. A permanent failure is not "
+        "retried",
     )
     pause: NonNegative = Field(
-        0.5, description="s before the second try; doubles, to 30 s, less by chance"
+        0.5, description="s before the second try; doubled per try up to 30 s, shortened at random"
     )
-    seconds: Positive = Field(
-        60.0, description="that one request of one block may take; a slower one is tried again"
-    )
+    seconds: Positive = Field(60.0, description="s until a request for one block is tried again")
     block: Annotated[int, Field(ge=1, le=1024)] = Field(8, description="MiB read by one request")
     endpoint: str | None = Field(
-        None,
-        description="URL of an S3-compatible server (none: what AWS_ENDPOINT_URL says, else "
-        "Amazon's)",
+        None, description="URL of an S3-compatible server (none: AWS_ENDPOINT_URL, else Amazon's)"
     )
-    anonymous: bool = Field(False, description="ask without credentials, as public buckets allow")
+    anonymous: bool = Field(False, description="send no credentials, as public buckets allow")
     private: bool = Field(
-        False, description="http(s) may lead to private addresses, this machine's own among them"
+        False, description="http(s) may reach private addresses, such as this machine's own"
     )
     hosts: tuple[str, ...] = Field(
         (),
-        description="further hosts that a list from elsewhere may name, and http may redirect to "
+        description="further hosts that a remote list may name, and http may redirect to "
         '("*": any)',
     )
-    files: bool = Field(False, description="a list from elsewhere may name files of this machine")
-    largest: Count = Field(32768, description="MiB of one file that is fetched; as media.max_bytes")
-    longest: Positive = Field(7200.0, description="s that one file may take in all")
+    files: bool = Field(False, description="a remote list may name files of this machine")
+    largest: Count = Field(
+        32768, description="MiB of the largest file that is downloaded; as media.max_bytes"
+    )
+    longest: Positive = Field(7200.0, description="s that the download of one file may take")
     most: Count = Field(
-        10_000_000, description="files of a listing, rows of a list, that are taken from elsewhere"
+        10_000_000, description="maximal number of files in a remote listing, or rows in a list"
     )

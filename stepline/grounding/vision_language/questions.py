@@ -26,7 +26,7 @@ from stepline.llm.pictures import PICTURE_LETTERS, question_tokens, with_picture
 from stepline.llm.requests import RequestLimits, open_cache, run_in_threads
 from stepline.llm.servers import Content, Schema, Server
 from stepline.vision.settings import VisionLanguageSettings
-from stepline.writing.llm.replies import read_reply
+from stepline.writing.llm.replies import parse_reply
 
 NONE_ANSWER = "none"
 MAX_STEP_CHARS = 200  # characters of a step that are quoted
@@ -133,7 +133,7 @@ def _read_description(text: object) -> Reply:
     """Return a description without times, links and markup, or the reason why it is refused."""
     if not isinstance(text, str):
         return Reply(refusal="the reply leaves a picture out")
-    reading = read_reply("1. " + " ".join(text.split()))
+    reading = parse_reply("1. " + " ".join(text.split()))
     return Reply(after="".join(reading.texts[:1]), refusal=reading.refusal or "")
 
 

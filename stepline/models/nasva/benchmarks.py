@@ -150,18 +150,18 @@ def read_benchmark_questions(
     # Splits whose truth is hidden are asked by a file of the server.
     queries = find_queries(reference, subset) if name == "ht-step" else None
     if queries is not None:
-        questions, unasked = _read_server_questions(queries, subset)
+        questions, skipped = _read_server_questions(queries, subset)
     else:
-        questions, unasked = _read_annotated_questions(name, reference, subset)
+        questions, skipped = _read_annotated_questions(name, reference, subset)
     # A video without a text asks nothing.
     with_texts = [question for question in questions if question.steps]
-    unasked |= {question.id: NO_TEXT for question in questions if not question.steps}
+    skipped |= {question.id: NO_TEXT for question in questions if not question.steps}
     if not with_texts:
         part = f" of subset {subset!r}" if subset else ""
         raise DatasetError(
             f"{reference}: no video{part} names a text to place; give the annotations of {name}"
         )
-    return BenchmarkQuestions(tuple(with_texts), unasked)
+    return BenchmarkQuestions(tuple(with_texts), skipped)
 
 
 def _read_annotated_questions(
@@ -169,7 +169,7 @@ def _read_annotated_questions(
 ) -> tuple[list[AlignmentQuestion], dict[str, str]]:
     """Return the questions of annotated videos, and by id why other videos have none."""
     reading = read(name, reference, subset=subset)
-    unasked = {row.id: row.reason for row in reading.rejected if row.what == "video"}
+    skipped = {row.id: row.reason for row in reading.rejected if row.what == "video"}
     rows = dict(read_rows(reference)) if name == "htm-align" else {}
     questions = []
     for record in reading.records:
@@ -181,7 +181,7 @@ def _read_annotated_questions(
                 alignable = tuple(row.alignable for row in rows[id])
                 questions.append(AlignmentQuestion(id, id, texts, alignable))
             elif rows[id]:
-                unasked[id] = UNSTORABLE_TEXT
+                skipped[id] = UNSTORABLE_TEXT
             continue
         steps = record.reference
         if name == "ht-step":  # its evaluators count the steps of a variation by their numbers
@@ -189,7 +189,7 @@ def _read_annotated_questions(
         texts = tuple(Step(id=step.id, text=step.text) for step in steps)
         truth = tuple(bool(step.spans) for step in steps)
         questions.append(AlignmentQuestion(id, record.video.id, texts, truth))
-    return questions, unasked
+    return questions, skipped
 
 
 def _read_server_questions(
@@ -198,16 +198,16 @@ def _read_server_questions(
     """Return the questions of HT-Step's evaluation server, in its order, and by id why other videos
     have none."""
     questions = []
-    unasked = {}
+    skipped = {}
     for id, headlines in read_queries(file, subset).items():
         steps = _make_plain_steps(headlines)
         if steps:
             questions.append(AlignmentQuestion(id, id, steps, None))
         elif headlines:
-            unasked[id] = UNSTORABLE_TEXT
+            skipped[id] = UNSTORABLE_TEXT
         else:
-            unasked[id] = "the server's file names no headlines of it"
-    return questions, unasked
+            skipped[id] = "the server's file names no headlines of it"
+    return questions, skipped
 
 
 def _make_plain_steps(texts: Sequence[str]) -> tuple[Step, ...]:

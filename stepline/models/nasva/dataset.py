@@ -225,7 +225,7 @@ def gather_samples(
             video,
             labelled.duration,
             key=(video, labelled.kind),
-            lack=None if labelled.texts else NO_TEXT,
+            missing=None if labelled.texts else NO_TEXT,
             vectors=store,
         )
         if part is None:

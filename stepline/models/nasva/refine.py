@@ -247,14 +247,14 @@ class _VideoReader:
     def read(self, record: Record) -> StepVideo | None:
         """Return the video of a record, or None after noting why it cannot be used."""
         id = record.video.id
-        lack = None if record.steps else NO_TEXT
-        flaw = self._join.reason_to_omit(
-            id, record.video.duration, key=id, lack=lack, vectors=self._vectors
+        missing = None if record.steps else NO_TEXT
+        omit_reason = self._join.reason_to_omit(
+            id, record.video.duration, key=id, missing=missing, vectors=self._vectors
         )
         texts = next(iterate_labelled_texts([record], "step"))
-        rows = match_vector_rows(texts, self._vectors) if flaw is None else None
+        rows = match_vector_rows(texts, self._vectors) if omit_reason is None else None
         if rows is None:
-            self._join.omit("step", id, flaw or explain_other_texts(texts, self._vectors))
+            self._join.omit("step", id, omit_reason or explain_other_texts(texts, self._vectors))
             return None
         max_rows = self._settings.data.longest
 

@@ -34,8 +34,8 @@ def benchmark_videos(
     if not reading.records:
         part = f" of subset {subset!r}" if subset else ""
         raise DatasetError(f"{reference}: holds no video{part} to describe; give another")
-    unasked = {row.id: row.reason for row in reading.rejected if row.what == "video"}
-    return BenchmarkQuestions(tuple(record.id for record in reading.records), unasked)
+    skipped = {row.id: row.reason for row in reading.rejected if row.what == "video"}
+    return BenchmarkQuestions(tuple(record.id for record in reading.records), skipped)
 
 
 def write_predictions(

@@ -29,16 +29,16 @@ class BenchmarkQuestions(Generic[Q]):
 
     Attributes:
         questions: in the order of the benchmark's file.
-        unasked: the reason by id, for videos of the file about which nothing is asked.
+        skipped: the reason by id, for videos of the file about which nothing is asked.
     """
 
     questions: tuple[Q, ...]
-    unasked: Mapping[str, str]
+    skipped: Mapping[str, str]
 
     def count_reasons(self) -> dict[str, int]:
         """Return the number of videos by the reason why nothing is asked about them, the most
         frequent first."""
-        return dict(Counter(self.unasked.values()).most_common())
+        return dict(Counter(self.skipped.values()).most_common())
 
 
 @dataclass(frozen=True)

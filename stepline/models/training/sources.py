@@ -396,7 +396,7 @@ class FeatureJoin:
         duration: float | None = None,
         *,
         key: Hashable = None,
-        lack: str | None = None,
+        missing: str | None = None,
         vectors: FeatureStore | None = None,
     ) -> OmitReason | None:
         """Return why a video cannot be trained on, or None where it can.
@@ -405,7 +405,7 @@ class FeatureJoin:
             video: its id.
             duration: seconds, as its source states them. None: not stated.
             key: a key that may come once only. None: not checked.
-            lack: what its source lacks. None: nothing.
+            missing: what its source lacks. None: nothing.
             vectors: a store that must hold the vectors of its texts.
         """
         # What its id and its source say.
@@ -415,8 +415,8 @@ class FeatureJoin:
             self._seen.add(key)
         if video in self._excluded:
             return EXCLUDED_REASON, ""
-        if lack is not None:
-            return lack, ""
+        if missing is not None:
+            return missing, ""
         # What the store's index says.
         if video not in self._features:
             return NO_FEATURES, ""
@@ -434,10 +434,10 @@ class FeatureJoin:
             omit_reason = self._find_mismatch("text", read_feature_spec(vectors, video)[0])
         return omit_reason
 
-    def omit(self, what: RejectedKind, video: str, omit_reason: OmitReason, text: str = "") -> None:
+    def omit(self, kind: RejectedKind, video: str, omit_reason: OmitReason, text: str = "") -> None:
         """Note that something is left out, and why. text: of the step, where a step is left out."""
         reason, value = omit_reason
-        self.omitted.append(Rejected(what, reason, text=text, id=video, value=value))
+        self.omitted.append(Rejected(kind, reason, text=text, id=video, value=value))
 
     def _find_mismatch(self, name: str, spec: FeatureSpec) -> OmitReason | None:
         """Return how a spec differs from the first one of its kind, or None."""

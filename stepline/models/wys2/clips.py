@@ -25,7 +25,7 @@ from stepline.models.training.sources import EXCLUDED_REASON, ExcludedIds, Featu
 from stepline.models.wys2.settings import ClipSettings
 from stepline.records import FeatureSequence, Matrix, Record, Span, Step
 from stepline.text.narration import load_tagger
-from stepline.writing.extractive.antecedents import StepNamer
+from stepline.writing.extractive.antecedents import PronounResolver
 from stepline.writing.extractive.english import parse
 
 # P(antecedent) from which a pronoun is replaced. On a simulated set .5 gives better labels than
@@ -106,14 +106,14 @@ def replace_pronouns(sentences: Sequence[str]) -> list[str]:
 
     For instance, "Peel the banana and cut it." becomes "Peel the banana and cut the banana."
     """
-    namer = StepNamer(list(parse(sentences)), load_tagger().read_sentences(sentences))
+    namer = PronounResolver(list(parse(sentences)), load_tagger().tag_sentences(sentences))
     resolved = []
     for number, sentence in enumerate(sentences):
         words = re.findall(r"\S+\s*", sentence)
         for index, word in enumerate(words):
             pronoun = re.match(r"(it|them)\b", word, re.IGNORECASE)
             if pronoun is not None:
-                for name in namer.likely_names(number, [index], MIN_NAME_PROBABILITY):
+                for name in namer.likely_antecedents(number, [index], MIN_NAME_PROBABILITY):
                     words[index] = f"the {name}{word[pronoun.end() :]}"
         resolved.append("".join(words))
     return resolved

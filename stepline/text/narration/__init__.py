@@ -4,6 +4,6 @@ It says where sentences end, which of them describes a step and of what kind, an
 the step.
 """
 
-from stepline.text.narration.tagger import NarrationTagger, SentenceReading, load_tagger
+from stepline.text.narration.tagger import NarrationTagger, SentenceTags, load_tagger
 
-__all__ = ["NarrationTagger", "SentenceReading", "load_tagger"]
+__all__ = ["NarrationTagger", "SentenceTags", "load_tagger"]

@@ -55,7 +55,7 @@ class AdaptedEncoder:
         self.tokenizer = load_plain_tokenizer(folder)
 
     def encode(self, windows: Sequence[Window]) -> list[tuple[Window, Array]]:
-        """Return each window with its token vectors (L, D)."""
+        """Return each window with the vectors of its L tokens, (L, D)."""
         encoded = []
         for begin in range(0, len(windows), BATCH_WINDOWS):
             batch = windows[begin : begin + BATCH_WINDOWS]
@@ -96,10 +96,12 @@ def load_plain_tokenizer(folder: Path) -> Tokenizer:
 
 
 def read_weights_file(path: Path | None, name: str) -> tuple[dict[str, Array], Mapping[str, Any]]:
-    """Return the weights of a file as float32, and its metadata. Raises ModelError for another
-    file.
+    """Return the weights of a safetensors file as float32, and its metadata.
 
-    path: a file, or a folder that holds `name`. None: the file shipped with the package.
+    Args:
+        path: the file, or a folder that holds `name`. None: the file shipped with the package.
+        name: of the shipped file.
+    Raises ModelError for an unreadable file, or one of another version.
     """
     try:
         # The bytes, read once.

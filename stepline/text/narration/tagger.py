@@ -31,20 +31,20 @@ WEIGHTS_FILE: Final = "narration_tagger.safetensors"
 
 
 @dataclass(frozen=True)
-class SentenceReading:
+class SentenceTags:
     """The tagger's probabilities for a sentence of W words.
 
-    Args:
+    Attributes:
         kinds: P of each of SENTENCE_KINDS, (8,).
-        edits: P of each of WORD_EDITS per word, (W, 5).
-        verbs: P of each of the tagger's front verbs, (V,).
-        clauses: the same for each clause, where there are several.
+        edits: P of each of WORD_EDITS for each word, (W, 5).
+        verbs: P of each verb that an editor may put in front of the sentence, (V,).
+        clauses: the same for each clause of a sentence with several clauses.
     """
 
     kinds: Array
     edits: Array
     verbs: Array
-    clauses: "tuple[SentenceReading, ...]" = ()
+    clauses: "tuple[SentenceTags, ...]" = ()
 
     @property
     def step_probability(self) -> float:
@@ -60,7 +60,10 @@ class SentenceReading:
 
 
 class NarrationTagger:
-    """Classifies sentences and their words. It is immutable once loaded, so thread-safe."""
+    """Predicts the kind of each sentence of a narration, and how an editor changes its words.
+
+    Immutable once loaded, so thread-safe.
+    """
 
     def __init__(self, path: Path | None = None) -> None:
         """Load the weights. Raises ModelError when they cannot be read or MiniLM is missing.
@@ -70,29 +73,29 @@ class NarrationTagger:
         weights, self.front_verbs = read_tagger_file(path)
         self._encoder = AdaptedEncoder(weights)
 
-    def read_sentences(self, sentences: Sequence[str]) -> list[SentenceReading]:
+    def tag_sentences(self, sentences: Sequence[str]) -> list[SentenceTags]:
         """Return the tagger's probabilities for each sentence of one narration, in order.
 
         Each is read with its neighbours. A long sentence may hold a step among other things, so its
         clauses are also read one by one.
         """
-        readings = self._read_windows(sentences)
+        sentence_tags = self._read_windows(sentences)
         clauses = [clauses_of_speech(sentence) for sentence in sentences]
         if all(len(sentence_clauses) == 1 for sentence_clauses in clauses):
-            return readings
-        # The clauses of all sentences in one reading.
+            return sentence_tags
+        # The clauses of all sentences in one pass.
         all_clauses = list(chain(*clauses))
         clause_readings = iter(self._read_windows(all_clauses))
         with_clauses = []
-        for reading, sentence_clauses in zip(readings, clauses, strict=True):
+        for tags, sentence_clauses in zip(sentence_tags, clauses, strict=True):
             own = tuple(islice(clause_readings, len(sentence_clauses)))
             if len(own) > 1:
-                reading = replace(reading, clauses=own)
-            with_clauses.append(reading)
+                tags = replace(tags, clauses=own)
+            with_clauses.append(tags)
         return with_clauses
 
-    def _read_windows(self, sentences: Sequence[str]) -> list[SentenceReading]:
-        readings: dict[int, SentenceReading] = {}
+    def _read_windows(self, sentences: Sequence[str]) -> list[SentenceTags]:
+        sentence_tags: dict[int, SentenceTags] = {}
         tokenizer = self._encoder.tokenizer
         for window, hidden in self._encoder.encode(sentence_windows(sentences, tokenizer)):
             for span in window.spans:
@@ -106,12 +109,15 @@ class NarrationTagger:
                 kinds = self._encoder.head("kind", sentence)
                 edits = self._encoder.head("edit", features)
                 verbs = self._encoder.head("verb", sentence)
-                readings[span.number] = SentenceReading(kinds[0], edits, verbs[0])
-        return [readings[number] for number in range(len(sentences))]
+                sentence_tags[span.number] = SentenceTags(kinds[0], edits, verbs[0])
+        return [sentence_tags[number] for number in range(len(sentences))]
 
 
 def read_tagger_file(path: Path | None) -> tuple[dict[str, Array], tuple[str, ...]]:
-    """Return a tagger's weights (float32) and front verbs. Raises ModelError for another file."""
+    """Return a tagger's weights (float32) and the verbs that it may put in front of a sentence.
+
+    Raises ModelError for another file.
+    """
     weights, metadata = read_weights_file(path, WEIGHTS_FILE)
     front_verbs = metadata.get("front_verbs")
     if not isinstance(front_verbs, list) or not front_verbs:

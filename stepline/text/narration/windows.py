@@ -28,11 +28,12 @@ TokenIdArray: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class WordSpan:
-    """The token positions of a sentence's words in a window.
+    """The token positions of consecutive words in a window.
 
-    Args:
-        number: index of the sentence, or of the first word.
-        word_starts: first token of each word, and the end of the last. Equal for a truncated word.
+    Attributes:
+        number: index of the sentence, or of the first word in unpunctuated speech.
+        word_starts: index of each word's first token, then the end of the last word, (W + 1,).
+            Two equal indices are a truncated word.
     """
 
     number: int
@@ -41,7 +42,12 @@ class WordSpan:
 
 @dataclass(frozen=True)
 class Window:
-    """Token ids of one network input, and the word positions of the sentences that it predicts."""
+    """One input of the network.
+
+    Attributes:
+        ids: token ids, with context on either side.
+        spans: the words that are predicted in this window, by sentence.
+    """
 
     ids: tuple[int, ...]
     spans: tuple[WordSpan, ...]

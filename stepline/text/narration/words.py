@@ -10,7 +10,7 @@ SENTENCE_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 # what comes after a word
 Mark: TypeAlias = Literal["none", "comma", "stop", "question"]
-WORD_MARKS: Final[tuple[Mark, ...]] = get_args(Mark)
+PUNCTUATION_CLASSES: Final[tuple[Mark, ...]] = get_args(Mark)
 
 # A word is dropped or kept. With "verb" an action of a step begins, with "next" a further action of
 # the same step. With "name" an editor replaces a pronoun by what it stands for.
@@ -56,7 +56,7 @@ def bare_word(word: str) -> str:
     return word.strip(OUTER_PUNCTUATION)
 
 
-def mark_after(word: str) -> Mark:
+def punctuation_after(word: str) -> Mark:
     """Return the punctuation at the end of a word."""
     end = word.rstrip(CLOSING_QUOTES)[-1:]
     if end == "?":
@@ -77,7 +77,7 @@ def clauses_of_speech(text: str) -> list[str]:
     # Both parts must have words enough.
     for index in range(MIN_CLAUSE_WORDS, len(words) - MIN_CLAUSE_WORDS + 1):
         is_joining_word = words[index].lower().strip(OUTER_PUNCTUATION) in JOINING_WORDS
-        is_boundary = is_joining_word or mark_after(words[index - 1]) != "none"
+        is_boundary = is_joining_word or punctuation_after(words[index - 1]) != "none"
         if is_boundary and index - begin >= MIN_CLAUSE_WORDS:
             clauses.append(" ".join(words[begin:index]))
             begin = index

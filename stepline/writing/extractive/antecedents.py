@@ -8,21 +8,14 @@ its probability is high.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from stepline.limits import packaged_json
-from stepline.text.narration import SentenceReading
-from stepline.text.narration.words import WORD_EDITS, bare_word, word_set
-from stepline.writing.extractive.complements import NOUN_TAGS
-from stepline.writing.extractive.pronouns import (
-    MEASURE_NOUNS,
-    NON_ANTECEDENT_NOUNS,
-    measured_things,
-    noun_name,
-)
+from stepline.text.narration import SentenceTags
+from stepline.text.narration.words import WORD_EDITS, word_set
 from stepline.writing.extractive.step_editor import DraftStep, DraftWord
 
 if TYPE_CHECKING:
@@ -37,6 +30,25 @@ PLURAL_PRONOUNS: Final = word_set("them those these they")
 DEMONSTRATIVE_PRONOUNS: Final = word_set("this that these those")
 OBJECT_ROLES: Final = word_set("dobj nsubjpass dative")
 PLACE_ROLES: Final = word_set("pobj")
+# Measures and parts: the thing itself comes after "of" ("a bit of glue", "two cups of flour").
+MEASURE_NOUNS: Final = word_set(
+    """
+    bit lot little piece cup tablespoon teaspoon spoon pinch handful pair couple kind sort type scoop splash
+    dash bunch drop amount touch dollop drizzle sprinkle layer coat gram ounce pound inch foot set
+    """
+)
+# Times, measures and talk: never what "it" means.
+NON_ANTECEDENT_NOUNS: Final = word_set(
+    """
+    minute second hour day time way thing step part video inch foot degree bit lot kind year week today boil
+    simmer place hand finger guy everybody everyone someone people
+    """
+)
+# Words of a noun phrase that name it. Articles, numbers and possessives do not.
+NAMING_RELATIONS: Final = ("compound", "amod", "nmod")
+EMPTY_WORDS: Final = word_set(
+    "other same own little nice good first second whole entire next last few many more"
+)
 # Nouns that say too little to be put in the place of a pronoun.
 NON_ANTECEDENT_WORDS: Final = (
     NON_ANTECEDENT_NOUNS
@@ -49,7 +61,9 @@ NON_ANTECEDENT_WORDS: Final = (
 class Antecedent:
     """The most likely antecedent of a pronoun.
 
-    name: without an article. probability: that it is the antecedent.
+    Attributes:
+        name: the noun with its modifiers, without an article.
+        probability: P(it is the antecedent).
     """
 
     name: str
@@ -58,14 +72,17 @@ class Antecedent:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A noun that can be an antecedent.
+    """A noun phrase that can be the antecedent of a later pronoun.
 
-    Args:
+    Attributes:
+        name: the noun with its modifiers, without an article.
+        stem: lower-case lemma of the noun.
         sentence: index of the sentence that names it.
-        role: dependency relation to its head.
-        keep_probability: P(the noun is part of a step).
-        count: mentions so far.
-        is_acted_on: object of a verb that is part of a step.
+        is_plural: whether the noun is plural, or several nouns are joined.
+        role: dependency relation to its head, as spaCy names it.
+        keep_probability: P(the noun is part of a step), by the tagger.
+        count: mentions of the noun so far, this one included.
+        is_acted_on: whether it is the object of a verb that is part of a step.
     """
 
     name: str
@@ -79,14 +96,16 @@ class Candidate:
 
 
 class AntecedentFinder:
-    """Finds the antecedents of one narration's pronouns."""
+    """Finds the antecedents of the pronouns in one narration."""
 
     def __init__(
         self, docs: "Sequence[Doc]", keep_probabilities: Sequence[Sequence[float]]
     ) -> None:
-        """Collect the candidates.
+        """Collect the noun phrases of all sentences as candidates.
 
-        docs: the parsed sentences. keep_probabilities: of each, P(part of a step) per token.
+        Args:
+            docs: the parsed sentences.
+            keep_probabilities: for each sentence, P(part of a step) of each spaCy token.
         """
         self.docs = docs
         self.mentions: list[list[tuple[int, Candidate]]] = []
@@ -102,7 +121,10 @@ class AntecedentFinder:
             self.mentions.append(sentence_mentions)
 
     def candidates(self, sentence: int, token: int) -> list[Candidate]:
-        """Return the candidates before a pronoun, the nearest first."""
+        """Return the candidates before a pronoun, the nearest first, MAX_CANDIDATES at most.
+
+        sentence: index of the pronoun's sentence. token: index of the pronoun in its document.
+        """
         earlier: list[Candidate] = []
         for number in range(sentence, max(-1, sentence - MAX_BACK_SENTENCES - 1), -1):
             for index, candidate in reversed(self.mentions[number]):
@@ -136,7 +158,6 @@ def _as_candidate(
     noun: "Token", sentence: int, keep_probability: Sequence[float], counts: dict[str, int]
 ) -> Candidate | None:
     """Return the candidate of a noun phrase, None for a pronoun, a measure or a person."""
-    noun = _measured_thing(noun)
     lemma = noun.lemma_.lower()
     if noun.pos_ not in ("NOUN", "PROPN") or lemma in NON_ANTECEDENT_WORDS or len(lemma) < 2:
         return None
@@ -145,7 +166,7 @@ def _as_candidate(
     is_plural = noun.tag_ in ("NNS", "NNPS") or any(child.dep_ == "conj" for child in noun.children)
     head = noun.head
     return Candidate(
-        name=noun_name(noun),
+        name=_noun_name(noun),
         stem=lemma,
         sentence=sentence,
         is_plural=is_plural,
@@ -156,10 +177,21 @@ def _as_candidate(
     )
 
 
-def _measured_thing(noun: "Token") -> "Token":
-    """Return the noun after a measure: the flour of "two cups of flour"."""
-    things = measured_things(noun)
-    return things[0] if things else noun
+def _noun_name(noun: "Token") -> str:
+    """Return the noun with its modifiers: "our fresh lemon juice from before" -> "fresh lemon
+    juice"."""
+    words = [noun]
+    for child in noun.children:
+        is_before = child.dep_ in NAMING_RELATIONS and child.i < noun.i
+        if is_before and child.lower_ not in EMPTY_WORDS:
+            words.append(child)
+            words += [
+                nested
+                for nested in child.children
+                if nested.dep_ == "compound" and nested.i < child.i
+            ]
+    words.sort(key=lambda word: word.i)
+    return " ".join(word.text for word in words)
 
 
 def candidate_features(pronoun: str, sentence: int, candidates: Sequence[Candidate]) -> Array:
@@ -205,7 +237,14 @@ def candidate_features(pronoun: str, sentence: int, candidates: Sequence[Candida
 def candidate_probabilities(
     pronoun: str, sentence: int, candidates: Sequence[Candidate], weights: Array
 ) -> Array:
-    """Return P of each candidate and, last, of "no antecedent", (C + 1,)."""
+    """Return P(antecedent) of each of C candidates and, last, P(no antecedent), (C + 1,).
+
+    Args:
+        pronoun: in lower case.
+        sentence: index of the pronoun's sentence.
+        candidates: the nearest first.
+        weights: of `candidate_features`, (F,).
+    """
     logits = candidate_features(pronoun, sentence, candidates) @ weights
     # The largest logit is taken off first, so that exp cannot overflow.
     exponents = np.exp(logits - logits.max())
@@ -216,40 +255,26 @@ def candidate_probabilities(
 @cache
 def read_antecedent_weights() -> Array:
     """Return the logit's weights, (F,)."""
-    return np.array(_read_fitted()["weights"])
-
-
-@cache
-def verbs_without_object() -> frozenset[str]:
-    """Return the verbs that editors often use without an object: "Stir for a minute"."""
-    return frozenset(_read_fitted()["objectless"])
-
-
-def _read_fitted() -> dict[str, Any]:
-    fitted: dict[str, Any] = packaged_json("stepline.writing.extractive", "antecedents.json")
-    return fitted
+    return np.array(packaged_json("stepline.writing.extractive", "antecedents.json")["weights"])
 
 
 # P(antecedent) from which a pronoun is replaced. Names in six long transcripts were read one
 # by one. All seven names of "it" and "them" from here on were right, three of the six between .8
 # and it. "This" points at the picture: three of three were wrong, however sure.
 MIN_NAME_PROBABILITY: Final = 0.9
-# Words of these kinds may come before a thing that is named in front: "SO TWO onions, chop them".
-FRONT_PARTS_OF_SPEECH: Final = ("CCONJ", "ADV", "INTJ", "SCONJ", "DET", "PRON")
-NAME_PARTS_OF_SPEECH: Final = ("NUM", "ADJ", "NOUN", "PROPN")
 # What these act on is work, not a thing: "repeat this on the other side".
 WORK_VERBS: Final = frozenset(("do", "repeat", "redo"))
 NAMEABLE_PRONOUNS: Final = frozenset(("it", "this", "that", "them", "these", "those", "they"))
 
 
-class StepNamer:
-    """Replaces the pronouns of one narration's steps by their antecedents."""
+class PronounResolver:
+    """Replaces the pronouns in the steps of one narration by their antecedents."""
 
-    def __init__(self, docs: "Sequence[Doc]", readings: Sequence[SentenceReading]) -> None:
+    def __init__(self, docs: "Sequence[Doc]", sentence_tags: Sequence[SentenceTags]) -> None:
         keep_probabilities = []
         self._tokens: list[list[int]] = []  # of each sentence, the first token of each word
-        for doc, reading in zip(docs, readings, strict=True):
-            kept_probabilities = 1 - reading.edits[:, WORD_EDITS.index("drop")]
+        for doc, tags in zip(docs, sentence_tags, strict=True):
+            kept_probabilities = 1 - tags.edits[:, WORD_EDITS.index("drop")]
             token_probabilities = []
             first_tokens = []
             index = 0
@@ -267,26 +292,26 @@ class StepNamer:
         self._docs = docs
         self._finder = AntecedentFinder(docs, keep_probabilities)
 
-    def name_at(self, sentence: int, index: int) -> str | None:
-        """Return the antecedent of the pronoun at a word, without an article, None where unsure."""
+    def antecedent_at(
+        self, sentence: int, index: int, min_probability: float = MIN_NAME_PROBABILITY
+    ) -> str | None:
+        """Return the antecedent of the pronoun at a word, without an article, None where it is less
+        likely than `min_probability`."""
         token = self._pronoun(sentence, index)
         if token is None:
             return None
         pronoun = self._docs[sentence][token]
         if pronoun.lower_ in DEMONSTRATIVE_PRONOUNS:
             return None
-        fronted = _fronted_name(pronoun)
-        if fronted is not None:
-            return fronted
         antecedent = self._finder.find(sentence, token)
-        if antecedent is None or antecedent.probability < MIN_NAME_PROBABILITY:
+        if antecedent is None or antecedent.probability < min_probability:
             return None
         name = antecedent.name
         if name.istitle():
             return name.lower()
         return name
 
-    def likely_names(
+    def likely_antecedents(
         self, sentence: int, word_indices: Sequence[int], min_probability: float = 0.0
     ) -> tuple[str, ...]:
         """Return the most likely antecedents of the pronouns at these words, if that likely."""
@@ -311,73 +336,19 @@ class StepNamer:
             return None
         return int(token.i)
 
-    def with_names(self, draft: DraftStep) -> DraftStep | None:
-        """Return the step with its pronouns replaced by names, or removed where they can be
-        omitted."""
+    def replace_pronouns(self, draft: DraftStep) -> DraftStep:
+        """Return the draft with each pronoun that has a sure antecedent replaced by its name."""
         words: list[DraftWord] = []
         names: set[str] = set()
-        for number, word in enumerate(draft.words):
+        for word in draft.words:
             if not word.is_pronoun or word.index is None:
                 words.append(word)
                 continue
-            name = self.name_at(draft.sentence, word.index)
+            name = self.antecedent_at(draft.sentence, word.index)
             is_named = name is not None and any(name in other.text for other in draft.words)
             if name is not None and name not in names and not is_named:
                 names.add(name)
                 words.append(replace(word, text=f"the {name}"))
-            elif not _can_omit_pronoun(draft.words, number):
+            else:
                 words.append(word)
         return replace(draft, words=tuple(words))
-
-
-def _fronted_name(pronoun: "Token") -> str | None:
-    """Return the noun phrase before the clause: "TWO ONIONS, chop THEM fine".
-
-    None for other words before the comma, or where the number does not agree.
-    """
-    words_before_comma, words_after_comma = _around_comma(pronoun)
-    if pronoun.dep_ != "dobj" or not words_before_comma:
-        return None
-    # Before the comma is one thing alone, and between that and the pronoun nothing is named.
-    front_kinds = {token.pos_ for token in words_before_comma}
-    between_kinds = {token.pos_ for token in words_after_comma}
-    is_thing = front_kinds.issubset(NAME_PARTS_OF_SPEECH)
-    if not is_thing or not between_kinds.isdisjoint(NOUN_TAGS):
-        return None
-    head_noun = words_before_comma[-1]
-    if head_noun.pos_ != "NOUN" or head_noun.lemma_.lower() in NON_ANTECEDENT_WORDS:
-        return None
-    # One and many agree.
-    is_plural_pronoun = head_noun.tag_ == "NNS"
-    if is_plural_pronoun != (pronoun.lower_ == "them"):
-        return None
-    name: str = head_noun.doc[words_before_comma[0].i : head_noun.i + 1].text
-    # A sentence begins with a capital, a step does not.
-    return name[:1].lower() + name[1:]
-
-
-def _around_comma(pronoun: "Token") -> "tuple[list[Token], list[Token]]":
-    """Return the words before the first comma, without openers, and those from there to the
-    pronoun.
-
-    Both are empty where no comma precedes it.
-    """
-    doc = pronoun.doc
-    for comma in doc[: pronoun.i]:
-        if comma.text != ",":
-            continue
-        words_before_comma = list(doc[: comma.i])
-        while (
-            words_before_comma
-            and words_before_comma[0].pos_ in FRONT_PARTS_OF_SPEECH
-            and words_before_comma[0].lower_ != "no"
-        ):
-            del words_before_comma[0]
-        return words_before_comma, list(doc[comma.i : pronoun.i])
-    return [], []
-
-
-def _can_omit_pronoun(words: Sequence[DraftWord], number: int) -> bool:
-    """Return whether a step reads well without the pronoun at an index: "Stir [it] for a minute"."""
-    is_between = 0 < number < len(words) - 1
-    return is_between and bare_word(words[number - 1].text) in verbs_without_object()

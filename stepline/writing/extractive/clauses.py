@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Voice: TypeAlias = Literal["order", "you", "we", "i", "title", "passive"]
 
 # Verbs that only carry another one: "start adding" is adding. Their own meaning is how, not what.
-CARRIER_VERBS = word_set(
+CATENATIVE_VERBS = word_set(
     "go start begin continue keep finish proceed want need have like try get love prefer come"
 )
 # Auxiliaries that put an action into the past or into a might-be. No one is asked to do it now.
@@ -26,14 +26,9 @@ NON_PRESENT_AUXILIARIES = word_set("have has had 've 'd did was were would could
 # Verbs that take a whole clause along: "let it cool", "ensure that the lid is closed".
 CLAUSAL_COMPLEMENT_VERBS = word_set("let ensure check see watch help make keep have get")
 RELATIVE_WORDS = word_set("that what which how where who why whatever whether")
-# A passive is an instruction only with one of these: "the potatoes are then mashed".
-PASSIVE_CUES = word_set("then now next should must finally")
-QUESTION_WORDS = word_set("what why how who where which when")
 
 # "let's add", "let me add": we and I, not a thing that is let
 LET_SUBJECTS = frozenset(("'s", "s", "us", "me"))
-# As participles they say by what means an action is done: "using a ruler".
-INSTRUMENT_VERBS = word_set("use make be have keep leave let")
 
 _SUBJECT_VOICES: dict[str, Voice] = {"you": "you", "ya": "you", "we": "we", "i": "i"}
 _BASE_TAGS = frozenset(("VB", "VBP"))
@@ -42,15 +37,16 @@ _LINK_RELATIONS = frozenset(("conj", "dep", "parataxis", "ccomp"))
 
 @dataclass(frozen=True)
 class Clause:
-    """An action clause.
+    """A verb that states an action, with its subject and mood.
 
-    Args:
-        verb: its head.
-        voice: who acts: the subject, or an order, title or passive.
-        is_permitted: the action is only allowed ("you can").
-        is_negated: it is forbidden.
-        is_planned: said with "going to", "will" or the like.
-        joined_verb: the verb that it is joined to ("peel and slice").
+    Attributes:
+        verb: the head of the clause.
+        voice: the subject ("you", "we", "i"), or the form without one ("order", "title",
+            "passive").
+        is_permitted: whether the action is only allowed ("you can").
+        is_negated: whether the action is forbidden.
+        is_planned: whether it is said with "going to", "will" or the like.
+        joined_verb: the verb before it that "and" joins to it ("PEEL and slice").
     """
 
     verb: "Token"
@@ -85,8 +81,7 @@ def find_clauses(
     for sentence in doc.sents:
         for clause in _clauses_below(sentence.root, None, None):
             verb = clause.verb
-            has_passive_cue = any(token.lower_ in PASSIVE_CUES for token in verb.doc[: verb.i])
-            if clause.voice == "passive" and not after_then and not has_passive_cue:
+            if clause.voice == "passive" and not after_then:
                 continue
             # The first half of a hyphenated verb, the "shift" of "shift-click", is no action.
             is_near_end = verb.i + 2 >= len(verb.doc)
@@ -104,30 +99,25 @@ def _clauses_below(
     """Yield the clauses at and below a verb. An auxiliary-like verb ("start") yields its
     complement."""
     mood = _mood(verb, inherited)
-    carried = None if mood is None else _carried_verb(verb)
+    complement = None if mood is None else _catenative_complement(verb)
 
     # the verb, or the one that it carries
-    if mood is not None and carried is not None:
+    if mood is not None and complement is not None:
         # Not where the carrier says that it need not or will not be done.
         is_not_done = verb.lemma_ in ("need", "have", "let") or mood.voice in ("i", "we")
         if not mood.is_negated or not is_not_done:
             voice = "we" if verb.lemma_ == "let" else mood.voice
             yield from _clauses_below(
-                carried, replace(mood, voice=voice, is_planned=True), joined_verb
+                complement, replace(mood, voice=voice, is_planned=True), joined_verb
             )
     elif mood is not None:
         yield Clause(
             verb, mood.voice, mood.is_permitted, mood.is_negated, mood.is_planned, joined_verb
         )
-        is_action = verb.lemma_ not in CARRIER_VERBS and verb.lemma_ != "be"
-        if is_action and not mood.is_negated:
-            for child in verb.children:
-                if is_separate_action(child):
-                    yield from _clauses_below(child, mood, None)
 
     # actions that are linked to it
-    for child in [*verb.children, *_orders_after_let(verb)]:
-        if child is carried or child.i <= verb.i or child.dep_ not in _LINK_RELATIONS:
+    for child in verb.children:
+        if child is complement or child.i <= verb.i or child.dep_ not in _LINK_RELATIONS:
             continue
         subject = _subject(child)
         if child.dep_ != "ccomp":
@@ -143,43 +133,14 @@ def _clauses_below(
             yield from _clauses_below(child, mood, joined_to)
 
 
-def _orders_after_let(verb: "Token") -> "list[Token]":
-    """Return orders that the parser joined to a complement clause: "let it dry, then SAND it
-    lightly"."""
-    orders: list[Token] = []
-    if verb.lemma_ != "let":
-        return orders
-    for child in verb.children:
-        if child.dep_ == "ccomp":
-            orders += [
-                nested
-                for nested in child.children
-                if nested.dep_ == "conj" and has_own_object(nested)
-            ]
-    return orders
-
-
 def has_own_object(verb: "Token") -> bool:
-    """Return whether a verb has its own object and no subject."""
+    """Return whether a verb has a direct object and no subject."""
     return _subject(verb) is None and has_child(verb, ("dobj",))
 
 
 def has_child(token: "Token", relations: Sequence[str]) -> bool:
     """Return whether a token has a child in one of these dependency relations."""
     return any(child.dep_ in relations for child in token.children)
-
-
-def is_separate_action(child: "Token") -> bool:
-    """Return whether a participle is a separate action: "lie back, PINCHING your shoulders".
-
-    "using ..." is not.
-    """
-    if child.dep_ != "advcl" or child.tag_ != "VBG" or child.lemma_ in INSTRUMENT_VERBS:
-        return False
-    is_behind_comma = child.i > child.head.i + 1 and child.nbor(-1).text == ","
-    if not is_behind_comma or has_child(child, ("mark", "aux")):
-        return False
-    return has_own_object(child)
 
 
 def _mood(verb: "Token", inherited: _Mood | None) -> _Mood | None:
@@ -224,41 +185,22 @@ def _without_subject(
         is_action = _is_base_form(verb) or verb.tag_ == "VBG"
         if not is_action or auxiliaries & NON_PRESENT_AUXILIARIES:
             return None
-        if inherited.is_negated and not is_negated:
-            return _behind_negation(verb, inherited)
-        return replace(inherited, is_negated=is_negated)
+        # "don't scrape it, TURN it around" and "don't twist it or BEND it" look alike to the parser.
+        if inherited.is_negated and not is_negated and verb.dep_ in _LINK_RELATIONS:
+            return None
+        return replace(inherited, is_negated=inherited.is_negated or is_negated)
     if verb.dep_ != "ROOT":
         return None
     first = next((token for token in verb.doc if not token.is_punct), verb.doc[0])
     has_verb = any(token.tag_ in ("VBZ", "VBD") for token in verb.doc)
     if verb.tag_ == "VBG" and verb.i == first.i and not has_verb:
         return _Mood("title", is_negated=is_negated)
-    is_question = first.lower_ in QUESTION_WORDS and first.dep_ != "mark" and first.head == verb
-    if verb.tag_ in _BASE_TAGS and not is_question:
+    if verb.tag_ in _BASE_TAGS:
         return _Mood("order", is_negated=is_negated)
     return None
 
 
-def _behind_negation(verb: "Token", inherited: _Mood) -> _Mood | None:
-    """Return the mood of an action linked to a negated one.
-
-    After "or" it is negated too: "don't twist it OR BEND it". After a comma it is not: "don't
-    scrape it, TURN it around". After "and" alone it is part of the negated action, so None.
-    """
-    words_before = ["", ""]
-    for token in verb.doc[: verb.i]:
-        if token.dep_ != "advmod":
-            words_before.append(token.lower_)
-    conjunction = words_before[-1]
-    # In "don't try to start it" both are one action.
-    if verb.dep_ == "xcomp" or conjunction in ("or", "nor", "to"):
-        return inherited
-    if conjunction == "and" and "," not in words_before[-2:]:
-        return None
-    return replace(inherited, is_negated=False)
-
-
-def _carried_verb(verb: "Token") -> "Token | None":
+def _catenative_complement(verb: "Token") -> "Token | None":
     """Return the verb that a light verb governs: "going to ADD", "start by PRIMING", "let's ADD".
 
     "let it cool" stays a separate action.
@@ -270,10 +212,14 @@ def _carried_verb(verb: "Token") -> "Token | None":
                 if subject is not None and subject.lower_ in LET_SUBJECTS:
                     return child
         return None
-    if verb.lemma_ not in CARRIER_VERBS:
+    if verb.lemma_ not in CATENATIVE_VERBS:
         return None
     for child in verb.children:
-        if child.i > verb.i and child.dep_ in ("xcomp", "advcl") and _is_carried_by(verb, child):
+        if (
+            child.i > verb.i
+            and child.dep_ in ("xcomp", "advcl")
+            and _is_catenative_complement(verb, child)
+        ):
             return child
         is_by_phrase = child.dep_ == "prep" and child.lower_ in ("by", "with")
         if is_by_phrase and verb.lemma_ in ("start", "begin", "finish"):
@@ -283,7 +229,7 @@ def _carried_verb(verb: "Token") -> "Token | None":
     return None
 
 
-def _is_carried_by(verb: "Token", child: "Token") -> bool:
+def _is_catenative_complement(verb: "Token", child: "Token") -> bool:
     if child.dep_ == "advcl" and verb.lemma_ not in ("start", "begin", "go"):
         return False
     if verb.lemma_ == "go" and verb.tag_ != "VBG":

@@ -184,17 +184,17 @@ def base_form(word: str, token: "Token | None") -> str | None:
 
 def _possible_base_forms(word: str) -> list[str]:
     """Return possible base forms of a word, the most likely first."""
-    stems = _without_endings(word, PAST_ENDINGS)
+    stems = _replace_endings(word, PAST_ENDINGS)
     # "chopping" has a doubled letter last
-    for stem in _without_endings(word, PLAIN_PAST_ENDINGS):
+    for stem in _replace_endings(word, PLAIN_PAST_ENDINGS):
         last_two = stem[-2:]
         if len(set(last_two)) == 1:
             stems.append(stem[:-1])
-    stems += _without_endings(word, PRESENT_ENDINGS)
+    stems += _replace_endings(word, PRESENT_ENDINGS)
     return stems
 
 
-def _without_endings(word: str, endings: Sequence[tuple[str, str]]) -> list[str]:
+def _replace_endings(word: str, endings: Sequence[tuple[str, str]]) -> list[str]:
     """Return the word with each matching ending replaced. endings: (ending, replacement) pairs."""
     stems = []
     for ending, replacement in endings:

@@ -14,7 +14,6 @@ annotators put 82 % and 79 % of such actions into one step with the action befor
 object of their own it is 9 %.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
@@ -23,13 +22,7 @@ from stepline.records import Rejected, Step, covering_span
 from stepline.text.narration.words import word_set
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.off_topic import flaw_of_step
-from stepline.writing.quantities import (
-    COUNT_KIND,
-    DEGREE_WORDS,
-    SMALL_NUMBERS,
-    UNIT_KINDS,
-    quantities,
-)
+from stepline.writing.quantities import COUNT_KIND, DEGREE_WORDS, UNIT_KINDS, quantities
 from stepline.writing.types import instruction_kind
 
 if TYPE_CHECKING:
@@ -50,14 +43,14 @@ OBJECT_ROLES: Final = ("dobj", "nsubj", "nsubjpass", "dative")
 
 @dataclass(frozen=True)
 class SentenceStep:
-    """A step of one sentence.
+    """A step of one sentence, before continuations are joined.
 
-    Args:
-        step: with its source.
-        list_text: the words without an inserted verb; they may continue the list of the step
-            before.
-        is_sure: it is a step even where it continues none.
-        antecedents: most likely antecedents of its pronouns.
+    Attributes:
+        step: with its source sentences.
+        list_text: the words behind an inserted verb, which may continue the list of the step
+            before ("a can of beans"). None where the verb was spoken.
+        is_sure: whether it is kept as a step of its own.
+        antecedents: the most likely antecedents of its pronouns.
     """
 
     step: Step
@@ -68,7 +61,7 @@ class SentenceStep:
 
 @dataclass(frozen=True)
 class JoinedSteps:
-    """The steps in order, and the rejected ones: with a flaw, or without a step to continue."""
+    """The joined steps in spoken order, and the rejected ones with their reasons."""
 
     steps: tuple[Step, ...]
     rejected: tuple[Rejected, ...]
@@ -86,7 +79,7 @@ def join_continuations(steps: Sequence[SentenceStep], detail: Detail) -> JoinedS
             continue
         extended = None
         if joined:
-            extended = _extended(joined[-1], item, doc, detail)
+            extended = _extend_step(joined[-1], item, doc, detail)
         if extended is not None:
             joined[-1] = extended
         elif item.is_sure:
@@ -101,10 +94,12 @@ def join_continuations(steps: Sequence[SentenceStep], detail: Detail) -> JoinedS
 
 @dataclass(frozen=True)
 class _JoinedStep:
-    """Steps written as one.
+    """Consecutive steps that are written as one.
 
-    parts: what each adds to the text; one with a leading comma continues a list. verb: of the
-    first.
+    Attributes:
+        steps: in spoken order.
+        parts: the words that each step adds. One with a leading comma continues a list.
+        verb: lemma of the first step's verb.
     """
 
     steps: tuple[Step, ...]
@@ -130,7 +125,7 @@ class _JoinedStep:
         return text
 
     def as_step(self) -> Step:
-        """Return one step with the sources of all."""
+        """Return one step with the joined text, and the sources and spoken span of all."""
         if len(self.steps) == 1:
             return self.steps[0]
         sources: set[int] = set()
@@ -145,7 +140,7 @@ class _JoinedStep:
         return self.steps[0].model_copy(update=changes)
 
 
-def _extended(
+def _extend_step(
     previous: _JoinedStep, item: SentenceStep, doc: "Doc", detail: Detail
 ) -> _JoinedStep | None:
     """Return the step before extended by this one, None where they are two steps."""
@@ -233,15 +228,6 @@ def _first_lemma(doc: "Doc") -> str:
 
 MAX_AMOUNT_WORDS: Final = 10  # of a sentence that says an amount and nothing else
 MAX_SENTENCES_APART: Final = 2  # of a step and the sentence that says its amount
-# "two and a half" and "a cup and a half"
-HALF_PATTERN: Final = re.compile(
-    rf"\b({'|'.join(SMALL_NUMBERS)}|\d+) and (?:a|one) half\b", re.IGNORECASE
-)
-UNIT_AND_HALF_PATTERN: Final = re.compile(
-    r"\b(?:an?|one) (cup|pint|quart|litre|liter|kilo|pound|inch|minute|hour) and a half\b",
-    re.IGNORECASE,
-)
-INCHES: Final = "inches"
 
 
 def sentence_amount(doc: "Doc") -> str | None:
@@ -301,21 +287,3 @@ def with_amount(step: Step, amount: str, sentence: int) -> Step | None:
             return None
     changes = {"text": f"{step.text}, {amount}", "sources": (*step.sources, sentence)}
     return step.model_copy(update=changes)
-
-
-def with_digits(text: str) -> str:
-    """Return a step with halves as digits: "two and a half cups" -> "2.5 cups"."""
-    text = HALF_PATTERN.sub(_number_and_half, text)
-    return UNIT_AND_HALF_PATTERN.sub(_unit_and_half, text)
-
-
-def _number_and_half(match: re.Match[str]) -> str:
-    number_word = match[1].lower()
-    return f"{SMALL_NUMBERS.get(number_word, number_word)}.5"
-
-
-def _unit_and_half(match: re.Match[str]) -> str:
-    unit = match[1].lower()
-    if unit == "inch":
-        return f"1.5 {INCHES}"
-    return f"1.5 {unit}s"

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from stepline.text.narration.words import word_set
-from stepline.writing.extractive.clauses import CARRIER_VERBS, Clause, has_child
+from stepline.writing.extractive.clauses import CATENATIVE_VERBS, Clause, has_child
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
@@ -236,7 +236,7 @@ def _lacks_action(clause: Clause) -> bool:
         if not objects:
             return lemma == "do"
         return objects <= VAGUE_WORDS
-    is_light = lemma in CARRIER_VERBS or lemma in LIGHT_VERBS
+    is_light = lemma in CATENATIVE_VERBS or lemma in LIGHT_VERBS
     if not is_light or clause.joined_verb is not None:
         return False
     for child in clause.verb.children:

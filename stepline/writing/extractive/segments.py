@@ -55,20 +55,12 @@ ORDER_VERBS = word_set(
     hit grab pick take add put set turn go hold spread pour stir mix hover navigate apply enter
     """
 )
-# How a body moves, said after the verb alone: "land soft", "lean forward".
-MANNER_WORDS = word_set(
-    """
-    soft high low slow fast hard tight still deep wide forward forwards backward backwards upward upwards downward
-    downwards sideways up down back out
-    """
-)
 NON_ORDER_WORDS = word_set(
     """
     the a an i we you it is are was were be been can will would may might must could should do does did have has
     had there here now then so that this what who how why while like out in on up down over as just well both
     """
 )
-QUESTION_WORDS = word_set("what how why who where which")
 SEQUENCE_WORDS = word_set(
     "then next now finally first second third lastly"
 )  # they say an order of doing
@@ -116,10 +108,11 @@ class SpokenWord:
 class Segment:
     """A part of one sentence that is parsed on its own.
 
-    Args:
-        has_added_you: a "you" was inserted before a bare verb.
-        is_question: it ends with "?".
-        after_then: a sequence word ("then", "next") precedes it.
+    Attributes:
+        words: as the parser reads them.
+        has_added_you: whether "you" was inserted before a verb without a subject.
+        is_question: whether the sentence part ends with "?".
+        after_then: whether a sequence word ("then", "next") precedes it.
     """
 
     words: tuple[SpokenWord, ...]
@@ -155,7 +148,7 @@ def split_into_segments(text: str) -> Iterator[Segment]:
             without_openers = _without_openers(piece)
             after_then |= _has_sequence_word(piece, without_openers)
             if without_openers:
-                yield _with_added_you(
+                yield _insert_subject_you(
                     Segment(tuple(without_openers), is_question=is_question, after_then=after_then)
                 )
             after_then = False
@@ -225,37 +218,27 @@ def _apply_rewrites(words: Sequence[SpokenWord]) -> list[SpokenWord]:
 
 def _replace_then_by_and(words: Sequence[SpokenWord]) -> list[SpokenWord]:
     """Return "slice, then juice, our lemons" as "slice and juice our lemons", which parses better."""
-    result = list(words)
-    is_conditional = bool(result) and result[0].bare in CONDITION_OPENERS
-    for index in range(1, len(result) - 1):
-        after = result[index + 1 : index + 3]
-        # a further order, in front of the object that both share
-        before_object = len(after) > 1 and after[0].text.endswith(",")
-        before_object = before_object and after[1].bare in WORDS_AFTER_ORDER
-        is_order = after[0].bare in verbs() or before_object
-        if result[index].bare != "then" or after[0].bare in NON_ORDER_WORDS or not is_order:
+    words = list(words)
+    result: list[SpokenWord] = []
+    for index, word in enumerate(words):
+        after = words[index + 1 : index + 3]
+        if word.bare != "then" or not result or not after:
+            result.append(word)
             continue
-        if is_conditional and result[index - 1].text.endswith(","):
-            # "if it sticks, THEN pull" has one order, not two.
-            return [*result[:index], *_replace_then_by_and(result[index + 1 :])]
-        if result[index - 1].bare != "and":
-            result[index] = replace(result[index], text="and")
-        result[index - 1] = _without_comma(result[index - 1])
-        if before_object:
-            result[index + 1] = _without_comma(result[index + 1])
-
-    # "and then" is "and"
-    follows_and: list[SpokenWord] = []
-    last_word = ""
-    for word in result:
-        if word.bare != "then" or last_word != "and":
-            follows_and.append(word)
-        last_word = word.bare
-    return follows_and
-
-
-def _without_comma(word: SpokenWord) -> SpokenWord:
-    return replace(word, text=word.text.rstrip(","))
+        last = result[-1]
+        if words[0].bare in CONDITION_OPENERS and last.text.endswith(","):
+            continue  # "if it sticks, THEN pull" has one order, not two
+        # a further order, in front of the object that both share
+        is_before_object = after[0].text.endswith(",") and after[-1].bare in WORDS_AFTER_ORDER
+        if is_before_object:
+            words[index + 1] = replace(after[0], text=after[0].text.rstrip(","))
+        if _may_be_order(after[0]) or is_before_object:
+            result[-1] = replace(last, text=last.text.rstrip(","))
+            if last.bare != "and":
+                result.append(replace(word, text="and"))
+        elif last.bare != "and":
+            result.append(word)
+    return result
 
 
 def _split_at_connectives(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
@@ -291,10 +274,8 @@ def _continues_with_order(part: Sequence[SpokenWord], after: Sequence[SpokenWord
         return False
     before = part[:-1] if is_joined else part
 
-    # an order: its thing, its manner, or a verb that always is one
-    has_manner = not is_joined and following in MANNER_WORDS
-    has_thing_or_manner = has_thing or has_manner
-    if not has_thing_or_manner and verb not in ORDER_VERBS:
+    # an order: its thing, or a verb that always is one
+    if not has_thing and verb not in ORDER_VERBS:
         return False
     # A verb that shares the next one's object: "you peel | and slice the potatoes".
     last_verb = before[-1].bare
@@ -304,32 +285,12 @@ def _continues_with_order(part: Sequence[SpokenWord], after: Sequence[SpokenWord
         last_verb in ORDER_VERBS or word_before in words_before_shared_verb
     ):
         return False
-    if _is_instruction(before) and (has_manner or len(before) > 2):
-        return True
-    return has_thing_or_manner and _has_no_verb(before, is_joined)
-
-
-def _has_no_verb(part: Sequence[SpokenWord], follows_and: bool) -> bool:
-    """Return whether a part before an order has no verb of its own: "last is tapping, | tap"."""
-    words = _content_words(part)
-    if not words or words[0] in INTRODUCTORY_WORDS:
-        return False
-    if not SUBJECT_WORDS.isdisjoint(words):
-        return False
-    if words[0] not in QUESTION_WORDS and not {"is", "are"}.isdisjoint(words):
-        return not follows_and
-    others = words[1:] or words
-    return not any(word in verbs() or word.endswith(("s", "ed", "n't")) for word in others)
-
-
-def _content_words(part: Sequence[SpokenWord]) -> list[str]:
-    """Return the words without connectives and sequence words."""
-    return [word.bare for word in part if word.bare not in CONNECTIVE_WORDS | SEQUENCE_WORDS]
+    return _is_instruction(before) and len(before) > 2
 
 
 def _is_instruction(part: Sequence[SpokenWord]) -> bool:
     """Return whether a part is an order or a statement of the speaker's action, without a negation."""
-    words = _content_words(part)
+    words = [word.bare for word in part if word.bare not in CONNECTIVE_WORDS | SEQUENCE_WORDS]
     if not words or words[0] == "to":
         return False
     if any(word in NO_FURTHER_ORDER_WORDS or word.endswith("n't") for word in words):
@@ -390,11 +351,11 @@ def _without_openers(words: Sequence[SpokenWord]) -> list[SpokenWord]:
     return rewritten
 
 
-def _with_added_you(segment: Segment) -> Segment:
+def _insert_subject_you(segment: Segment) -> Segment:
     """Return the segment with "you" inserted before an initial order, which parses better."""
     first = segment.words[0]
     if first.bare in INTRODUCTORY_WORDS:
-        return _with_added_you_after_phrase(segment)
+        return _insert_subject_you_after_phrase(segment)
     rest = segment.words[1:]
     verb, after = first, rest
     if rest and first.bare.endswith("ly"):
@@ -402,9 +363,7 @@ def _with_added_you(segment: Segment) -> Segment:
     if not after or not _may_be_order(verb) or verb.text.endswith(","):
         return segment
     following = after[0].bare
-    is_order = (
-        following in WORDS_AFTER_ORDER or following in MANNER_WORDS or following.endswith("ly")
-    )
+    is_order = following in WORDS_AFTER_ORDER or following.endswith("ly")
     if not is_order and verb.bare not in ORDER_VERBS:
         return segment
     lower_case_first = replace(first, text=first.text.lower())
@@ -412,7 +371,7 @@ def _with_added_you(segment: Segment) -> Segment:
     return replace(segment, words=words, has_added_you=True)
 
 
-def _with_added_you_after_phrase(segment: Segment) -> Segment:
+def _insert_subject_you_after_phrase(segment: Segment) -> Segment:
     """Return the segment with "you" inserted before an order after a phrase: "with the brush
     selected, paint over it"."""
     words = segment.words

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from stepline.text.narration.tagger import SentenceReading
-from stepline.text.narration.words import NO_VERB, WORD_EDITS, Edit, bare_word, mark_after
+from stepline.text.narration.tagger import SentenceTags
+from stepline.text.narration.words import NO_VERB, WORD_EDITS, Edit, bare_word, punctuation_after
 from stepline.writing.extractive.english import base_form, word_set
 
 if TYPE_CHECKING:
@@ -59,12 +59,17 @@ PRONOUN_WORDS: Final = word_set("it this that these those them they him her he s
 POSSESSIVE_WORDS: Final = word_set("my our")
 # These stay with their noun: "the hair on the right side of MY head".
 ARTICLE_WORDS: Final = POSSESSIVE_WORDS | word_set("a an the your")
-# Endings of a spoken verb, each with what replaces it in the base form.
 
 
 @dataclass(frozen=True)
 class DraftWord:
-    """A word of a draft step. index: of the spoken word, None for an inserted word."""
+    """A word of a draft step.
+
+    Attributes:
+        text: as it appears in the step.
+        index: of the spoken word in its sentence, None for an inserted word.
+        is_pronoun: whether a name may replace it.
+    """
 
     text: str
     index: int | None
@@ -73,13 +78,13 @@ class DraftWord:
 
 @dataclass(frozen=True)
 class DraftStep:
-    """A step whose pronouns have no names yet.
+    """A step of one sentence, before its pronouns are replaced by names.
 
-    Args:
+    Attributes:
         words: in the order of the step.
-        sentence: index of its source.
-        is_negated: it says what not to do.
-        verb: index of its first verb, None for an inserted verb.
+        sentence: index of the source sentence.
+        is_negated: whether it says what not to do.
+        verb: index of its first verb among the spoken words, None for an inserted verb.
     """
 
     words: tuple[DraftWord, ...]
@@ -89,7 +94,7 @@ class DraftStep:
 
     @property
     def word_indices(self) -> tuple[int, ...]:
-        """The indices of its spoken words, sorted."""
+        """The sorted indices of its words among the spoken words of the sentence."""
         word_indices = [word.index for word in self.words if word.index is not None]
         return tuple(sorted(word_indices))
 
@@ -102,7 +107,7 @@ class DraftStep:
 
     @property
     def text(self) -> str:
-        """The step's text, which begins with a small letter."""
+        """The text of the step. It begins with a small letter, unless the first word is an acronym."""
         texts = [word.text for word in self.words if word.text]
         step_text = " ".join(texts).strip(" ,.!?;:-")
         is_name = step_text[1:2].isupper()
@@ -113,7 +118,10 @@ class DraftStep:
 
 @dataclass(frozen=True)
 class _Action:
-    """The word range of an action: `begin` to `head` (its verb) to `end`."""
+    """The word range of one action in a sentence: `begin` to `head` (its verb) to `end`.
+
+    starts_step: whether it is a step of its own, and does not continue the step before.
+    """
 
     begin: int
     head: int
@@ -124,27 +132,28 @@ class _Action:
 class SentenceEditor:
     """Turns one spoken sentence into draft steps, by the tagger and the parser."""
 
-    def __init__(
-        self, words: Sequence[str], reading: SentenceReading, doc: "Doc", number: int
-    ) -> None:
+    def __init__(self, words: Sequence[str], tags: SentenceTags, doc: "Doc", number: int) -> None:
         self.words = words
-        self.reading = reading
+        self.tags = tags
         self.number = number
         self.tokens = tokens_of_words(words, doc)
-        self.is_kept = _kept_words(words, reading, doc, self.tokens)  # (W,) bool
+        self.is_kept = _keep_mask(words, tags, doc, self.tokens)  # (W,) bool
 
     def steps(self, front_verbs: Sequence[str]) -> list[DraftStep]:
-        """Return the steps of the sentence, in order, none where it has no action."""
+        """Return the draft steps of the sentence, in order, none where it has no action.
+
+        front_verbs: the verbs that the tagger may put in front of a sentence without one.
+        """
         actions = self._actions()
         if not actions:
             return self._with_front_verb(front_verbs)
         drafts: list[DraftStep] = []
         for action in actions:
-            draft = self._draft(action)
+            draft = self._draft_of_action(action)
             if draft is None:
                 continue
             if drafts and not action.starts_step and not draft.is_negated:
-                drafts[-1] = _joined_drafts(drafts[-1], draft)
+                drafts[-1] = _join_drafts(drafts[-1], draft)
             else:
                 drafts.append(draft)
         return [draft for draft in drafts if len(draft.words) > 1]
@@ -159,7 +168,7 @@ class SentenceEditor:
         later_heads = [index for index in heads if index > head]
         after = min(later_heads, default=len(self.words))
         end = self._connective_index(head, after)
-        draft = self._draft(_Action(head, head, end, starts_step=True))
+        draft = self._draft_of_action(_Action(head, head, end, starts_step=True))
         if draft is None or not self._has_noun(draft.words[1:]):
             return []
         return [draft]
@@ -173,7 +182,7 @@ class SentenceEditor:
         return probabilities
 
     def _edit_probabilities(self, edit: Edit) -> np.ndarray:
-        probabilities: np.ndarray = self.reading.edits[:, WORD_EDITS.index(edit)]
+        probabilities: np.ndarray = self.tags.edits[:, WORD_EDITS.index(edit)]
         return probabilities
 
     def _action_heads(self, min_probability: float) -> list[int]:
@@ -208,7 +217,7 @@ class SentenceEditor:
         for index in range(after - 1, head, -1):
             if bare_word(self.words[index]) in CONNECTIVE_WORDS:
                 return index
-            if mark_after(self.words[index - 1]) == "none":
+            if punctuation_after(self.words[index - 1]) == "none":
                 continue
             if index > head + 1:
                 return index
@@ -222,7 +231,7 @@ class SentenceEditor:
         before = bare_word(self.words[index - 1])
         return before not in SUBORDINATE_WORDS
 
-    def _draft(self, action: _Action) -> DraftStep | None:
+    def _draft_of_action(self, action: _Action) -> DraftStep | None:
         """Return the draft step of one action, None where its negation would be lost."""
         head = action.head
         is_negated = self._is_negated(action)
@@ -239,8 +248,8 @@ class SentenceEditor:
             order.insert(0, DraftWord("do not", None))
 
         # what was said before and after it
-        before = self._kept_draft_words(action.begin, head, skip_negation=True)
-        after = self._kept_draft_words(head + 1, action.end)
+        before = self._keep_words_in_range(action.begin, head, skip_negation=True)
+        after = self._keep_words_in_range(head + 1, action.end)
         if after and after[0].text == "of":
             has_amount = after[0].index == head + 1
             if not has_amount:
@@ -248,7 +257,7 @@ class SentenceEditor:
         has_object = self._has_object(after)
         front_words, moved_words = self._split_front_words(before, has_object=has_object)
         words = [*front_words, *order, *moved_words, *after]
-        return DraftStep(tuple(_trimmed(words)), self.number, is_negated, head)
+        return DraftStep(tuple(_trim_draft_words(words)), self.number, is_negated, head)
 
     def _is_negated(self, action: _Action) -> bool:
         """Return whether a "not" precedes the action in its own clause."""
@@ -257,13 +266,13 @@ class SentenceEditor:
             word = bare_word(self.words[index])
             if word in NEGATION_WORDS or word.endswith("n't"):
                 return True
-            if word in CONNECTIVE_WORDS or mark_after(self.words[index]) != "none":
+            if word in CONNECTIVE_WORDS or punctuation_after(self.words[index]) != "none":
                 return False
         return False
 
     def _keeps_negation(self, action: _Action) -> bool:
         """Return whether the tagger keeps the "not". A warning always does."""
-        if self.reading.is_warning:
+        if self.tags.is_warning:
             return True
         word_indices = range(action.begin, action.head)
         return any(
@@ -278,18 +287,18 @@ class SentenceEditor:
         "When it is dry, sand it" stays. "the garlic, you chop finely" becomes "Chop the garlic
         finely".
         """
-        words = _without_connective(before)
+        words = _strip_connectives(before)
         if not words:
             return [], []
         first = bare_word(words[0].text)
         if first in FRONT_PHRASE_OPENERS and len(words) > 1:
-            last = _without_mark(words.pop())
+            last = _strip_punctuation(words.pop())
             words.append(replace(last, text=f"{last.text},"))
             return words, []
         if len(words) == 1 and first.endswith("ly"):
             return words, []
         if self._has_noun(words) and not has_object:
-            return [], [_without_mark(word) for word in words]
+            return [], [_strip_punctuation(word) for word in words]
         return [], []
 
     def _token(self, word: DraftWord) -> "Token | None":
@@ -310,10 +319,13 @@ class SentenceEditor:
                 return False
         return False
 
-    def _kept_draft_words(
+    def _keep_words_in_range(
         self, begin: int, end: int, *, skip_negation: bool = False
     ) -> list[DraftWord]:
-        """Return the kept words of a range, as they appear in a step."""
+        """Return the words of a range that belong to the step.
+
+        skip_negation: leave out "not" and "don't".
+        """
         name_probabilities = self._edit_probabilities("name")
         drop_probabilities = self._edit_probabilities("drop")
         words = []
@@ -347,18 +359,18 @@ class SentenceEditor:
         self, front_verbs: Sequence[str], min_probability: float = MIN_FRONT_VERB_PROBABILITY
     ) -> list[DraftStep]:
         """Return the kept words after the most likely front verb, or no step."""
-        probabilities = self.reading.verbs.copy()
+        probabilities = self.tags.verbs.copy()
         no_verb = front_verbs.index(NO_VERB)
         if 1 - probabilities[no_verb] < min_probability:
             return []
         probabilities[no_verb] = 0.0
         verb = front_verbs[int(np.argmax(probabilities))]
-        words = self._kept_draft_words(0, len(self.words))
-        words = _without_connective(words)
+        words = self._keep_words_in_range(0, len(self.words))
+        words = _strip_connectives(words)
         if not self._has_noun(words):
             return []
         words.insert(0, DraftWord(verb, None))
-        return [DraftStep(tuple(_trimmed(words)), self.number)]
+        return [DraftStep(tuple(_trim_draft_words(words)), self.number)]
 
 
 def _is_joined_to_negated(words: Sequence[str], head: int) -> bool:
@@ -369,7 +381,7 @@ def _is_joined_to_negated(words: Sequence[str], head: int) -> bool:
     is_joined = False
     for index in reversed(range(head)):
         word = bare_word(words[index])
-        if mark_after(words[index]) != "none":
+        if punctuation_after(words[index]) != "none":
             return False
         if is_joined and (word in NEGATION_WORDS or word.endswith("n't")):
             return True
@@ -381,7 +393,7 @@ def _is_noun(token: "Token | None") -> bool:
     return token is not None and token.pos_ in ("NOUN", "PROPN")
 
 
-def _without_connective(words: Sequence[DraftWord]) -> list[DraftWord]:
+def _strip_connectives(words: Sequence[DraftWord]) -> list[DraftWord]:
     """Return the words without leading connectives such as "and then"."""
     first = 0
     while first < len(words) and bare_word(words[first].text) in CONNECTIVE_WORDS:
@@ -389,20 +401,20 @@ def _without_connective(words: Sequence[DraftWord]) -> list[DraftWord]:
     return list(words[first:])
 
 
-def _without_mark(word: DraftWord) -> DraftWord:
+def _strip_punctuation(word: DraftWord) -> DraftWord:
     return replace(word, text=word.text.rstrip(",.;:"))
 
 
-def _joined_drafts(first: DraftStep, second: DraftStep) -> DraftStep:
+def _join_drafts(first: DraftStep, second: DraftStep) -> DraftStep:
     """Return two drafts as one step: "Peel the apple and slice it"."""
     words = list(first.words)
-    words[-1] = _without_mark(words[-1])
+    words[-1] = _strip_punctuation(words[-1])
     words.append(DraftWord("and", None))
     words += second.words
     return replace(first, words=tuple(words))
 
 
-def _trimmed(words: list[DraftWord]) -> list[DraftWord]:
+def _trim_draft_words(words: list[DraftWord]) -> list[DraftWord]:
     """Return at most MAX_STEP_WORDS words, without articles and conjunctions at the end."""
     words = words[:MAX_STEP_WORDS]
     while len(words) > 1 and bare_word(words[-1].text) in NON_FINAL_WORDS:
@@ -412,7 +424,7 @@ def _trimmed(words: list[DraftWord]) -> list[DraftWord]:
 
 def _step_word(word: str) -> str:
     """Return a word as it appears in a step: no punctuation but a comma, "the" for "my"."""
-    has_comma = mark_after(word) == "comma"
+    has_comma = punctuation_after(word) == "comma"
     bare_text = word.strip('.!?;:…—–"“”()[],')
     if bare_text.lower() in POSSESSIVE_WORDS:
         return "the"
@@ -441,12 +453,12 @@ def tokens_of_words(words: Sequence[str], doc: "Doc") -> "list[Token | None]":
     return token_of_word
 
 
-def _kept_words(
-    words: Sequence[str], reading: SentenceReading, doc: "Doc", tokens: "Sequence[Token | None]"
+def _keep_mask(
+    words: Sequence[str], tags: SentenceTags, doc: "Doc", tokens: "Sequence[Token | None]"
 ) -> np.ndarray:
     """Return a mask (W,), True for kept words: a noun phrase and its preposition are kept or
     dropped whole."""
-    probability = 1 - reading.edits[:, WORD_EDITS.index("drop")]
+    probability = 1 - tags.edits[:, WORD_EDITS.index("drop")]
     is_kept = probability >= MIN_KEEP_PROBABILITY
     word_index_of = {}
     for index, token in enumerate(tokens):

@@ -15,9 +15,9 @@ import numpy.typing as npt
 from stepline.limits import packaged_json
 from stepline.numeric import logit, sigmoid
 from stepline.records import Matrix
-from stepline.text.narration import SentenceReading
+from stepline.text.narration import SentenceTags
 from stepline.text.narration.words import SENTENCE_KINDS, WORD_EDITS, spoken_words
-from stepline.writing.extractive.grammar_actions import grammar_findings
+from stepline.writing.extractive.grammar_actions import grammar_features
 
 Array = npt.NDArray[np.float64]
 
@@ -36,7 +36,7 @@ STEP_COLUMN: Final = SENTENCE_KINDS.index("step")
 FEATURE_COUNT: Final = 28
 
 
-def score_features(readings: Sequence[SentenceReading], texts: Sequence[str]) -> Array:
+def score_features(sentence_tags: Sequence[SentenceTags], texts: Sequence[str]) -> Array:
     """Return the regression's features for each sentence of one narration, (S, 28).
 
     - log P of each kind
@@ -47,10 +47,10 @@ def score_features(readings: Sequence[SentenceReading], texts: Sequence[str]) ->
     - orders and actions by grammar
     texts: of the sentences.
     """
-    if not readings:
+    if not sentence_tags:
         return np.zeros((0, FEATURE_COUNT))
     # the sentence's own kinds, and P(step) of its neighbours
-    log_kinds = _log_kinds(readings)  # (S, 8)
+    log_kinds = _log_kinds(sentence_tags)  # (S, 8)
     log_step = log_kinds[:, STEP_COLUMN]
     padded_log_step = np.pad(log_step, CONTEXT_SENTENCES, mode="edge")
     count = len(log_step)
@@ -68,40 +68,40 @@ def score_features(readings: Sequence[SentenceReading], texts: Sequence[str]) ->
     context.append(lengths - lengths.mean())
 
     # words, clauses, grammar
-    edits = np.stack([_edit_features(reading) for reading in readings])  # (S, 4)
-    clauses = np.stack([_clause_features(reading) for reading in readings])  # (S, 6)
-    grammar = grammar_findings(texts)  # (S, 2)
+    edits = np.stack([_edit_features(tags) for tags in sentence_tags])  # (S, 4)
+    clauses = np.stack([_clause_features(tags) for tags in sentence_tags])  # (S, 6)
+    grammar = grammar_features(texts)  # (S, 2)
     neighbours = np.stack(context, axis=1)
     columns = [log_kinds, neighbours, edits, clauses, grammar]
     return np.concatenate(columns, axis=1)
 
 
-def _log_kinds(readings: Sequence[SentenceReading]) -> Array:
-    kinds = np.stack([reading.kinds for reading in readings])
+def _log_kinds(sentence_tags: Sequence[SentenceTags]) -> Array:
+    kinds = np.stack([tags.kinds for tags in sentence_tags])
     probabilities: Array = kinds.astype(np.float64)
     logarithms: Array = np.log(probabilities + MIN_PROBABILITY)
     return logarithms
 
 
-def _edit_features(reading: SentenceReading) -> Array:
+def _edit_features(tags: SentenceTags) -> Array:
     """Return the greatest P(action), the mean P(kept), the greatest P(name) and P(no front verb),
     (4,)."""
-    if not len(reading.edits):
+    if not len(tags.edits):
         return np.zeros(4)
-    edits = reading.edits.astype(np.float64)
+    edits = tags.edits.astype(np.float64)
     probability_of = dict(zip(WORD_EDITS, edits.T, strict=True))  # (W,) each
     action = (probability_of["verb"] + probability_of["next"]).max()
     kept_share = (1 - probability_of["drop"]).mean()
-    return np.array([action, kept_share, probability_of["name"].max(), reading.verbs[0]])
+    return np.array([action, kept_share, probability_of["name"].max(), tags.verbs[0]])
 
 
-def _clause_features(reading: SentenceReading) -> Array:
+def _clause_features(tags: SentenceTags) -> Array:
     """Return statistics of a sentence's clauses, (6,).
 
     The greatest and mean log P(step), the least of talk and announcement, log count, and P(action).
     """
     # A sentence that is not cut is its own clause.
-    clauses = reading.clauses or (reading,)
+    clauses = tags.clauses or (tags,)
     log_kinds = _log_kinds(clauses)  # (C, 8)
     log_step = log_kinds[:, STEP_COLUMN]
     talk = log_kinds[:, SENTENCE_KINDS.index("talk")]
@@ -124,14 +124,19 @@ def _clause_features(reading: SentenceReading) -> Array:
     return np.array(features)
 
 
-def step_probabilities(readings: Sequence[SentenceReading], texts: Sequence[str]) -> Array:
-    """Return P(a sentence describes a step) for each sentence of one narration, (S,)."""
+def step_probabilities(sentence_tags: Sequence[SentenceTags], texts: Sequence[str]) -> Array:
+    """Return P(a sentence describes a step) for each sentence of one narration, (S,).
+
+    Args:
+        sentence_tags: the tagger's probabilities of S sentences, in spoken order.
+        texts: of the same sentences.
+    """
     weights, intercept = _read_regression()
-    features = score_features(readings, texts)
+    features = score_features(sentence_tags, texts)
     logits = features @ weights + intercept
     probabilities = sigmoid(logits)
-    if 0 < len(readings) <= MAX_SHORT_NARRATION_SENTENCES:
-        steps = np.array([reading.step_probability for reading in readings])
+    if 0 < len(sentence_tags) <= MAX_SHORT_NARRATION_SENTENCES:
+        steps = np.array([tags.step_probability for tags in sentence_tags])
         is_sure = steps >= MIN_SURE_STEP_PROBABILITY
         has_order = features[:, ORDER_COLUMN] > 0
         # an action that is said, "you're gonna stick them together", counts where it may be a step
@@ -161,7 +166,7 @@ MIN_NORM: Final = 1e-9
 
 @dataclass(frozen=True)
 class InstructionWeights:
-    """Weights of `instruction_features`, (2 + D,), and the intercept."""
+    """A logistic regression on `instruction_features`: weights (2 + D,) and the intercept."""
 
     weights: list[float]
     intercept: float

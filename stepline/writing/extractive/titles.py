@@ -10,11 +10,11 @@ The tagger says which sentences announce, the grammar which of their words name 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from stepline.text.narration import SentenceReading
+from stepline.text.narration import SentenceTags
 from stepline.text.narration.words import SENTENCE_KINDS, word_set
+from stepline.writing.extractive.antecedents import MEASURE_NOUNS, NON_ANTECEDENT_NOUNS
 from stepline.writing.extractive.clauses import find_clauses
-from stepline.writing.extractive.pronouns import MEASURE_NOUNS, NON_ANTECEDENT_NOUNS
-from stepline.writing.extractive.reading import NarrationReading
+from stepline.writing.extractive.narration import ParsedNarration
 from stepline.writing.extractive.segments import SEQUENCE_WORDS
 
 if TYPE_CHECKING:
@@ -67,33 +67,33 @@ SUBJECTS_AFTER_WHAT: Final[frozenset[str]] = frozenset()  # only "what we'll do 
 SPEECH_VERBS: Final = word_set("show teach introduce demonstrate explain walk take learn")
 
 
-def narration_title(narration: NarrationReading) -> str | None:
+def narration_title(narration: ParsedNarration) -> str | None:
     """Return the video title that the speaker announces, in sentence case, None without one."""
     steps = 0
-    rows = zip(narration.docs[:MAX_OPENING_UNITS], narration.readings, strict=False)
-    for doc, reading in rows:
-        if reading.step_probability >= MIN_STEP_PROBABILITY:
+    rows = zip(narration.docs[:MAX_OPENING_UNITS], narration.sentence_tags, strict=False)
+    for doc, tags in rows:
+        if tags.step_probability >= MIN_STEP_PROBABILITY:
             steps += 1
         if steps > 2:
             return None
         if _announces_a_part(doc):
             continue
-        title = _announced_title(doc, reading)
+        title = _announced_title(doc, tags)
         if title is not None:
             return title
     return None
 
 
-def _announced_title(doc: "Doc", reading: SentenceReading) -> str | None:
+def _announced_title(doc: "Doc", tags: SentenceTags) -> str | None:
     """Return the title that one sentence announces, with "how to" where it is said."""
-    announcement = float(reading.kinds[SENTENCE_KINDS.index("announcement")])
+    announcement = float(tags.kinds[SENTENCE_KINDS.index("announcement")])
     names_time = _names_the_time(doc)
     announces_action = _announces_action(doc)
     has_speech_verb = any(token.lemma_ in SPEECH_VERBS for token in doc)
     # "How to" names the work more surely than a topic, so it is looked for first.
     if announcement >= MIN_HOW_TO_PROBABILITY or (announces_action and has_speech_verb):
         for tokens in _how_to_actions(doc):
-            return _sentence_case(f"how to {_joined_text(tokens)}")
+            return _sentence_case(f"how to {_join_tokens(tokens)}")
     topics: list[list[Token]] = []
     if announcement >= MIN_ANNOUNCEMENT_PROBABILITY and (
         names_time or announces_action or has_speech_verb
@@ -103,7 +103,7 @@ def _announced_title(doc: "Doc", reading: SentenceReading) -> str | None:
         topics = _topic_phrases(doc, SUBJECTS_AFTER_WHAT)
     if not topics:
         return None
-    return _sentence_case(_joined_text(topics[0]))
+    return _sentence_case(_join_tokens(topics[0]))
 
 
 def _announces_a_part(doc: "Doc") -> bool:
@@ -247,7 +247,7 @@ def _dependents(head: "Token", relations: frozenset[str], after: int = -1) -> "l
     return until_mark[:MAX_TITLE_WORDS]
 
 
-def _joined_text(tokens: "list[Token]") -> str:
+def _join_tokens(tokens: "list[Token]") -> str:
     text = ""
     for token, following in zip(tokens, [*tokens[1:], None], strict=True):
         # "Changing the oil" becomes "change the oil".

@@ -23,34 +23,31 @@ import numpy.typing as npt
 
 from stepline.records import Rejected, Sentence, Span, Step, Transcript, covering_span
 from stepline.text import embed
-from stepline.text.narration import NarrationTagger, SentenceReading, load_tagger
+from stepline.text.narration import NarrationTagger, SentenceTags, load_tagger
 from stepline.text.narration.words import SENTENCE_KINDS
-from stepline.writing.extractive.antecedents import StepNamer
-from stepline.writing.extractive.grammar_actions import GrammarAction, grammar_actions
+from stepline.writing.extractive.antecedents import PronounResolver
+from stepline.writing.extractive.grammar_actions import grammar_drafts
 from stepline.writing.extractive.granularity import (
     SentenceStep,
     join_continuations,
     sentence_amount,
     with_amount,
-    with_digits,
+)
+from stepline.writing.extractive.narration import (
+    NarrationUnit,
+    ParsedNarration,
+    non_english_note,
+    parse_narration,
 )
 from stepline.writing.extractive.off_topic import flaw_in_sentence
-from stepline.writing.extractive.reading import (
-    NarrationReading,
-    NarrationUnit,
-    non_english_note,
-    read_narration,
-)
-from stepline.writing.extractive.repeats import merge_by_meaning, merge_repeats, number_steps
-from stepline.writing.extractive.step_editor import DraftStep, DraftWord, SentenceEditor
+from stepline.writing.extractive.repeats import merge_by_meaning, number_steps
+from stepline.writing.extractive.step_editor import DraftStep, SentenceEditor
 from stepline.writing.extractive.step_score import instruction_log_bayes, step_probabilities
 from stepline.writing.settings import WritingSettings
 from stepline.writing.types import WrittenSteps
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
-
-__all__ = ["merge_repeats", "number_steps", "write_extractive"]
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
@@ -61,12 +58,6 @@ MIN_LISTED_PROBABILITY: Final = 0.5
 MIN_SURE_STEP_PROBABILITY: Final = (
     0.5  # P from which the most likely step is written, if none is made out
 )
-MIN_WARNING_PROBABILITY: Final = (
-    0.5  # P that a sentence warns, from which what is not to be done is written
-)
-# P(step) of a warning from which it is written. 63 sentences were cited below the threshold of
-# steps, nearly all of them warnings. 5 of them describe a step of the work.
-MIN_WARNING_STEP_PROBABILITY: Final = 0.2
 # Times that words are left out within a step. Of 12 steps of long transcripts with more, read one
 # by one, none was good. Of 9 with two, four were.
 MAX_STEP_GAPS: Final = 2
@@ -93,14 +84,14 @@ def write_extractive(
     transcript: Transcript,
     settings: WritingSettings | None = None,
     *,
-    narration: NarrationReading | None = None,
+    narration: ParsedNarration | None = None,
 ) -> WrittenSteps:
     """Return the steps that the transcript describes, in the words of its sentences.
 
     Args:
         transcript: in English. Another language gives no steps and a note that says so.
-        settings: how many steps, and how detailed.
-        narration: the parsed transcript, where it exists already.
+        settings: how many sentences count as steps, and whether continuations are joined.
+        narration: the parsed transcript; None parses it here.
     Raises ModelError when the English parser or the sentence encoder is not installed.
     """
     if settings is None:
@@ -110,35 +101,28 @@ def write_extractive(
         return WrittenSteps(notes=(language_note,))
     # The sentences, and how likely each describes a step.
     if narration is None:
-        narration = read_narration(transcript, settings)
+        narration = parse_narration(transcript, settings)
     tagger = load_tagger(settings.step_scorer)
-    readings = narration.readings
+    sentence_tags = narration.sentence_tags
     docs = narration.docs
-    probabilities = step_probabilities(readings, narration.texts)
+    probabilities = step_probabilities(sentence_tags, narration.texts)
     threshold = MIN_STEP_PROBABILITY[settings.steps]
-    namer = StepNamer(docs, readings)
+    namer = PronounResolver(docs, sentence_tags)
     steps: list[SentenceStep] = []
     dropped: list[Rejected] = []
-    for number, (unit, reading) in enumerate(zip(narration.units, readings, strict=True)):
+    for number, (unit, tags) in enumerate(zip(narration.units, sentence_tags, strict=True)):
         # a sentence without a step may still say an amount of the one before
         probability = float(probabilities[number])
-        is_likely = probability >= threshold
-        has_warning = (
-            float(reading.kinds[SENTENCE_KINDS.index("warning")]) >= MIN_WARNING_PROBABILITY
-        )
-        is_warning = has_warning and probability >= MIN_WARNING_STEP_PROBABILITY
-        if not is_likely and not is_warning:
+        if probability < threshold:
             has_amount = _adds_amount(steps, docs[number], unit)
             if not has_amount and probability >= MIN_REPORTED_STEP_PROBABILITY:
-                dropped.append(_rejected_sentence(unit, reading, probability))
+                dropped.append(_rejected_sentence(unit, tags, probability))
             continue
         # its steps, without names
         is_sure = probability >= MIN_SURE_STEP_PROBABILITY
-        editor = SentenceEditor(unit.words, reading, docs[number], number)
+        editor = SentenceEditor(unit.words, tags, docs[number], number)
         drafts = _sentence_drafts(unit, editor, tagger, namer, is_sure=is_sure)
-        if not is_likely:
-            drafts = [draft for draft in drafts if draft.is_negated]
-        elif not drafts:
+        if not drafts:
             dropped.append(Rejected(what="step", text=unit.text, reason=NO_ACTION_REASON))
         # those without a flaw, with names
         for draft in drafts:
@@ -146,24 +130,20 @@ def write_extractive(
             if flaw is not None:
                 dropped.append(Rejected(what="step", text=draft.text, reason=flaw))
                 continue
-            step = _named_step(draft, unit, namer, probability)
-            if step is not None:
-                steps.append(step)
+            steps.append(_named_step(draft, unit, namer, probability))
     # One list: continuations joined, repeats merged, steps numbered.
     joined = join_continuations(steps, settings.detail)
     dropped += joined.rejected
-    merged = merge_by_meaning(merge_repeats(joined.steps))
+    merged = merge_by_meaning(joined.steps)
     return WrittenSteps(number_steps(merged), tuple(dropped))
 
 
 def _named_step(
-    draft: DraftStep, unit: NarrationUnit, namer: StepNamer, probability: float
-) -> SentenceStep | None:
-    """Return a step with its pronouns replaced by names, None where only pronouns are left."""
-    step = namer.with_names(draft)
-    if step is None:
-        return None
-    names = namer.likely_names(draft.sentence, draft.word_indices)
+    draft: DraftStep, unit: NarrationUnit, namer: PronounResolver, probability: float
+) -> SentenceStep:
+    """Return a step with its pronouns replaced by names."""
+    step = namer.replace_pronouns(draft)
+    names = namer.likely_antecedents(draft.sentence, draft.word_indices)
     # The words behind a verb that the editor put in front: it has no place, for no one said it.
     list_text = None
     if step.words[0].index is None and not step.is_negated:
@@ -187,11 +167,14 @@ def _draft_flaw(draft: DraftStep, tokens: "Sequence[Token | None]") -> str | Non
 def sentence_step_probabilities(
     sentences: Sequence[str], tagger: NarrationTagger | None = None
 ) -> list[float]:
-    """Return P(a sentence describes a step) for each sentence of one English narration, in order."""
+    """Return P(a sentence describes a step) for each sentence of one English narration, (S,).
+
+    tagger: by default the one shipped with the package.
+    """
     if tagger is None:
         tagger = load_tagger()
-    readings = tagger.read_sentences(sentences)
-    probabilities: list[float] = step_probabilities(readings, sentences).tolist()
+    sentence_tags = tagger.tag_sentences(sentences)
+    probabilities: list[float] = step_probabilities(sentence_tags, sentences).tolist()
     return probabilities
 
 
@@ -227,11 +210,9 @@ def narration_instruction(
     return instruction_log_bayes(probabilities.tolist(), embed(texts))
 
 
-def _rejected_sentence(
-    unit: NarrationUnit, reading: SentenceReading, probability: float
-) -> Rejected:
+def _rejected_sentence(unit: NarrationUnit, tags: SentenceTags, probability: float) -> Rejected:
     """Return the record of a rejected sentence, with its most likely kind."""
-    probabilities = dict(zip(SENTENCE_KINDS, reading.kinds.tolist(), strict=True))
+    probabilities = dict(zip(SENTENCE_KINDS, tags.kinds.tolist(), strict=True))
     del probabilities["step"]
     kind = max(probabilities, key=probabilities.__getitem__)
     reason = f"{KIND_REASONS[kind]} (states a step: {probability:.0%})"
@@ -242,7 +223,7 @@ def _sentence_drafts(
     unit: NarrationUnit,
     editor: SentenceEditor,
     tagger: NarrationTagger,
-    namer: StepNamer,
+    namer: PronounResolver,
     *,
     is_sure: bool,
 ) -> list[DraftStep]:
@@ -253,19 +234,13 @@ def _sentence_drafts(
     number = editor.number
 
     def name(index: int) -> str | None:
-        return namer.name_at(number, index)
+        return namer.antecedent_at(number, index)
 
     # Grammar first, and next to its actions those that it passed over.
-    actions = grammar_actions(unit.text, editor.reading, name)
-    if actions:
-        drafts = []
-        for action in actions:
-            # The first place carries the whole text. The others only say what it rests on.
-            first, *others = action.word_indices
-            words = [DraftWord(action.text, first), *(DraftWord("", index) for index in others)]
-            drafts.append(DraftStep(tuple(words), number, action.is_negated, action.verb))
+    drafts = grammar_drafts(unit.text, number, editor.tags, name)
+    if drafts:
         if any(_draft_flaw(draft, editor.tokens) is None for draft in drafts):
-            drafts += _extra_drafts(actions, editor, tagger.front_verbs)
+            drafts += _extra_drafts(drafts, editor, tagger.front_verbs)
         return sorted(drafts, key=lambda draft: draft.word_indices[0])
     # Word by word, where grammar finds nothing.
     steps = editor.steps(tagger.front_verbs)
@@ -275,13 +250,13 @@ def _sentence_drafts(
 
 
 def _extra_drafts(
-    actions: Sequence[GrammarAction], editor: SentenceEditor, front_verbs: Sequence[str]
+    grammar_steps: Sequence[DraftStep], editor: SentenceEditor, front_verbs: Sequence[str]
 ) -> list[DraftStep]:
     """Return word-by-word drafts of actions that the grammar missed: their words are in no other
     draft."""
     word_indices: set[int] = set()
-    for action in actions:
-        word_indices.update(action.word_indices)
+    for draft in grammar_steps:
+        word_indices.update(draft.word_indices)
     drafts = []
     for draft in editor.steps(front_verbs):
         is_new = word_indices.isdisjoint(draft.word_indices)
@@ -320,8 +295,7 @@ def _as_step(draft: DraftStep, unit: NarrationUnit) -> Step:
     for number, word_indices in word_indices_of.items():
         sentence = unit.sentences[number - unit.first_sentence]
         spans.append(_spoken_span(sentence, word_indices))
-    text = with_digits(draft.text)
-    return Step(id="0", text=text, said=covering_span(spans), sources=tuple(word_indices_of))
+    return Step(id="0", text=draft.text, said=covering_span(spans), sources=tuple(word_indices_of))
 
 
 def _spoken_span(sentence: Sentence, word_indices: Sequence[int]) -> Span:

@@ -1,4 +1,4 @@
-"""What the steps of a language model rest on: the sentences, or pictures, that support each.
+"""What the steps of a language model rest on: the sentences that support each step.
 
 A step's sources are the sentences that share its content words and are near in meaning, in the
 order of the speech.
@@ -6,7 +6,6 @@ order of the speech.
 Letters: K steps of one reply, S sentences of its chunk.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -35,9 +34,6 @@ MIN_NEIGHBOUR_SCORE = 0.85
 # spaCy's coarse tags of the words that carry a step
 CONTENT_TAGS = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "NUM"})
 PARTICLE_TAGS = frozenset({"ADP", "ADV", "PART"})  # of "on" behind "turn"
-PICTURE_STEP_REMARK = "seen, not said: a picture at {:.1f} s, by the writer"
-PICTURE_REMARK = "for: the writer names what a picture at {:.1f} s shows"
-_PICTURE_SECOND = re.compile(r"\ba picture at (\d+\.\d) s\b")  # in both of them
 # content words that say nothing of a step
 LIGHT_LEMMAS = frozenset(
     {"be", "have", "do", "go", "get", "make", "use", "take", "put", "let", "thing", "step", "-"}
@@ -59,13 +55,7 @@ class SupportScores:
 
 
 def cite_sources(
-    texts: Sequence[str],
-    chunk: Chunk,
-    *,
-    floor: float,
-    embed: Embed,
-    seconds: Sequence[Sequence[float]] = (),
-    start: float = 0.0,
+    texts: Sequence[str], chunk: Chunk, *, floor: float, embed: Embed
 ) -> tuple[list[Step], list[Rejected]]:
     """Return the texts as steps that cite sentences of the chunk, and the unsupported texts.
 
@@ -75,11 +65,8 @@ def cite_sources(
     Args:
         texts: K steps of the model.
         chunk: S sentences.
-        floor: cosine. Half of it is enough next to a picture.
+        floor: cosine.
         embed: texts to unit vectors.
-        seconds: of the pictures that each text cites. A text without a sentence cites the first
-            one.
-        start: second of the whole video at which the pictures' times begin.
     """
     if not texts:
         return [], []
@@ -90,42 +77,19 @@ def cite_sources(
     steps: list[Step] = []
     dropped: list[Rejected] = []
     for k, text in enumerate(texts):
-        pictures: Sequence[float] = ()
-        if seconds:
-            pictures = seconds[k]
-        # A picture that the model names is evidence too, so half the floor is enough.
-        step_floor = floor
-        if pictures:
-            step_floor = floor * WORD_OVERLAP_FLOOR_FACTOR
-        rows = _sources(support, k, path[k], step_floor)
-        if not rows and not pictures:
+        rows = _sources(support, k, path[k], floor)
+        if not rows:
             rejected = Rejected(what="step", text=text, reason="no sentence supports it")
             dropped.append(rejected)
             continue
-        # Without a sentence, the first picture says when.
-        at = None
-        remark = PICTURE_REMARK
-        if not rows:
-            at = pictures[0]
-            remark = PICTURE_STEP_REMARK
         step = Step(
             id="0",
             text=text,
             sources=tuple(chunk.indices[row] for row in rows),
             said=covering_span(chunk.sentences[row].span for row in rows),
-            at=at,
-            seen=tuple(remark.format(start + second) for second in pictures),
         )
         steps.append(step)
     return steps, dropped
-
-
-def named_seconds(step: Step) -> list[float]:
-    """Return the seconds, in the whole video, of the pictures that a step cites."""
-    seconds: list[float] = []
-    for remark in step.seen:
-        seconds += map(float, _PICTURE_SECOND.findall(remark))
-    return seconds
 
 
 def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed) -> SupportScores:

@@ -9,14 +9,12 @@ Source: NaSVA, section 3.1. Differs: the paper has chunks of about ten sentences
 """
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-from stepline.errors import SettingsError
 from stepline.llm import instructs_a_model, quoted
 from stepline.llm.servers import Schema
 from stepline.records import Sentence, Transcript
@@ -45,7 +43,13 @@ class Chunk:
 
 @dataclass(frozen=True)
 class ChunkContext:
-    """Context of a chunk in the prompt: video title, previous sentences and last written steps."""
+    """What a prompt holds next to its chunk.
+
+    Attributes:
+        title: of the video, "" without one.
+        before: the last sentences before the chunk.
+        steps: texts of the last steps that were written for earlier chunks.
+    """
 
     title: str = ""
     before: tuple[Sentence, ...] = ()
@@ -55,7 +59,9 @@ class ChunkContext:
 def chunk_context(
     chunk: Chunk, chunks: Sequence[Chunk], title: str, steps: Sequence[str]
 ) -> ChunkContext:
-    """Return the context of one chunk. A title that instructs a language model is left out.
+    """Return the context that the prompt of one chunk holds: title, sentences and steps before it.
+
+    A title that instructs a language model is left out.
 
     Args:
         chunk: one of `chunks`.
@@ -110,7 +116,7 @@ def split_by_words(
             groups.append([])
         groups[number].append(index)
         earlier += length
-    return _number_chunks(groups, transcript.sentences)
+    return _make_chunks(groups, transcript.sentences)
 
 
 def split_into_chunks(
@@ -124,7 +130,7 @@ def split_into_chunks(
         withheld: indices of the sentences to leave out.
     """
     indices = _remaining_indices(transcript, withheld)
-    return _number_chunks(_equal_groups(indices, size), transcript.sentences)
+    return _make_chunks(_equal_groups(indices, size), transcript.sentences)
 
 
 def _remaining_indices(transcript: Transcript, withheld: Sequence[int]) -> list[int]:
@@ -142,7 +148,7 @@ def find_model_instructions(transcript: Transcript) -> tuple[int, ...]:
     return tuple(indices)
 
 
-def _number_chunks(groups: Sequence[list[int]], sentences: Sequence[Sentence]) -> tuple[Chunk, ...]:
+def _make_chunks(groups: Sequence[list[int]], sentences: Sequence[Sentence]) -> tuple[Chunk, ...]:
     """Return one chunk per group, several for a group that is too long for a prompt."""
     chunks: list[Chunk] = []
     for group in groups:
@@ -218,76 +224,14 @@ def nasva_prompt() -> Prompt:
     return Prompt("steps", _read_template("steps"))
 
 
-@cache
-def picture_prompt() -> Prompt:
-    """Return the default prompt with pictures next to the speech."""
-    return Prompt("steps_with_pictures", _read_template("steps_with_pictures"))
-
-
-# After a prompt of the user's own, where pictures are shown with the speech.
-PICTURE_REMINDER = """
-With this come pictures of the video, each with a letter. End every line that rests on one with its letter in square
-brackets, such as [B]."""
-# Letters of pictures in brackets, at the end of a line.
-_CITED_PICTURES = re.compile(
-    r"\s*[\[(]((?:pictures?\s+)?[A-T](?:\s*(?:,|and|&)\s*[A-T])*)[\])][\s.]*$"
-)
-
-
-def split_citation(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return a step's text and its cited picture letters: "Press it [A, B]"."""
-    citation = _CITED_PICTURES.search(text)
-    if citation is None:
-        return text, ()
-    letters = re.findall(r"\b[A-T]\b", citation[1])
-    return text[: citation.start()], tuple(dict.fromkeys(letters))
-
-
-# what a prompt holds in place of a chunk's sentences, those with their seconds, its context
+# Fields of a prompt: the sentences of its chunk, and their context.
 SPEECH_FIELD = "{transcript}"
-TIMED_SPEECH_FIELD = "{timed_transcript}"
 CONTEXT_FIELD = "{context}"
-MAX_PROMPT_CHARS = 20_000  # the main one has 1,900
 
 
-def chosen_prompt(settings: LlmSettings, *, pictures: bool = False) -> Prompt:
-    """Return the user's prompt file (`writing.llm.prompt_file`), or the prompt that the settings
-    name.
-
-    pictures: whether some are shown with the speech.
-    Raises SettingsError where the file is unreadable, empty, too long, or has no field for the
-    speech.
-    """
-    path = settings.prompt_file
-    # One of ours.
-    if path is None:
-        if pictures:
-            return picture_prompt()
-        if settings.prompt == "nasva":
-            return nasva_prompt()
-        return main_prompt()
-    # The user's own: a text file with a place for the speech.
-    setting = f"writing.llm.prompt_file {path}"
-    try:
-        text = path.expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
-        raise SettingsError(f"{setting}: cannot be read ({reason}); give a text file") from error
-    if not text.strip():
-        raise SettingsError(f"{setting}: is empty; write a prompt, and in it {SPEECH_FIELD}")
-    if len(text) > MAX_PROMPT_CHARS:
-        problem = f"{len(text)} characters"
-        raise SettingsError(f"{setting}: {problem}; a prompt may have {MAX_PROMPT_CHARS}")
-    has_times = TIMED_SPEECH_FIELD in text
-    if not has_times and SPEECH_FIELD not in text:
-        cure = f"write {SPEECH_FIELD} where the sentences belong"
-        second_cure = f"{TIMED_SPEECH_FIELD} for them with times"
-        raise SettingsError(f"{setting}: has no place for the speech; {cure}, or {second_cure}")
-    # From here on `has_times` says which of the two fields it was.
-    text = text.replace(TIMED_SPEECH_FIELD, SPEECH_FIELD)
-    if pictures:
-        text += PICTURE_REMINDER
-    return Prompt("own", text, has_times=has_times)
+def chosen_prompt(settings: LlmSettings) -> Prompt:
+    """Return the prompt that `writing.llm.prompt` names."""
+    return nasva_prompt() if settings.prompt == "nasva" else main_prompt()
 
 
 def build_prompt(

@@ -118,13 +118,13 @@ _TIME_PATTERNS = (
 
 @dataclass(frozen=True)
 class ParsedReply:
-    """A parsed reply.
+    """The steps of one reply of a language model.
 
-    Args:
+    Attributes:
         texts: of the steps, in order.
-        dropped: rejected lines.
+        dropped: rejected lines with their reasons.
         times: positions in the video that were removed from the texts.
-        refusal: why the whole reply is refused, then texts is empty; else None.
+        refusal: why the whole reply is refused. Then `texts` is empty. None for a good reply.
     """
 
     texts: tuple[str, ...] = ()
@@ -135,13 +135,13 @@ class ParsedReply:
 
 @dataclass
 class _ReplyItems:
-    """The lines of a reply's list. cut_off: the last one, where the reply ends inside it."""
+    """The complete lines of a reply's list, and the truncated last line, None without one."""
 
     lines: list[str] = field(default_factory=list)
-    cut_off: str | None = None
+    truncated_line: str | None = None
 
 
-def read_reply(
+def parse_reply(
     reply: str, *, spoken: str = "", sentences: int = 10, complete: bool = True
 ) -> ParsedReply:
     """Return the steps of a reply, without markup and times. "none" or an empty list gives no
@@ -149,9 +149,9 @@ def read_reply(
 
     Args:
         reply: text of the model, untrusted.
-        spoken: the chunk's speech. Links and times that the speaker said stay.
-        sentences: their number in the chunk.
-        complete: False where the model was cut off; then the last line is dropped.
+        spoken: text of the chunk. Links and times that it holds may stay in the steps.
+        sentences: number of sentences in the chunk, which limits the number of steps.
+        complete: False where the model hit its token limit. Then the last line is dropped.
     """
     text = _without_thoughts(reply)
     # Nothing to read, or the word "none".
@@ -163,19 +163,19 @@ def read_reply(
         return ParsedReply()
     # JSON where the reply has it, else a numbered list.
     items = _json_items(text)
-    if items is not None and not items.lines and items.cut_off is None:
+    if items is not None and not items.lines and items.truncated_line is None:
         return ParsedReply()
     if items is None:
         items = _listed_items(text, complete)
-        refusal = _prose_reason(text, items)
+        refusal = _prose_refusal(text, items)
         if refusal is not None:
             return ParsedReply(refusal=refusal)
     # A model that loops lists more than the speech can hold.
     spoken_sentences = max(sentences, len(spoken.split()) // WORDS_PER_SENTENCE)
-    refusal = _loop_reason(items.lines, spoken_sentences)
+    refusal = _loop_refusal(items.lines, spoken_sentences)
     if refusal is not None:
         return ParsedReply(refusal=refusal)
-    return _read_items(items, spoken)
+    return _parse_items(items, spoken)
 
 
 def _without_thoughts(reply: str) -> str:
@@ -231,7 +231,7 @@ def _broken_json_items(text: str) -> _ReplyItems:
     # What is left is the text in which the reply breaks off.
     rest = text[end:].strip(' ,\n\t"{}]`')
     if rest and not text[end:].lstrip().startswith("]"):
-        items.cut_off = rest
+        items.truncated_line = rest
     return items
 
 
@@ -247,12 +247,12 @@ def _listed_items(text: str, complete: bool) -> _ReplyItems:
     matches = [_ITEM_LINE.match(line) for line in text.splitlines()]
     items = _ReplyItems([match.group(2) for match in matches if match is not None])
     if not complete and items.lines:
-        items.cut_off = items.lines.pop()
+        items.truncated_line = items.lines.pop()
     return items
 
 
-def _prose_reason(text: str, items: _ReplyItems) -> str | None:
-    lines = [*items.lines, items.cut_off or ""]
+def _prose_refusal(text: str, items: _ReplyItems) -> str | None:
+    lines = [*items.lines, items.truncated_line or ""]
     if not any(lines):
         return "the reply is not a numbered list"
     # 40: one short opening line
@@ -262,7 +262,7 @@ def _prose_reason(text: str, items: _ReplyItems) -> str | None:
     return None
 
 
-def _loop_reason(lines: Sequence[str], sentences: int) -> str | None:
+def _loop_refusal(lines: Sequence[str], sentences: int) -> str | None:
     if len(lines) > MAX_STEPS_PER_SENTENCE * sentences:
         return f"the reply lists {len(lines)} steps for {sentences} sentences"
     counts = Counter(_without_markup(line).lower() for line in lines)
@@ -272,12 +272,12 @@ def _loop_reason(lines: Sequence[str], sentences: int) -> str | None:
     return None
 
 
-def _read_items(items: _ReplyItems, spoken: str) -> ParsedReply:
+def _parse_items(items: _ReplyItems, spoken: str) -> ParsedReply:
     texts: list[str] = []
     dropped: list[Rejected] = []
     times: list[str] = []
-    if items.cut_off is not None:
-        dropped.append(_as_rejected(items.cut_off, CUT_OFF_REASON))
+    if items.truncated_line is not None:
+        dropped.append(_as_rejected(items.truncated_line, CUT_OFF_REASON))
     for item in items.lines:
         # longer ones are still dropped
         plain_text = _without_markup(item)[: 2 * MAX_STEP_CHARS]
@@ -331,7 +331,7 @@ def _without_times(text: str, spoken: str) -> tuple[str, list[str]]:
     spoken_lower = " ".join(spoken.lower().split())
     times: list[str] = []
 
-    def cut_off(match: re.Match[str]) -> str:
+    def remove_time(match: re.Match[str]) -> str:
         time = " ".join(match.group(0).split()).strip("[]() :-–—|")
         if time.lower() in spoken_lower and re.search(r"\d", time):
             return match.group(0)
@@ -339,7 +339,7 @@ def _without_times(text: str, spoken: str) -> tuple[str, list[str]]:
         return " "
 
     for pattern in _TIME_PATTERNS:
-        text = pattern.sub(cut_off, text)
+        text = pattern.sub(remove_time, text)
     # Brackets that held nothing but a time.
     text = re.sub(r"[\[(]\s*[\])]", " ", text)
     return " ".join(text.split()).strip(" ,;:|–—-.").strip(), times

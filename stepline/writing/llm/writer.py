@@ -7,58 +7,68 @@ the extractive writer, with a note.
 """
 
 import logging
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from stepline.errors import WriterError
 from stepline.llm import requests as reply_cache
-from stepline.llm.checked_requests import DEADLINE_PASSED
-from stepline.llm.pictures import PICTURE_LETTERS, VideoPictures, question_tokens
+from stepline.llm.checked_requests import DEADLINE_PASSED, CheckedQuestion, CheckedRequests
+from stepline.llm.pictures import question_tokens
 from stepline.llm.requests import RequestLimits, run_in_threads
-from stepline.llm.servers import open_server
+from stepline.llm.servers import Answer, open_server
 from stepline.records import Rejected, Step, Transcript
 from stepline.text import embed as minilm
 from stepline.text.narration import load_tagger
 from stepline.text.narration.words import SENTENCE_KINDS
-from stepline.writing.extractive.reading import non_english_note
-from stepline.writing.extractive.repeats import merge_by_meaning, merge_repeats, number_steps
+from stepline.writing.extractive.narration import non_english_note
+from stepline.writing.extractive.repeats import merge_by_meaning, number_steps
 from stepline.writing.extractive.writer import write_extractive
 from stepline.writing.llm.citing import Embed, cite_sources, name_different_things
 from stepline.writing.llm.prompts import (
+    STEPS_SCHEMA,
     Chunk,
+    ChunkContext,
     Prompt,
     build_prompt,
     chosen_prompt,
     chunk_context,
     find_model_instructions,
-    split_citation,
     split_transcript,
 )
-from stepline.writing.llm.replies import ParsedReply
-from stepline.writing.llm.requests import ChunkReply, RequestRunner
+from stepline.writing.llm.replies import ParsedReply, parse_reply
 from stepline.writing.settings import LlmSettings
 from stepline.writing.types import WrittenSteps
 
 logger = logging.getLogger(__name__)
 
 Fallback = Callable[[Transcript], WrittenSteps]
-Pictures = Mapping[int, Mapping[float, bytes]]  # by the number of the chunk: second -> JPEG
 
 WITHHELD_REASON = "addresses a language model, not the viewer; withheld from it"
+_citing = threading.Lock()  # one reply at a time is compared with its chunk
 
 
 @dataclass(frozen=True)
 class ChunkSteps:
-    """The steps of one chunk. reason: why the fallback writes them, "" where the model did."""
+    """The steps that a language model writes of one chunk.
+
+    Attributes:
+        chunk: consecutive sentences of the transcript.
+        steps: in the order of the reply, each with its source sentences.
+        dropped: rejected lines of the replies.
+        notes: for the user, such as a refused reply or removed times.
+        reason: why the fallback writes the chunk, "" where the model did.
+        is_rejected: whether the server refused the request.
+    """
 
     chunk: Chunk
-    steps: tuple[Step, ...]
-    dropped: tuple[Rejected, ...]
-    notes: tuple[str, ...]
-    reason: str
+    steps: tuple[Step, ...] = ()
+    dropped: tuple[Rejected, ...] = ()
+    notes: tuple[str, ...] = ()
+    reason: str = ""
+    is_rejected: bool = False
 
 
 def write_llm(
@@ -68,11 +78,9 @@ def write_llm(
     prompt: Prompt | None = None,
     fallback: Fallback | None = None,
     embed: Embed | None = None,
-    pictures: VideoPictures | None = None,
     title: str = "",
 ) -> WrittenSteps:
-    """Return the steps that a language model finds in the transcript, with source sentences or
-    pictures.
+    """Return the steps that a language model finds in the transcript, with source sentences.
 
     Args:
         transcript: sentences with their times.
@@ -81,7 +89,6 @@ def write_llm(
         fallback: writes the whole transcript where the model fails (default: the extractive
             writer).
         embed: texts to unit vectors (default: MiniLM).
-        pictures: of the video, for a vision-language model.
         title: of the video, "" without one.
     Raises WriterError when the server is missing or refuses access, ModelError when a library or
     model is missing.
@@ -94,234 +101,147 @@ def write_llm(
         withheld_records.append(Rejected(what="sentence", text=text, reason=WITHHELD_REASON))
     if not chunks:
         return WrittenSteps(dropped=tuple(withheld_records))
-    if not settings.pictures:
-        pictures = None
-    uses_pictures = pictures is not None
-    prompt = prompt or chosen_prompt(settings, pictures=uses_pictures)
+    prompt = prompt or chosen_prompt(settings)
     fallback = fallback or write_extractive
+    embed = embed or minilm
     # A dry run asks nothing. The fallback writes.
     if settings.dry_run:
-        note = dry_run_note(chunks, prompt, settings, pictures=uses_pictures)
+        note = dry_run_note(chunks, prompt, settings)
         fallback_steps = fallback(transcript)
         dropped = (*withheld_records, *fallback_steps.dropped)
         return WrittenSteps(fallback_steps.steps, dropped, (note, *fallback_steps.notes))
     # what the model is asked, and what it answers
-    jpegs: Pictures = {}
-    start = 0.0
-    if pictures is not None:
-        jpegs = _read_pictures(chunks, pictures, settings.pictures)
-        start = pictures.start
-    request = TranscriptRequest(
-        chunks=chunks,
-        prompt=prompt,
-        settings=settings,
-        jpegs=jpegs,
-        start=start,
-        title=title,
-        embed=embed or minilm,
-        is_english=non_english_note(transcript) is None,
-    )
-    written = _write_by_model(request, transcript, fallback, withheld)
-    return replace(written, dropped=(*withheld_records, *written.dropped))
-
-
-@dataclass(frozen=True)
-class TranscriptRequest:
-    """The request for a whole transcript: chunks, prompt, settings and pictures.
-
-    start: second of the whole video at which this part begins. is_english: then talk is filtered
-    out.
-    """
-
-    chunks: tuple[Chunk, ...]
-    prompt: Prompt
-    settings: LlmSettings
-    jpegs: Pictures
-    start: float
-    title: str
-    embed: Embed
-    is_english: bool
-
-    def cite(self, chunk: Chunk, reply: ChunkReply) -> ChunkSteps:
-        """Return the model's steps for a chunk with their sources, or why none can be used."""
-        seconds = tuple(self.jpegs.get(chunk.number, ()))
-        if self.is_english:
-            reply = _without_talk(reply)
-        reading = reply.reading or ParsedReply()
-
-        # texts, and the seconds of the pictures that each names
-        texts: list[str] = []
-        pictures: list[list[float]] = []
-        for text in reading.texts:
-            letters: tuple[str, ...] = ()
-            if seconds:
-                text, letters = split_citation(text)
-            numbers = [PICTURE_LETTERS.index(letter) for letter in letters]
-            texts.append(text)
-            pictures.append([seconds[number] for number in numbers if number < len(seconds)])
-        steps, unsupported = cite_sources(
-            texts,
-            chunk,
-            floor=self.settings.floor,
-            embed=self.embed,
-            seconds=pictures,
-            start=self.start,
-        )
-
-        # why it has no steps, and what is noted
-        reason = reply.reason
-        if unsupported and not steps:
-            reason = "no sentence supports any step of the reply"
-        sentences = f"sentences {chunk.indices[0] + 1}-{chunk.indices[-1] + 1}"
-        notes = [f"{sentences}: {note}" for note in reply.notes]
-        if reason:
-            notes.append(f"{sentences}: provisional, from the extractive writer, because {reason}")
-        dropped = (*reply.dropped, *reading.dropped, *unsupported)
-        return ChunkSteps(chunk, tuple(steps), dropped, tuple(notes), reason)
-
-
-def _write_by_model(
-    request: TranscriptRequest, transcript: Transcript, fallback: Fallback, withheld: Sequence[int]
-) -> WrittenSteps:
-    """Return the numbered steps of all chunks, repeats merged."""
-    settings = request.settings
     cache = reply_cache.open_cache(settings.cache)
     server = open_server(settings)
     try:
-        until = time.monotonic() + settings.deadline_for(len(request.chunks))
-        runner = RequestRunner(
-            server, settings, cache, RequestLimits(), until, request.prompt, request.jpegs
+        until = time.monotonic() + settings.deadline_for(len(chunks))
+        is_english = non_english_note(transcript) is None
+        writer = ChunkWriter(
+            server, settings, cache, RequestLimits(), until, prompt, embed, is_english
         )
-        parts = _ask_chunks(runner, request)
-        all_steps = _fill_gaps(transcript, parts, fallback)
+        written = _fill_gaps(transcript, _ask_chunks(writer, chunks, title), fallback)
     finally:
         server.close()
-    steps = [step for step in all_steps.steps if set(step.sources).isdisjoint(withheld)]
-    merged = merge_by_meaning(
-        merge_repeats(steps), embed=request.embed, are_different=name_different_things
-    )
-
-    # what a record holds next to the steps
-    seconds = [f"{request.start + at:.1f}" for chunk in request.jpegs.values() for at in chunk]
-    notes = []
-    if seconds:
-        notes.append(f"pictures went to {server.name}: those at {', '.join(seconds)} s")
-    notes += all_steps.notes
+    steps = [step for step in written.steps if set(step.sources).isdisjoint(withheld)]
+    merged = merge_by_meaning(steps, embed=embed, are_different=name_different_things)
+    notes = [*written.notes]
     if cache.write_error:
         notes.append(cache.write_error)
-    return WrittenSteps(number_steps(merged), all_steps.dropped, tuple(notes))
+    dropped = (*withheld_records, *written.dropped)
+    return WrittenSteps(number_steps(merged), dropped, tuple(notes))
 
 
-def _ask_chunks(runner: RequestRunner, request: TranscriptRequest) -> list[ChunkSteps]:
+@dataclass(frozen=True)
+class ChunkWriter(CheckedRequests):
+    """Asks a language model for the steps of one chunk at a time, and cites their sources.
+
+    Attributes:
+        prompt: the template that each chunk fills.
+        embed: texts to unit vectors, (N, D).
+        is_english: whether steps that are talk to the audience are dropped.
+    """
+
+    settings: LlmSettings
+    prompt: Prompt
+    embed: Embed = minilm
+    is_english: bool = True
+
+    def write(self, chunk: Chunk, context: ChunkContext | None = None) -> ChunkSteps:
+        """Return the model's steps for a chunk, or the reason why there are none.
+
+        Raises WriterError when the server cannot be used at all.
+        """
+
+        def content(with_reminder: bool) -> str:
+            return build_prompt(self.prompt, chunk, context, with_reminder=with_reminder)
+
+        def parse_answer(answer: Answer) -> ParsedReply:
+            return parse_reply(
+                answer.text,
+                spoken=chunk.text,
+                sentences=len(chunk.sentences),
+                complete=answer.complete,
+            )
+
+        reply = self.ask(
+            CheckedQuestion(
+                key_parts={"prompt": self.prompt.name, "question": content(False)},
+                content=content,
+                parse=parse_answer,
+                refusal=lambda parsed: parsed.refusal,
+                # Only the main prompt asks for JSON.
+                schema=STEPS_SCHEMA if self.prompt.has_context else None,
+            )
+        )
+        refused = [parsed for parsed in reply.readings if parsed.refusal is not None]
+        # Lines of refused replies are reported, also where a later reply is taken.
+        dropped = list(dict.fromkeys(line for parsed in refused for line in parsed.dropped))
+        if reply.fault is not None:
+            reason, is_rejected = reply.fault.reason, reply.fault.rejected
+            return ChunkSteps(chunk, dropped=tuple(dropped), reason=reason, is_rejected=is_rejected)
+        parsed = reply.readings[-1]
+        if parsed.refusal is not None:
+            return ChunkSteps(chunk, dropped=tuple(dropped), reason=parsed.refusal)
+        notes = [f"a reply was refused ({other.refusal}) and asked for again" for other in refused]
+        if parsed.times:
+            notes.append(f"times that the model wrote were cut out: {', '.join(parsed.times)}")
+        dropped += parsed.dropped
+        with _citing:
+            reasons = talk_reasons(parsed.texts) if self.is_english else [None] * len(parsed.texts)
+            texts = []
+            for text, talk_reason in zip(parsed.texts, reasons, strict=True):
+                if talk_reason is None:
+                    texts.append(text)
+                else:
+                    dropped.append(Rejected(what="step", text=text, reason=talk_reason))
+            steps, unsupported = cite_sources(
+                texts, chunk, floor=self.settings.floor, embed=self.embed
+            )
+        reason = ""
+        if unsupported and not steps:
+            reason = "no sentence supports any step of the reply"
+        return ChunkSteps(chunk, tuple(steps), (*dropped, *unsupported), tuple(notes), reason)
+
+
+def _ask_chunks(writer: ChunkWriter, chunks: Sequence[Chunk], title: str) -> list[ChunkSteps]:
     """Return the steps of each chunk, none for a chunk that misses the deadline.
 
     Raises WriterError where the server refuses every request: then the settings are wrong.
     """
-    chunks = request.chunks
     start = time.monotonic()
-    if request.prompt.has_context:
-        parts = _ask_in_turn(runner, request)
-    else:
-        parts = {}
-        workers = runner.server.workers
-        replies = run_in_threads(runner.serve, chunks, workers=workers, until=runner.until)
-        for number, reply in replies.items():
-            parts[number] = reply, request.cite(chunks[number], reply)
-    logger.info("asked for %d chunks in %.1f s", len(chunks), time.monotonic() - start)
-
-    # chunks without a reply in time
-    missed_reply = ChunkReply(reason=DEADLINE_PASSED)
-    for number, chunk in enumerate(chunks):
-        if number not in parts:
-            parts[number] = missed_reply, request.cite(chunk, missed_reply)
-    if all(reply.rejected for reply, _ in parts.values()):
-        first_reply, _ = parts[0]
-        cure = "correct the settings under writing.llm"
-        raise WriterError(f"{request.settings.base_url}: {first_reply.reason}; {cure}")
-    return [parts[number][1] for number in range(len(chunks))]
-
-
-def _ask_in_turn(
-    runner: RequestRunner, request: TranscriptRequest
-) -> dict[int, tuple[ChunkReply, ChunkSteps]]:
-    """Return the reply and steps of each chunk by index. Each prompt holds earlier chunks' steps."""
+    # A prompt with a context holds the steps of earlier chunks, so one worker takes all in order.
+    has_context = writer.prompt.has_context
     texts: list[str] = []
 
-    def serve(chunk: Chunk) -> tuple[ChunkReply, ChunkSteps]:
-        context = chunk_context(chunk, request.chunks, request.title, texts)
-        reply = runner.serve(chunk, context)
-        part = request.cite(chunk, reply)
+    def write(chunk: Chunk) -> ChunkSteps:
+        context = chunk_context(chunk, chunks, title, texts) if has_context else None
+        part = writer.write(chunk, context)
         texts.extend(step.text for step in part.steps)
-        return reply, part
+        return part
 
-    # one worker, which takes them in their order
-    return run_in_threads(serve, request.chunks, workers=1, until=runner.until)
-
-
-def _read_pictures(
-    chunks: Sequence[Chunk], pictures: VideoPictures, count: int
-) -> dict[int, dict[float, bytes]]:
-    """Return the pictures of each chunk, number -> second -> JPEG.
-
-    They are spread evenly from the start of the chunk to the start of the next.
-    """
-    # A chunk reaches to where the next one begins.
-    edges = [0.0]
-    edges += [chunk.sentences[0].span.start for chunk in chunks[1:]]
-    edges.append(pictures.duration)
-    seconds: dict[int, list[float]] = {}
-    for chunk, (start, end) in zip(chunks, pairwise(edges), strict=True):
-        if end <= start:
-            continue
-        # The middles of `count` equal parts.
-        seconds[chunk.number] = [
-            round(start + (end - start) * (number + 0.5) / count, 1) for number in range(count)
-        ]
-    # All pictures in one reading of the video. Some may be unreadable.
-    jpegs = pictures.reader(list(chain(*seconds.values())))
-    pictures_by_chunk: dict[int, dict[float, bytes]] = {}
-    for number, chunk_seconds in seconds.items():
-        readable = {second: jpegs[second] for second in chunk_seconds if second in jpegs}
-        if readable:
-            pictures_by_chunk[number] = readable
-    return pictures_by_chunk
+    workers = 1 if has_context else writer.server.workers
+    written = run_in_threads(write, chunks, workers=workers, until=writer.until)
+    logger.info("asked for %d chunks in %.1f s", len(chunks), time.monotonic() - start)
+    parts = [
+        written.get(number, ChunkSteps(chunk, reason=DEADLINE_PASSED))
+        for number, chunk in enumerate(chunks)
+    ]
+    if all(part.is_rejected for part in parts):
+        cure = "correct the settings under writing.llm"
+        raise WriterError(f"{writer.settings.base_url}: {parts[0].reason}; {cure}")
+    return parts
 
 
-def dry_run_note(
-    chunks: Sequence[Chunk], prompt: Prompt, settings: LlmSettings, *, pictures: bool
-) -> str:
+def dry_run_note(chunks: Sequence[Chunk], prompt: Prompt, settings: LlmSettings) -> str:
     """Return a note with the maximum requests, tokens and seconds, without retries."""
-    pixels = []
-    if pictures:
-        pixels = [(settings.picture_size, 2 * settings.picture_size)] * settings.pictures
     # tokens of replies, and of questions
     tokens = len(chunks) * settings.max_tokens
     for chunk in chunks:
-        tokens += question_tokens(len(build_prompt(prompt, chunk)), pixels)
+        tokens += question_tokens(len(build_prompt(prompt, chunk)), ())
     seconds = settings.deadline_for(len(chunks))
     request_cost = f"{len(chunks)} requests, {tokens} tokens and {seconds:g} s"
-    if pixels:
-        request_cost += f", {len(chunks) * len(pixels)} pictures with them"
     request = f"the language model that writes would be asked at most {request_cost}"
     return f"dry run: {request}; the grammar wrote the steps"
-
-
-def _without_talk(reply: ChunkReply) -> ChunkReply:
-    """Return the reply with talk to the audience moved from its steps to the dropped lines."""
-    reading = reply.reading
-    if reading is None or not reading.texts:
-        return reply
-    plain_texts = [split_citation(text)[0] for text in reading.texts]
-    reasons = talk_reasons(plain_texts)
-    work_texts = []
-    dropped = list(reading.dropped)
-    for text, reason in zip(reading.texts, reasons, strict=True):
-        if reason is None:
-            work_texts.append(text)
-        else:
-            dropped.append(Rejected(what="step", text=text, reason=reason))
-    reading = replace(reading, texts=tuple(work_texts), dropped=tuple(dropped))
-    return replace(reply, reading=reading)
 
 
 def _fill_gaps(
@@ -349,7 +269,11 @@ def _fill_gaps(
         else:
             steps += part.steps
         dropped += part.dropped
-        notes += part.notes
+        sentences = f"sentences {part.chunk.indices[0] + 1}-{part.chunk.indices[-1] + 1}"
+        notes += [f"{sentences}: {note}" for note in part.notes]
+        if part.reason:
+            cause = f"from the extractive writer, because {part.reason}"
+            notes.append(f"{sentences}: provisional, {cause}")
     return WrittenSteps(tuple(steps), tuple(dropped), tuple(notes))
 
 
@@ -372,6 +296,6 @@ def talk_reasons(texts: Sequence[str]) -> list[str | None]:
     reasons: list[str | None] = []
     for text in texts:
         sentence = text.rstrip(".") + "."
-        _, reading, _ = tagger.read_sentences([SENTENCE_BEFORE_STEP, sentence, SENTENCE_AFTER_STEP])
-        reasons.append(TALK_REASON if reading.kinds[talk] >= MIN_TALK_PROBABILITY else None)
+        _, parsed, _ = tagger.tag_sentences([SENTENCE_BEFORE_STEP, sentence, SENTENCE_AFTER_STEP])
+        reasons.append(TALK_REASON if parsed.kinds[talk] >= MIN_TALK_PROBABILITY else None)
     return reasons

@@ -19,7 +19,7 @@ from stepline.numeric import softmax
 from stepline.records import Amount, Material, Sentence
 from stepline.text import embed
 from stepline.text.narration.words import SENTENCE_KINDS
-from stepline.writing.extractive.reading import NarrationReading
+from stepline.writing.extractive.narration import ParsedNarration
 from stepline.writing.materials.mentions import ThingMention, find_mentions
 from stepline.writing.quantities import UNIT_KINDS
 
@@ -30,7 +30,7 @@ WEIGHTS_FILE: Final = "thing_kinds.json"
 Array: TypeAlias = npt.NDArray[np.float32]
 
 
-def thing_kinds(names: Sequence[str]) -> Array:
+def predict_thing_kinds(names: Sequence[str]) -> Array:
     """Return P of each of THING_KINDS for each name, (N, 3)."""
     weights, biases = _read_weights()
     names_in_lower_case = [name.lower() for name in names]
@@ -95,10 +95,10 @@ class _Thing:
     is_listed: bool
 
 
-def find_materials(narration: NarrationReading) -> NeededThings:
+def find_materials(narration: ParsedNarration) -> NeededThings:
     """Return the materials and tools that a narration uses, with amounts, times and sources."""
     rows = list(_all_mentions(narration))
-    probabilities = thing_kinds([row.mention.name for row in rows])
+    probabilities = predict_thing_kinds([row.mention.name for row in rows])
     materials: list[_Thing] = []
     tools: list[_Thing] = []
     for row, probability in zip(rows, probabilities, strict=True):
@@ -111,11 +111,11 @@ def find_materials(narration: NarrationReading) -> NeededThings:
     return NeededThings(_as_records(materials), _as_records(tools))
 
 
-def _all_mentions(narration: NarrationReading) -> Iterator[_UnitMention]:
+def _all_mentions(narration: ParsedNarration) -> Iterator[_UnitMention]:
     """Yield the mentions in sentences about the work."""
-    rows = zip(narration.docs, narration.readings, strict=True)
-    for number, (doc, reading) in enumerate(rows):
-        kinds = dict(zip(SENTENCE_KINDS, map(float, reading.kinds), strict=True))
+    rows = zip(narration.docs, narration.sentence_tags, strict=True)
+    for number, (doc, tags) in enumerate(rows):
+        kinds = dict(zip(SENTENCE_KINDS, map(float, tags.kinds), strict=True))
         work_probability = kinds["step"] + kinds["items"]
         if work_probability < MIN_MEASURED_WORK_PROBABILITY:
             continue
@@ -187,7 +187,7 @@ def _has_unit(mention: ThingMention) -> bool:
     return amount is not None and bool(amount.unit)
 
 
-def _as_thing(row: _UnitMention, narration: NarrationReading) -> _Thing:
+def _as_thing(row: _UnitMention, narration: ParsedNarration) -> _Thing:
     """Return a mention with its source sentence and the second at which it is spoken."""
     unit = narration.units[row.unit]
     doc = narration.docs[row.unit]
@@ -230,7 +230,7 @@ def _add_or_merge(things: list[_Thing], thing: _Thing) -> None:
     if number is None:
         things.append(thing)
     else:
-        things[number] = _merged(things[number], thing)
+        things[number] = _merge_things(things[number], thing)
 
 
 def _find_same(things: Sequence[_Thing], mention: ThingMention) -> int | None:
@@ -255,17 +255,17 @@ def _can_be_same_thing(earlier: ThingMention, later: ThingMention) -> bool:
     return earlier_lemmas < later_lemmas and later.amount is None
 
 
-def _merged(first: _Thing, repeat: _Thing) -> _Thing:
+def _merge_things(first: _Thing, repeat: _Thing) -> _Thing:
     """Return the first mention with the amounts and sentences of both."""
     return replace(
         first,
-        amounts=_merged_amounts(first, repeat),
+        amounts=_merge_amounts(first, repeat),
         sources=tuple(dict.fromkeys((*first.sources, *repeat.sources))),
         is_listed=first.is_listed or repeat.is_listed,
     )
 
 
-def _merged_amounts(first: _Thing, repeat: _Thing) -> tuple[Amount, ...]:
+def _merge_amounts(first: _Thing, repeat: _Thing) -> tuple[Amount, ...]:
     """Return the amounts of two mentions. A list of needed things states the total.
 
     A part of an earlier amount ("a cup of the milk") adds none, and neither does "an egg".
@@ -295,8 +295,10 @@ def _as_records(things: Sequence[_Thing]) -> tuple[Material, ...]:
     return tuple(materials)
 
 
-def materials_within(things: Sequence[Material], sentences: int) -> tuple[Material, ...]:
-    """Return the things named in the first `sentences` sentences, with only those sources."""
+def materials_of_first_sentences(
+    things: Sequence[Material], sentences: int
+) -> tuple[Material, ...]:
+    """Return the things that the first `sentences` sentences name, with only those as sources."""
     things_named = []
     for thing in things:
         sources = tuple(source for source in thing.sources if source < sentences)

@@ -12,7 +12,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from stepline.text.narration.words import word_set
-from stepline.writing.quantities import UNIT_KINDS, VAGUE_UNITS, number_at
+from stepline.writing.quantities import (
+    UNIT_KINDS,
+    VAGUE_UNITS,
+    number_at,
+    skip_mark,
+    unit_at,
+    word_at,
+)
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
@@ -51,13 +58,15 @@ MEASURED_KINDS: Final = word_set("mass volume length")
 
 @dataclass(frozen=True)
 class StatedAmount:
-    """An amount and its token range.
+    """An amount that a sentence states, and its token range.
 
-    Args:
-        low, high: the number or range.
+    Attributes:
+        low: the least number of the range.
+        high: the greatest number; equal to `low` for a single number.
         unit: "" for a bare count.
-        begin, end: its tokens; the thing's name begins at `end`.
-        is_article: "a" alone, which hardly counts as a number.
+        begin: index of its first token.
+        end: index after its last token, where the name of the thing begins.
+        is_article: whether it is only "a" or "an".
     """
 
     low: float
@@ -74,7 +83,7 @@ def amount_at(words: Sequence[str], index: int) -> StatedAmount | None:
     Times, degrees, per cent, and sizes ("a two-inch strip") are not amounts of a thing.
     """
     # A number, or an article in its place.
-    number = _number_at(words, index)
+    number = _spoken_number_at(words, index)
     if number is None:
         return None
     (low, high), end = number
@@ -87,11 +96,11 @@ def amount_at(words: Sequence[str], index: int) -> StatedAmount | None:
     unit = _unit_at(words, unit_index, has_digits=has_digits)
     if unit is None:
         # A bare count, unless it counts hours, degrees or parts.
-        word_at_unit = _word_at(words, unit_index)
+        word_at_unit = word_at(words, unit_index)
         is_not_a_count = word_at_unit in UNIT_KINDS and (
             has_digits or word_at_unit not in VAGUE_UNITS
         )
-        if is_not_a_count or _word_at(words, end) in NON_COUNT_FOLLOWERS:
+        if is_not_a_count or word_at(words, end) in NON_COUNT_FOLLOWERS:
             return None
         return StatedAmount(low, high, "", index, end, is_article)
     name, kind, end = unit
@@ -102,9 +111,9 @@ def amount_at(words: Sequence[str], index: int) -> StatedAmount | None:
         end += 3
     # A length is an amount only of something: "a metre of rope".
     if kind == "length":
-        if _word_at(words, end) in LENGTH_PIECES:
+        if word_at(words, end) in LENGTH_PIECES:
             end += 1
-        if _word_at(words, end) != "of":
+        if word_at(words, end) != "of":
             return None
     return StatedAmount(low, high, name, index, end)
 
@@ -118,7 +127,7 @@ def singular(word: str) -> str:
     return word
 
 
-def _number_at(words: Sequence[str], index: int) -> tuple[tuple[float, float], int] | None:
+def _spoken_number_at(words: Sequence[str], index: int) -> tuple[tuple[float, float], int] | None:
     word = words[index]
     if list(words[index : index + 2]) == ["a", "couple"]:
         return (2.0, 2.0), index + 2
@@ -145,43 +154,31 @@ def _is_bare_unit(words: Sequence[str], index: int) -> bool:
         is_unit = is_unit or kind in ("mass", "volume")
     if not is_unit or word in VAGUE_UNITS or word.endswith("s"):
         return False
-    if _word_at(words, index + 1) != "of":
+    if word_at(words, index + 1) != "of":
         return False
-    return _word_at(words, index - 1) not in NON_UNIT_CONTEXT_WORDS
+    return word_at(words, index - 1) not in NON_UNIT_CONTEXT_WORDS
 
 
 def _unit_at(words: Sequence[str], index: int, *, has_digits: bool) -> tuple[str, str, int] | None:
     """Return the name, kind and end index of the unit at a token."""
-    word = _word_at(words, index)
+    word = word_at(words, index)
     if word in UNIT_KINDS and (has_digits or word not in VAGUE_UNITS):
-        kind, factor = UNIT_KINDS[word]
-        if kind in MEASURED_KINDS:
-            end = index + 1
+        unit = unit_at(words, index)
+        if unit is not None and unit[0] in MEASURED_KINDS:
+            kind, name, end = unit
             # the full stop of "oz."
-            if _word_at(words, end) == ".":
-                end += 1
-            return _unit_name(kind, factor), kind, end
+            return name, kind, skip_mark(words, end, ".")
     if singular(word) in COUNT_UNITS:
         return singular(word), "count", index + 1
     return None
 
 
-def _unit_name(kind: str, factor: float) -> str:
-    return next(name for name, unit in UNIT_KINDS.items() if unit == (kind, factor))
-
-
 def _skip_words(words: Sequence[str], index: int, skipped_words: frozenset[str]) -> int:
     """Return the index after at most two of the skipped words."""
     for _ in range(2):
-        if _word_at(words, index) in skipped_words:
+        if word_at(words, index) in skipped_words:
             index += 1
     return index
-
-
-def _word_at(words: Sequence[str], index: int) -> str:
-    if 0 <= index < len(words):
-        return words[index]
-    return ""
 
 
 Role: TypeAlias = Literal["amount", "listed", "some", "added", "with", "used"]
@@ -225,14 +222,15 @@ NON_INITIAL_NAME_WORDS: Final = NON_NAMING_WORDS.union(UNIT_KINDS)
 
 @dataclass(frozen=True)
 class ThingMention:
-    """A named thing in a sentence.
+    """A material or tool that a sentence names.
 
-    Args:
-        words, lemmas: its name.
+    Attributes:
+        words: of its name, as spoken.
+        lemmas: of its name, in lower case.
         token_index: of the name's last token.
-        role: how it takes part in the work.
+        role: why the sentence counts it: an amount, a list, or the verb that acts on it.
         amount: None where none is stated.
-        is_definite: it was named before ("the dough", "a cup of the milk").
+        is_definite: whether it refers to a thing named before ("the dough").
     """
 
     words: tuple[str, ...]
@@ -257,7 +255,7 @@ class ThingMention:
 def find_mentions(doc: "Doc", *, is_list: bool) -> list[ThingMention]:
     """Return the materials and tools that a parsed sentence names, in order.
 
-    is_list: the sentence lists needed things, so every noun counts.
+    is_list: whether the sentence lists what is needed, so that every noun counts.
     """
     words = [normalized_word(token) for token in doc]
     # A quantity makes any name a mention.
@@ -322,12 +320,12 @@ def _with_amounts(doc: "Doc", words: Sequence[str]) -> Iterator[ThingMention]:
             continue
         unit = amount.unit or unit
         name = _name_after(doc, amount.end, is_measured=bool(amount.unit))
-        if not name and amount.unit in UNIT_KINDS and _word_at(words, index - 1) == ",":
+        if not name and amount.unit in UNIT_KINDS and word_at(words, index - 1) == ",":
             name = _name_before(doc, index - 1)
-        if not name or _is_unit(name) or _is_compared(name[-1]):
+        if not name or _is_unit(name) or _is_compared_or_absent(name[-1]):
             index += 1
             continue
-        yield from _named_amounts(name, amount)
+        yield from _amount_mentions(name, amount)
         index = max(amount.end, name[-1].i + 1)
 
 
@@ -339,14 +337,14 @@ def _amount_in_earlier_unit(words: Sequence[str], index: int, unit: str) -> Stat
     if number is None:
         return None
     (low, high), end = number
-    if _word_at(words, end) != "of":
+    if word_at(words, end) != "of":
         return None
-    if _word_at(words, end + 1) in DEFINITE_DETERMINERS:
+    if word_at(words, end + 1) in DEFINITE_DETERMINERS:
         return None
     return StatedAmount(low, high, unit, index, end)
 
 
-def _named_amounts(name: "list[Token]", amount: StatedAmount) -> Iterator[ThingMention]:
+def _amount_mentions(name: "list[Token]", amount: StatedAmount) -> Iterator[ThingMention]:
     """Yield the mention of an amount. "A pan of water" gives two, the water measured by the pan."""
     words = [token.lower_ for token in name]
     index = 0
@@ -492,7 +490,7 @@ def _role_in_work(token: "Token", mentioned_tokens: set[int], *, is_list: bool) 
     # Joined things have the part of the first: "salt, pepper and oil".
     head = _first_of_list(token)
     verb = head.head
-    if _is_compared(token):
+    if _is_compared_or_absent(token):
         return None
     if head is not token and head.i in mentioned_tokens:
         return "added"
@@ -546,7 +544,7 @@ def _is_vague_amount(token: "Token") -> bool:
     return index >= 0 and doc[index].lower_ in VAGUE_AMOUNTS
 
 
-def _is_compared(token: "Token") -> bool:
+def _is_compared_or_absent(token: "Token") -> bool:
     """Return whether a thing is only a comparison ("like sand"), or is said to be absent."""
     head = _first_of_list(token)
     if head.head.lower_ in ("like", "as", "than", "without") and head.dep_ in ("pobj", "dobj"):

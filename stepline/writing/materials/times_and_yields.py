@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from stepline.records import Amount, Material, TimeKind, WorkTime
 from stepline.text.narration.words import word_set
-from stepline.writing.extractive.reading import NarrationReading, NarrationUnit
+from stepline.writing.extractive.narration import NarrationUnit, ParsedNarration
 from stepline.writing.materials.mentions import (
     NOUN_TAGS,
     StatedAmount,
@@ -69,7 +69,7 @@ MAX_WORDS_TO_SUBJECT: Final = 4  # before a verb
 MAX_WORK_SECONDS: Final = 366 * 86400.0
 
 
-def find_times(narration: NarrationReading) -> tuple[WorkTime, ...]:
+def find_times(narration: ParsedNarration) -> tuple[WorkTime, ...]:
     """Return the stated times of the whole work, one per kind, in the order of TIME_PATTERNS."""
     stated_times: dict[TimeKind, list[WorkTime]] = {}
     for unit in narration.units:
@@ -109,7 +109,7 @@ def _unit_times(unit: NarrationUnit) -> Iterator[WorkTime]:
 
 
 def _mark_times(words: list[str]) -> tuple[list[str], list[tuple[float, float]]]:
-    """Return the words with TIME_MARK in place of each time, and the times in seconds."""
+    """Return the words with TIME_PLACEHOLDER in place of each time, and the times in seconds."""
     marked_words: list[str] = []
     durations: list[tuple[float, float]] = []
     copied_until = 0
@@ -146,15 +146,15 @@ def _seconds(quantity: Quantity) -> tuple[float, float, float] | None:
     return low, high, factor
 
 
-def times_within(times: tuple[WorkTime, ...], sentences: int) -> tuple[WorkTime, ...]:
-    """Return the times that the first `sentences` sentences state."""
+def times_of_first_sentences(times: tuple[WorkTime, ...], sentences: int) -> tuple[WorkTime, ...]:
+    """Return the times whose first source is among the first `sentences` sentences."""
     return tuple(time for time in times if time.sources[0] < sentences)
 
 
-def find_yields(narration: NarrationReading, title: str) -> tuple[Material, ...]:
-    """Return the first stated yield: how much the work makes, or how many it serves.
+def find_yields(narration: ParsedNarration, title: str) -> tuple[Material, ...]:
+    """Return the first stated yield (how much the work makes, or how many it serves), or nothing.
 
-    title: of the video. "it makes two" of a thing in the title is a yield.
+    title: of the video. "it makes twelve pancakes" counts where the title names pancakes.
     """
     title_words = word_set(title.lower())
     for number, doc in enumerate(narration.docs):

@@ -1,4 +1,4 @@
-"""The punctuation of speech: MiniLM with low-rank additions of its own, and one linear head.
+"""Punctuation restoration: MiniLM with low-rank additions of its own, and one linear head.
 
 It says of each word which mark a writer would put behind it, by the vectors of the word and of the
 next.
@@ -19,25 +19,31 @@ from stepline.text.narration.adapted_encoder import (
     word_means,
 )
 from stepline.text.narration.windows import word_windows
-from stepline.text.narration.words import WORD_MARKS
+from stepline.text.narration.words import PUNCTUATION_CLASSES
 
-MARKS_FILE: Final = "narration_marks.safetensors"
+PUNCTUATION_FILE: Final = "narration_marks.safetensors"
 
 
-class MarkReader:
-    """Predicts the punctuation after each word. It is immutable once loaded, so thread-safe."""
+class PunctuationModel:
+    """Predicts the punctuation after each word of unpunctuated speech.
+
+    Immutable once loaded, so thread-safe.
+    """
 
     def __init__(self, path: Path | None = None) -> None:
         """Load the weights. Raises ModelError when they cannot be read or MiniLM is missing.
 
         path: a file of lab/writer_training. None: the file shipped with the package.
         """
-        weights, _ = read_weights_file(path, MARKS_FILE)
+        weights, _ = read_weights_file(path, PUNCTUATION_FILE)
         self._encoder = AdaptedEncoder(weights)
 
-    def read_marks(self, words: Sequence[str]) -> Array:
-        """Return P of each of WORD_MARKS after each word, (W, 4). Existing punctuation is ignored."""
-        mark_count = len(WORD_MARKS)
+    def predict_punctuation(self, words: Sequence[str]) -> Array:
+        """Return P of each of PUNCTUATION_CLASSES after each word, (W, 4).
+
+        words: existing punctuation is ignored.
+        """
+        mark_count = len(PUNCTUATION_CLASSES)
         empty_rows = np.zeros((0, mark_count), np.float32)
         rows = [empty_rows]
         tokenizer = self._encoder.tokenizer
@@ -54,6 +60,6 @@ class MarkReader:
 
 
 @functools.cache
-def load_mark_reader(path: Path | None = None) -> MarkReader:
+def load_punctuation_model(path: Path | None = None) -> PunctuationModel:
     """Return the punctuation predictor, loaded once per process."""
-    return MarkReader(path)
+    return PunctuationModel(path)

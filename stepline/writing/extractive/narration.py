@@ -1,5 +1,5 @@
-"""A narration as the extractive writer reads it: its sentences in units, what the tagger says of
-each, and its grammar. The writer, the title and the materials rest on one reading."""
+"""A narration parsed once for the writer, the title and the materials: its sentences joined into
+units, the tagger's probabilities and the spaCy document of each unit."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from stepline.records import Sentence, Transcript
-from stepline.text.narration import SentenceReading, load_tagger
+from stepline.text.narration import SentenceTags, load_tagger
 from stepline.text.narration.words import looks_english, spoken_words
 from stepline.writing.extractive.english import parse, parser
 from stepline.writing.settings import WritingSettings
@@ -23,9 +23,11 @@ SENTENCE_ENDS: Final = (".", "!", "?", ";", ":", "…")
 
 @dataclass(frozen=True)
 class NarrationUnit:
-    """Consecutive sentences that a pause cut apart, read as one.
+    """One spoken sentence, joined from the parts into which pauses cut it.
 
-    first_sentence: index of the first in the transcript.
+    Attributes:
+        first_sentence: index of its first part in the transcript.
+        sentences: its parts, in order.
     """
 
     first_sentence: int
@@ -33,16 +35,17 @@ class NarrationUnit:
 
     @property
     def text(self) -> str:
-        """The text of all its sentences."""
+        """The texts of its parts, joined by spaces."""
         return " ".join(sentence.text for sentence in self.sentences)
 
     @property
     def words(self) -> list[str]:
-        """Its words, without standalone punctuation."""
+        """Its spoken words: those with a letter or digit, punctuation attached."""
         return spoken_words(self.text)
 
     def word_positions(self) -> Iterator[tuple[int, int]]:
-        """Yield the sentence index and the index in that sentence for each of its words."""
+        """Yield, for each of its words, the index of its transcript sentence and the word's index in that
+        sentence."""
         for number, sentence in enumerate(self.sentences, start=self.first_sentence):
             for word_index, word in enumerate(sentence.text.split()):
                 if spoken_words(word):
@@ -50,9 +53,9 @@ class NarrationUnit:
 
 
 def join_sentences(sentences: Sequence[Sentence]) -> list[NarrationUnit]:
-    """Return the sentences as units; one that continues in a small letter joins the unit before.
+    """Return the sentences as units: one that begins with a small letter joins the unit before it.
 
-    Only where sentences end with full stops: captions without punctuation are not joined.
+    Nothing is joined where most sentences have no end mark, as in captions without punctuation.
     """
     punctuated_count = sum(sentence.text.rstrip().endswith(SENTENCE_ENDS) for sentence in sentences)
     is_punctuated = 2 * punctuated_count > len(sentences)
@@ -101,11 +104,17 @@ def non_english_note(transcript: Transcript) -> str | None:
 
 
 @dataclass(frozen=True)
-class NarrationReading:
-    """A parsed English narration: its units, the tagger's probabilities and the spaCy docs."""
+class ParsedNarration:
+    """A parsed English narration of S units.
+
+    Attributes:
+        units: its sentences, in order.
+        sentence_tags: the tagger's probabilities of each unit.
+        docs: the spaCy document of each unit.
+    """
 
     units: tuple[NarrationUnit, ...]
-    readings: tuple[SentenceReading, ...]
+    sentence_tags: tuple[SentenceTags, ...]
     docs: "tuple[Doc, ...]"
 
     @property
@@ -114,10 +123,10 @@ class NarrationReading:
         return [unit.text for unit in self.units]
 
 
-def read_narration(
+def parse_narration(
     transcript: Transcript, settings: WritingSettings | None = None
-) -> NarrationReading:
-    """Return a parsed English transcript.
+) -> ParsedNarration:
+    """Return the units of an English transcript with their tags and spaCy documents.
 
     Raises ModelError when the English parser or the sentence encoder is not installed.
     """
@@ -128,8 +137,8 @@ def read_narration(
     with ThreadPoolExecutor(1, thread_name_prefix="load-parser") as pool:
         loading = pool.submit(parser)
         tagger = load_tagger(settings.step_scorer)
-        readings = tagger.read_sentences([unit.text for unit in units])
+        sentence_tags = tagger.tag_sentences([unit.text for unit in units])
         # What the load raised, such as a missing parser, is raised here.
         loading.result()
     docs = parse([" ".join(unit.words) for unit in units])
-    return NarrationReading(tuple(units), tuple(readings), tuple(docs))
+    return ParsedNarration(tuple(units), tuple(sentence_tags), tuple(docs))
