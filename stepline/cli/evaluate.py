@@ -203,13 +203,13 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
         "detector": (DETECTOR_BENCHMARKS, _predict_by_detector),
     }
     # The options of the networks that can answer this benchmark.
-    able = [name for name, (benchmarks, _) in answers.items() if benchmark in benchmarks]
+    accepted = [name for name, (benchmarks, _) in answers.items() if benchmark in benchmarks]
     networks = [name for name in answers if options[name] is not None]
-    if len(networks) != 1 or networks[0] not in able:
-        able_options = " or ".join(f"--{name}" for name in able)
-        others = ", ".join(f"--{name}" for name in answers if name not in able)
+    if len(networks) != 1 or networks[0] not in accepted:
+        accepted_options = " or ".join(f"--{name}" for name in accepted)
+        others = ", ".join(f"--{name}" for name in answers if name not in accepted)
         cure = f"give one, and leave {others} out"
-        raise SettingsError(f"{benchmark} is answered by {able_options}; {cure}")
+        raise SettingsError(f"{benchmark} is answered by {accepted_options}; {cure}")
     (network,) = networks
     _, answer = answers[network]
 

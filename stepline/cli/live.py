@@ -80,9 +80,9 @@ def live(source: str, **options: Any) -> None:
     settings = settings_from_options(options)
     offer_weights()
     lines = read_lines(options["texts"]) if options["texts"] else LinesToFind(())
-    how = LiveOptions(options["lag"], lines.texts, lines.graph)
+    live_options = LiveOptions(options["lag"], lines.texts, lines.graph)
     job = LiveJob(
-        source, options["out"], options["at_end"], options["speed"], options["force"], how
+        source, options["out"], options["at_end"], options["speed"], options["force"], live_options
     )
 
     def emit(event: "LiveEvent") -> None:

@@ -135,7 +135,7 @@ class ResultPrinter:
         self._several = several
         self._labels: deque[str] = deque()  # of videos whose JSON is not printed yet
         self._json_texts: dict[str, str] = {}  # by label. Empty for a video that failed
-        self._in_full = not several or logging.getLogger().isEnabledFor(logging.INFO)
+        self._prints_tables = not several or logging.getLogger().isEnabledFor(logging.INFO)
 
     def print_all(
         self,
@@ -182,7 +182,7 @@ class ResultPrinter:
 
         record = self.last = result.record
         # A result of an earlier run has shown its warnings already.
-        if self._in_full or not result.earlier:
+        if self._prints_tables or not result.earlier:
             print_warnings(record, f"{Path(label).name}: ")
 
         # the record
@@ -191,13 +191,13 @@ class ResultPrinter:
             if self._several:
                 text = json.dumps(json.loads(text), ensure_ascii=False) + "\n"
             self._print_json(label, text)
-        elif self._in_full:
+        elif self._prints_tables:
             print_data(step_table(record), end="")
         elif not result.earlier and not is_quiet():
             print_data(step_table(record).partition("\n")[0])
 
         # the files
-        if self._in_full:
+        if self._prints_tables:
             if result.earlier:
                 print_message(
                     f"{label}: done before with the same settings (--force does it again)"

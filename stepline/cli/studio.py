@@ -109,7 +109,7 @@ def studio(folder: Path, **options: Any) -> None:
     keys = _open_key_file(options["keys"])
     library = Studio(folder, options["allow"])
     offer_weights()
-    at_end = ExitStack()
+    cleanup = ExitStack()
 
     # the server, and where it is found
     def start() -> StudioServer:
@@ -132,12 +132,12 @@ def studio(folder: Path, **options: Any) -> None:
             )
         if options["browse"]:
             page = _write_login_page(server.link, folder)
-            at_end.callback(page.unlink, missing_ok=True)
+            cleanup.callback(page.unlink, missing_ok=True)
             click.launch(page.absolute().as_uri())
         return server
 
     # served until it is stopped, by one server at a time
-    with at_end, lock_output(library.database.path.with_suffix(".lock"), folder):
+    with cleanup, lock_output(library.database.path.with_suffix(".lock"), folder):
         serve_until_stopped(
             start,
             options["port"] or 0,

@@ -398,7 +398,7 @@ def _round_table(rounds: "tuple[RoundReport, ...]") -> str:
     """Return a table, a row per round. Fractions are in per cent, `moved` in seconds, - is unknown."""
 
     # Fractions are per cent. One column is in seconds.
-    def cell(name: str, value: float | None) -> str:
+    def format_cell(name: str, value: float | None) -> str:
         if value is None:
             return "-"
         if name == "moved":
@@ -407,6 +407,6 @@ def _round_table(rounds: "tuple[RoundReport, ...]") -> str:
 
     rows: list[tuple[Any, ...]] = [("round", "texts", *ROUND_COLUMNS)]
     for row in rounds:
-        numbers = (cell(name, getattr(row, name)) for name in ROUND_COLUMNS)
+        numbers = (format_cell(name, getattr(row, name)) for name in ROUND_COLUMNS)
         rows.append((row.number, row.texts, *numbers))
     return "\n".join("  ".join(f"{text:>9}" for text in line) for line in rows)

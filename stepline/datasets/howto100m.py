@@ -25,7 +25,7 @@ CaptionRow: TypeAlias = tuple[str, float, float]  # text, start and end, NaN whe
 def read_steps(path: Path) -> Iterator[DatasetEntry]:
     """Yield HowToStep's videos: steps that a language model wrote, with times that a model
     estimated."""
-    for id, video in _videos(path):
+    for id, video in _read_videos(path):
         builder = RecordBuilder(id)
         for index, row in enumerate(_caption_rows(video)):
             builder.add_span(str(index), *row)
@@ -35,14 +35,14 @@ def read_steps(path: Path) -> Iterator[DatasetEntry]:
 def read_narrations(path: Path) -> Iterator[DatasetEntry]:
     """Yield HowTo100M's videos with what is said in them. Overlapping and repeated cues stay as
     they are."""
-    for id, video in _videos(path):
+    for id, video in _read_videos(path):
         builder = RecordBuilder(id)
         for row in _caption_rows(video):
             builder.add_sentence(*row)
         yield builder.entry(language=video.optional_text("language"))
 
 
-def _videos(path: Path) -> Iterator[tuple[str, Node]]:
+def _read_videos(path: Path) -> Iterator[tuple[str, Node]]:
     for location, name, tree in read_json_files(path):
         root = Node(tree, location)
         # A file of one video names it, a file of many has their ids as keys.

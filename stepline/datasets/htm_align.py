@@ -39,7 +39,7 @@ class AlignRow:
 def read_rows(path: Path) -> Iterator[tuple[str, list[AlignRow]]]:
     """Yield (video id, all its rows), as the official evaluators count them, whatever the times are."""
     for id, video in read_node(path, FILE_NAME).entries():
-        yield id, [_row(row) for row in video.rows()]
+        yield id, [_parse_row(row) for row in video.rows()]
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
@@ -55,7 +55,7 @@ def read(path: Path) -> Iterator[DatasetEntry]:
         yield builder.entry()
 
 
-def _row(row: Node) -> AlignRow:
+def _parse_row(row: Node) -> AlignRow:
     cells = list(row.rows())
     if len(cells) != 4 or cells[0].value not in ALIGNMENT_LABELS:
         raise row.error("[0 or 1, start, end, text]")

@@ -35,12 +35,12 @@ def read(path: Path) -> Iterator[DatasetEntry]:
         annotations = [row for row in rows if not _is_true(row, "was_cancelled")]
         if annotations:
             best = max(annotations, key=lambda row: _is_true(row, "ground_truth"))
-            yield _entry(id, best, data)
+            yield _task_entry(id, best, data)
         else:
             yield rejected_entry(id, NOT_ANNOTATED)
 
 
-def _entry(id: str, annotation: Node, data: Node) -> DatasetEntry:
+def _task_entry(id: str, annotation: Node, data: Node) -> DatasetEntry:
     # The values of each region, and the length of the video where a row states it.
     regions: dict[str, list[Node]] = {}
     duration = data.optional_number("duration")
@@ -53,8 +53,8 @@ def _entry(id: str, annotation: Node, data: Node) -> DatasetEntry:
     builder = RecordBuilder(id, duration=duration)
     rate = data.optional_number("frame_rate") or DEFAULT_RATE
     for values in regions.values():
-        text = " ".join(_texts(values, "text"))
-        labels = [text for key in LABEL_KEYS for text in _texts(values, key)]
+        text = " ".join(_read_texts(values, "text"))
+        labels = [text for key in LABEL_KEYS for text in _read_texts(values, key)]
         if labels and SHOWN_LABELS.isdisjoint(labels):
             builder.add_step(text, text)
         else:
@@ -76,7 +76,7 @@ def _region_spans(value: Node, rate: float) -> list[tuple[float, float]]:
     return spans
 
 
-def _texts(values: list[Node], key: str) -> list[str]:
+def _read_texts(values: list[Node], key: str) -> list[str]:
     return [row.text() for value in values for row in value.optional_rows(key)]
 
 

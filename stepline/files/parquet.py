@@ -63,14 +63,14 @@ class ParquetReader:
         with _converted_errors():
             row = 0
             for batch in self._file.iter_batches(batch_size=size, columns=columns):
-                yield from _plain_rows(batch, row)
+                yield from _python_rows(batch, row)
                 row += len(batch)
 
     def group(self, number: int) -> list[dict[str, Any]]:
         """Return the rows of one row group, each as column -> Python value."""
         with _converted_errors():
             batches = self._file.read_row_group(number).to_batches()
-            return [row for batch in batches for row in _plain_rows(batch, 0)]
+            return [row for batch in batches for row in _python_rows(batch, 0)]
 
     def table(self) -> "arrow.Table":
         """Return the whole file as an Arrow table with valid texts."""
@@ -80,7 +80,7 @@ class ParquetReader:
             return table
 
 
-def _plain_rows(batch: "arrow.RecordBatch", first_row: int) -> Iterator[dict[str, Any]]:
+def _python_rows(batch: "arrow.RecordBatch", first_row: int) -> Iterator[dict[str, Any]]:
     """Yield the rows of a batch, until the first invalid cell.
 
     first_row: index of the batch's first row in the file.

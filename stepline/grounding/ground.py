@@ -194,21 +194,28 @@ def ground(
     instruction: float | None = None,
     settings: GroundSettings | None = None,
 ) -> Grounding:
-    """Return the steps placed where they are shown. Without features and activity, by speech alone.
+    """Return the steps with the spans in which they are shown, by speech and pictures.
 
-    `said` of each step is where it is spoken, None where it is not. With a transcript, its
-    `sources` say so more finely.
-    step_vectors: (K, D).
-    sentence_vectors: (S, D) in the space of the features.
-    on_screen: what is written in the picture.
-    visible: P(shown) of each step by its wording alone (`text.visibility`).
-    written: whether the steps are all that the transcript says, not a user's own lines. Then
-    `instruction` says whether it instructs at all, and without one how many sentences describe a
-    step.
-    instruction: the log Bayes factor of a scorer of its sentences
-    (`writing.extractive.writer.narration_instruction`).
-    tellings: (K, S) P(the sentence describes the step), of the transcript's sentences.
-    A long video is grounded in windows. Raises ShapeError when arrays do not fit together.
+    A long video is grounded in windows. Without features and activity, only the speech counts.
+
+    Args:
+        steps: K steps. `said` of each is where it is said, None where it is not.
+        duration: of the video, in seconds.
+        transcript: S sentences, which the `sources` of the steps index.
+        features: of the pictures, width D.
+        step_vectors: (K, D) text vectors of the steps, in the space of the features.
+        activity: motion, cuts and thumbnails of the pictures.
+        sentence_vectors: (S, D) text vectors of the sentences, in the space of the features.
+        on_screen: lines of text in the picture.
+        visible: (K,) P(shown) by the wording alone (`text.visibility`).
+        written: whether the steps are all that the transcript says, not a user's own lines.
+        tellings: (K, S) P(the sentence describes the step), for a user's own lines.
+        instruction: log Bayes factor that the speech instructs, by a scorer of its sentences
+            (`writing.extractive.writer.narration_instruction`). None: by the number of sentences
+            that written steps cite.
+        settings: of grounding.
+
+    Raises ShapeError when arrays do not fit together.
     """
     inputs = GroundingInputs(
         tuple(steps),

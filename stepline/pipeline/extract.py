@@ -110,9 +110,9 @@ def extract_to_store(
         if id in writer:
             already += 1
             continue
-        stored = folder / ROWS_FOLDER / _rows_file_name(id, path)
+        rows_file = folder / ROWS_FOLDER / _rows_file_name(id, path)
         try:
-            features = _read_or_extract(Request(path, id), stored, writer, settings, options)
+            features = _read_or_extract(Request(path, id), rows_file, writer, settings, options)
         except (MediaError, ShapeError) as error:
             features = Rejected("video", UNREADABLE_REASON, id=id, value=str(error))
         if isinstance(features, Rejected):
@@ -122,7 +122,7 @@ def extract_to_store(
             rows = features.values
             writer.add(id, rows, rate=features.rate, backbone=features.backbone)
             added[id] = len(rows)
-            unwritten.append(stored)
+            unwritten.append(rows_file)
             # An empty writer has just written a shard, so the files of its rows can go.
             if not writer.unwritten_count:
                 _remove_files(unwritten)
@@ -149,12 +149,12 @@ def _remove_files(files: list[Path]) -> None:
 
 def _read_or_extract(
     request: Request,
-    stored: Path,
+    rows_file: Path,
     writer: FeatureWriter,
     settings: StepsSettings,
     options: VisualOptions,
 ) -> FeatureSequence | Rejected:
-    """Return the rows that a killed run left in `stored`, else those of the video, kept there.
+    """Return the rows that a killed run left in `rows_file`, else those of the video, kept there.
 
     Returns the reason where the store cannot take any. Raises MediaError or ShapeError for a video
     that cannot be read.
@@ -164,8 +164,8 @@ def _read_or_extract(
     # A bad id names no file. A row of zeros tests it before minutes of decoding.
     dim = options.backbone.dim if options.backbone is not None else 1
     flaw = writer.rejection_reason(request.id, np.zeros((1, dim), np.float32))
-    if flaw is None and stored.exists():
-        return read_feature_file(stored, unit=False)
+    if flaw is None and rows_file.exists():
+        return read_feature_file(rows_file, unit=False)
     features = None
     if flaw is None:
         info = probe(request.path, settings.media)
@@ -175,7 +175,7 @@ def _read_or_extract(
     if flaw is not None or features is None:
         reason, value = flaw or (NO_PICTURE, "")
         return Rejected("video", reason, id=request.id, value=value)
-    write_feature_file(features, stored)
+    write_feature_file(features, rows_file)
     return features
 
 

@@ -56,14 +56,14 @@ class Networks:
             # A calibration next to a network changes its scores, so its digest counts as well.
             digests["aligner"] = [
                 self.aligner.sha256,
-                _digest(calibration.calibration_path(self.aligner.path)),
+                _file_digest(calibration.calibration_path(self.aligner.path)),
             ]
         if self.detector is not None:
             from stepline.models.wys2 import predict
 
             digests["detector"] = [
                 self.detector.sha256,
-                _digest(predict.calibration_path(self.detector.path)),
+                _file_digest(predict.calibration_path(self.detector.path)),
             ]
         if self.describer is not None:
             digests["describer"] = self.describer.sha256
@@ -177,10 +177,10 @@ def fingerprint(
         video = vision.path
         if vision.path.is_dir():
             video = find_feature_file(vision.path, request.id)
-        features = [_digest(video), _digest(vision.texts)]
+        features = [_file_digest(video), _file_digest(vision.texts)]
     # What the user gave: files by their digest, the rest as it is.
     inputs: dict[str, JsonValue] = {
-        "captions": _digest(request.captions),
+        "captions": _file_digest(request.captions),
         "texts": [*request.texts],
         "features": features,
     }
@@ -202,7 +202,7 @@ def fingerprint(
     return {**made_from, "inputs": {**inputs, **identities, **networks.digests}}
 
 
-def _digest(file: Path | None) -> str | None:
+def _file_digest(file: Path | None) -> str | None:
     """Return the sha256 of a user's file, None if it is missing."""
     if file is None or not file.is_file():
         return None

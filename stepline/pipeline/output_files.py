@@ -139,36 +139,38 @@ def keyframes(
     from stepline.outputs.text import shown_span
 
     # steps that are shown at the same second in the same span
-    ids_by_place: dict[tuple[float, Span], list[str]] = {}
+    ids_by_span: dict[tuple[float, Span], list[str]] = {}
     for step in record.steps:
         span = shown_span(step)
         if span is not None and step.at is not None:
-            ids_by_place.setdefault((step.at, span), []).append(step.id)
+            ids_by_span.setdefault((step.at, span), []).append(step.id)
 
     # each step's own second of it, where the span is long enough
-    second_of: dict[str, float] = {}  # step id -> second of its picture
-    for (second, span), ids in ids_by_place.items():
+    second_by_step: dict[str, float] = {}  # step id -> second of its picture
+    for (second, span), ids in ids_by_span.items():
         count = min(len(ids), max(1, int(span.duration)))
         seconds = _spread_seconds(span, count, start) if count > 1 else [second]
         for number, id in enumerate(ids):
-            second_of[id] = seconds[number * count // len(ids)]
+            second_by_step[id] = seconds[number * count // len(ids)]
 
     # a click is seen when it is made
     targets = {step.id: step.target for step in record.steps if step.target is not None}
     for id, target in targets.items():
-        if id in second_of:
-            second_of[id] = target.at
+        if id in second_by_step:
+            second_by_step[id] = target.at
 
     # the pictures: those at hand, and those that are read now
     side = (
-        KEYFRAME_PIXELS if len(second_of) < MIN_STEPS_FOR_SMALL_KEYFRAMES else SMALL_KEYFRAME_PIXELS
+        KEYFRAME_PIXELS
+        if len(second_by_step) < MIN_STEPS_FOR_SMALL_KEYFRAMES
+        else SMALL_KEYFRAME_PIXELS
     )
     pictures: dict[float, bytes] = {}
-    for second in second_of.values():
+    for second in second_by_step.values():
         picture = thumbnails.jpeg_at(second - start, side) if thumbnails is not None else None
         if picture is not None:
             pictures[second] = picture
-    missing = [second for second in second_of.values() if second not in pictures]
+    missing = [second for second in second_by_step.values() if second not in pictures]
     try:
         if missing:
             for still in read_frames_at(path, missing, longer=side):
@@ -178,7 +180,7 @@ def keyframes(
         return {}
     # A target is marked on a copy, since two steps may share a picture.
     marked = {}
-    for id, second in second_of.items():
+    for id, second in second_by_step.items():
         if second in pictures:
             marked[id] = pictures[second]
             if id in targets:

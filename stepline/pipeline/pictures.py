@@ -74,17 +74,17 @@ class VisualOptions:
     ahead: int = 0
 
 
-def load_text_encoder(look: "Future[VisualFeatures]") -> None:
-    """Load the text encoder of the backbone that saw the pictures, once `look` has ended.
+def load_text_encoder(extraction: "Future[VisualFeatures]") -> None:
+    """Load the text encoder of the backbone that saw the pictures, once `extraction` has ended.
 
     An encoder that cannot be read is reported by the stage that needs it.
     """
     from stepline.text import load_encoder
     from stepline.vision.conse import ConSEBackbone
 
-    if look.exception() is not None:
+    if extraction.exception() is not None:
         return
-    backbone = look.result().backbone
+    backbone = extraction.result().backbone
     if isinstance(backbone, ConSEBackbone):
         load_encoder(backbone.text_model)
 
@@ -169,7 +169,7 @@ def extract_features(
     )
 
     # every frame, once
-    with _frames(reader, info, options) as frames:
+    with _open_frames(reader, info, options) as frames:
         for frame in frames:
             if motion is not None:
                 motion.add(frame)
@@ -205,7 +205,7 @@ def _load_stored_features(backbone: "Backbone", request: Request) -> FeatureSequ
 
 
 @contextlib.contextmanager
-def _frames(
+def _open_frames(
     reader: "MediaReader", info: "MediaInfo", options: VisualOptions
 ) -> "Iterator[Iterator[Frame]]":
     """Yield the frames of a video, decoded in advance by another thread where that is wanted."""

@@ -81,7 +81,7 @@ class GroundedVideoSteps:
 def place_steps(
     request: Request,
     info: "MediaInfo",
-    inside: SpeechInVideo,
+    speech: SpeechInVideo,
     visual: VisualFeatures,
     settings: StepsSettings,
     networks: Networks,
@@ -89,27 +89,35 @@ def place_steps(
     *,
     sentence_probabilities: "Array | None" = None,
 ) -> GroundedVideoSteps:
-    """Return the steps where they are shown, by speech, pictures and a vlm, with what speaks
-    for and against each.
+    """Ground the steps of a video by speech, pictures and, if there is one, a vision-language model.
 
-    sentence_probabilities: (K, S) of `grounding.ground`, of sentences that begin with those inside.
-    Of a sound without a picture no step is shown.
+    Args:
+        request: the video.
+        info: of its file.
+        speech: K steps, and the sentences within the video.
+        visual: features of the pictures.
+        settings: of the main job.
+        networks: the trained networks.
+        duration: of the video, in seconds.
+        sentence_probabilities: (K, S) P(sentence s says step k). Its first sentences are those of `speech`.
+
+    Without a picture no step is shown.
     """
     from stepline.grounding.ground import GroundReport
 
-    transcript, spoken = inside.transcript, inside.steps
+    transcript, steps = speech.transcript, speech.steps
     grounding, answers, alignment = None, None, None
-    if spoken and info.has_picture:
+    if steps and info.has_picture:
         grounding = ground_steps(
-            spoken,
+            steps,
             duration,
             transcript,
             visual,
             settings,
             networks.aligner,
             written=not request.texts,
-            sentence_probabilities=_probabilities_within_video(
-                sentence_probabilities, spoken, transcript
+            sentence_probabilities=_crop_sentence_columns(
+                sentence_probabilities, steps, transcript
             ),
         )
         if settings.vision.vlm.named:
@@ -120,11 +128,11 @@ def place_steps(
         unclear = report.unclear_reason if isinstance(report, GroundReport) else PICTURES_DO_NOT_FIT
         steps = add_evidence_remarks(grounding.steps, transcript, visual, unclear=unclear)
     else:
-        steps = tuple(map(_set_not_shown, spoken))
+        steps = tuple(map(_set_not_shown, steps))
     return GroundedVideoSteps(steps, alignment, grounding, answers)
 
 
-def _probabilities_within_video(
+def _crop_sentence_columns(
     sentence_probabilities: "Array | None", steps: Sequence[Step], transcript: Transcript
 ) -> "Array | None":
     """Return the columns (K, S) of the sentences inside the video, which come first."""
@@ -150,11 +158,19 @@ def ground_steps(
     written: bool = True,
     sentence_probabilities: "Array | None" = None,
 ) -> "Grounding | AlignerGrounding":
-    """Return the steps with the seconds in which they are shown, their scores and the alignment.
+    """Ground steps: find the seconds in which each is shown.
 
-    aligner: a trained network that does it. Without one the default grounder does, which needs
-    none.
-    written: whether the steps are what a writer found in the transcript, not the user's own lines.
+    Args:
+        steps: K steps.
+        duration: of the video, in seconds.
+        transcript: S sentences.
+        visual: features of the pictures.
+        settings: of the main job.
+        aligner: a trained network. None: the grounder that needs no training.
+        written: whether a writer made the steps from the transcript. False for the user's lines.
+        sentence_probabilities: (K, S) P(sentence s says step k).
+
+    Returns the steps with spans and scores, the alignment and a report.
     """
     # by a trained network
     backbone = visual.backbone
@@ -188,14 +204,16 @@ def ground_steps(
         on_screen=visual.cues.lines if visual.cues is not None else (),
         written=written,
         sentence_probabilities=sentence_probabilities,
-        instruction=_instruction(transcript, settings) if written else None,
+        instruction=_instruction_log_odds(transcript, settings) if written else None,
     )
     return ground_inputs(inputs, settings.nasva.ground)
 
 
-def _instruction(transcript: Transcript, settings: StepsSettings) -> float | None:
-    """Return the log Bayes factor that the narration instructs. None where the scorer of sentences
-    cannot tell: another language, or its weights are not there."""
+def _instruction_log_odds(transcript: Transcript, settings: StepsSettings) -> float | None:
+    """Return the log Bayes factor that the narration instructs.
+
+    None where the sentence scorer cannot tell: the language is another one, or its weights are missing.
+    """
     from stepline.writing.extractive.writer import narration_instruction
 
     try:
@@ -212,13 +230,13 @@ def ask_vlm(
     settings: StepsSettings,
     duration: float,
 ) -> "VisualAnswers":
-    """Return the grounded steps revised by a vision-language model that sees pictures of them."""
+    """Ask a vision-language model, which sees frames, about the grounded steps. Return the revised steps."""
     from stepline.grounding.vision_language import GroundedVideo, ask_about_steps
 
     video = GroundedVideo(
         grounding.steps,
         grounding.alignment,
-        _shots(visual, grounding.alignment.scores.shape[1]),
+        _shot_slices(visual, grounding.alignment.scores.shape[1]),
         _vlm_frame_reader(request, settings),
         duration,
         request.start,
@@ -229,11 +247,11 @@ def ask_vlm(
 def describe_with_vlm(
     request: Request, visual: VisualFeatures, settings: StepsSettings, duration: float
 ) -> Descriptions:
-    """Return the steps of a video in which no one speaks, in the words of a vision-language model."""
+    """Describe the steps of a video without speech by a vision-language model."""
     from stepline.grounding.vision_language.describe import describe_places
 
     answer = describe_places(
-        _shots(visual, math.ceil(duration)),
+        _shot_slices(visual, math.ceil(duration)),
         _vlm_frame_reader(request, settings),
         duration=duration,
         settings=settings.vision.vlm,
@@ -245,8 +263,8 @@ def describe_with_vlm(
     return Descriptions(answer.steps, notes=notes, network={"witness": answer.report})
 
 
-def _shots(visual: VisualFeatures, seconds: int) -> list[slice]:
-    """Return the shots of a video of `seconds` as slices of them. One where cuts are not known."""
+def _shot_slices(visual: VisualFeatures, seconds: int) -> list[slice]:
+    """Return the shots of a video as slices of its seconds. One shot where the cuts are unknown."""
     from stepline.grounding.evidence import shot_slices
 
     return shot_slices(visual.activity.cuts if visual.activity else (), seconds)
@@ -387,14 +405,20 @@ def judge_sentences(
     detector: "LoadedDetector | None" = None,
     media: Path | None = None,
 ) -> tuple[Transcript, str | None]:
-    """Return the transcript with P(shown) of every sentence, and who judged. Untouched, and None,
-    where no one can.
+    """Estimate P(shown) of every sentence.
 
-    steps: as grounded, row k of the alignment is step k. None where nothing was grounded. media:
-    the video, which a detector of frames reads. No one can judge where nothing is said, or where
-    the language is not the wording's and no detector was given.
-    Raises SettingsError where a detector is given and there are no pictures, or none that it can
-    read.
+    Args:
+        transcript: the sentences.
+        steps: K grounded steps, the rows of the alignment.
+        alignment: (K, T). None where nothing was grounded.
+        visual: features of the pictures.
+        settings: of the judgement.
+        detector: a trained one. None: the grounding decides, or the wording where nothing was grounded.
+        media: the video, for a detector that reads frames.
+
+    Returns the transcript with the probabilities, and the name of the method. The transcript is
+    unchanged, and the name None, without speech, or in a language other than English without a
+    detector. Raises SettingsError where the detector cannot read the pictures.
     """
     if not transcript.sentences:
         return transcript, None

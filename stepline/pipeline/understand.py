@@ -165,7 +165,7 @@ def understand(
     run = VideoRun(request, settings, networks, media_info_of_part(whole, request.part))
     # Before the reading: a file that is replaced during it is then known by what was there first.
     digest = sha256(request.path)
-    made_from = fingerprint(request, settings, networks)
+    run_fingerprint = fingerprint(request, settings, networks)
 
     evidence = _read_sound_and_picture(run, progress, thumbnails)
     trim_memory()
@@ -188,21 +188,20 @@ def understand(
         author=find_author(request, run.info),
         publication_date=find_publication_date(request, run.info),
     )
-    result = _load_or_find_steps(run, evidence, duration, video, made_from)
+    result = _make_record(run, evidence, duration, video, run_fingerprint)
     if request.part is None:
         return result
     return StepsResult(*to_whole_video_times(result.record, result.alignment, request.start))
 
 
-def _load_or_find_steps(
+def _make_record(
     run: VideoRun,
     evidence: SpeechAndVisuals,
     duration: float,
     video: Video,
-    made_from: dict[str, JsonValue],
+    run_fingerprint: dict[str, JsonValue],
 ) -> StepsResult:
-    """Place, describe and judge: all that follows once sound and picture have been read. Return the
-    record, with every warning and everything that was left out."""
+    """Ground the steps, describe what only the pictures show, judge the sentences, and make the record."""
     request, settings, networks = run.request, run.settings, run.networks
     speech, written, visual = evidence.speech, evidence.written, evidence.visual
 
@@ -264,7 +263,7 @@ def _load_or_find_steps(
         captions=descriptions.captions,
         dropped=speech.dropped + written.dropped + inside.dropped + descriptions.dropped,
         warnings=tuple(dict.fromkeys(warnings)),  # each once
-        settings=made_from,
+        settings=run_fingerprint,
         models=_used_models(
             run,
             evidence,

@@ -49,8 +49,8 @@ class Password:
             raise SettingsError(f"{length}; take {MIN_PASSWORD_CHARS} or more")
         self._salt = secrets.token_bytes(16)
         self._clock = clock
-        self._hash = self._hash_of(password)
-        self._tries: deque[tuple[float, str]] = deque()  # the wrong ones: (when, address)
+        self._hash = self._hash_password(password)
+        self._wrong_tries: deque[tuple[float, str]] = deque()  # the wrong ones: (when, address)
         self._lock = threading.Lock()
 
     def check(self, password: str, address: str) -> bool:
@@ -62,23 +62,26 @@ class Password:
         with self._lock:
             now = self._clock()
             # Tries that are too old no longer count.
-            while self._tries and self._tries[0][0] < now - TRIES_WINDOW_SECONDS:
-                self._tries.popleft()
+            while self._wrong_tries and self._wrong_tries[0][0] < now - TRIES_WINDOW_SECONDS:
+                self._wrong_tries.popleft()
             # One address may be wrong a few times. Many addresses together may be wrong more often.
-            client_tries = sum(other == address for _, other in self._tries)
-            if client_tries >= MAX_PASSWORD_TRIES or len(self._tries) >= MAX_PASSWORD_TRIES_OF_ALL:
+            client_tries = sum(other == address for _, other in self._wrong_tries)
+            if (
+                client_tries >= MAX_PASSWORD_TRIES
+                or len(self._wrong_tries) >= MAX_PASSWORD_TRIES_OF_ALL
+            ):
                 raise HTTPException(
                     HTTPStatus.TOO_MANY_REQUESTS,
                     "too many wrong passwords; wait a minute",
                     {"Retry-After": f"{TRIES_WINDOW_SECONDS:.0f}"},
                 )
             # In constant time: how long it takes says nothing of how much was right.
-            is_right = hmac.compare_digest(self._hash, self._hash_of(password))
+            is_right = hmac.compare_digest(self._hash, self._hash_password(password))
             if not is_right:
-                self._tries.append((now, address))
+                self._wrong_tries.append((now, address))
             return is_right
 
-    def _hash_of(self, password: str) -> bytes:
+    def _hash_password(self, password: str) -> bytes:
         data = password.encode("utf-8", "surrogatepass")
         return hashlib.scrypt(data, salt=self._salt, n=SCRYPT_COST, r=8, p=1)
 
@@ -158,7 +161,7 @@ class Access:
         if OPEN_PATHS.fullmatch(path):
             return None
         # Any other request needs the token, or a key whose role suffices.
-        role = self._role(request)
+        role = self._request_role(request)
         if role is not None:
             return _role_refusal(role, request)
         # A person gets the page to log in at, a program an error.
@@ -182,7 +185,7 @@ class Access:
         tokens = [value for name, value in query if name == "token"]
         return len(tokens) == 1 and self._is_token(tokens[0])
 
-    def _role(self, request: Request) -> Role | None:
+    def _request_role(self, request: Request) -> Role | None:
         """Return the role of a request. None without a valid token or key.
 
         The token gives "admin", if every token in header and cookies is right. A key must be in the header.

@@ -130,13 +130,13 @@ class Webhook:
         self._settings = settings
         self._pause = pause
         self._host = display_url(url)
-        self._wakes = threading.Event()
+        self._wake_event = threading.Event()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self, outbox: EventOutbox) -> None:
         """Send the events of the outbox, and later ones, in a thread."""
-        outbox.on_event = self._wakes.set
+        outbox.on_event = self._wake_event.set
         self._thread = threading.Thread(
             target=self._send_all, args=(outbox,), name="webhook", daemon=True
         )
@@ -145,7 +145,7 @@ class Webhook:
     def close(self, timeout_seconds: float = CLOSE_SECONDS) -> None:
         """Send the remaining events, for at most `timeout_seconds`. The next start sends the rest."""
         self._closed.set()
-        self._wakes.set()
+        self._wake_event.set()
         if self._thread is not None:
             self._thread.join(timeout_seconds)
 
@@ -153,11 +153,11 @@ class Webhook:
         pause = self._pause
         while True:
             # Cleared before the outbox is read: an event that comes in between wakes the next wait.
-            self._wakes.clear()
+            self._wake_event.clear()
             event = None
             fault = None
             try:
-                event = outbox.first()
+                event = outbox.read_oldest()
                 if event is not None:
                     fault = self._send_or_give_up(outbox, event)
             except StoreError as error:
@@ -181,7 +181,7 @@ class Webhook:
             elif self._closed.is_set():
                 return
             else:
-                self._wakes.wait()
+                self._wake_event.wait()
 
     def _send_or_give_up(self, outbox: EventOutbox, event: OutboxEvent) -> str | None:
         """Post an event. Remove it if it was received or is given up, else return the error."""

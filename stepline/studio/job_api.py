@@ -73,7 +73,7 @@ class JobApi:
                 "How much of an upload is there: Upload-Offset.",
             ),
             Operation("DELETE", upload, self.cancel_upload, "End an upload that is not whole."),
-            Operation("PATCH", upload, self.append_piece, f"{piece}; the last one begins the job."),
+            Operation("PATCH", upload, self.append_chunk, f"{piece}; the last one begins the job."),
         ]
 
     def list_jobs(self, request: Request) -> Response:
@@ -126,7 +126,7 @@ class JobApi:
                 "size": upload.size,
                 "offset": self._uploads.received_bytes(upload),
             }
-            for upload in self._stored_uploads.unfinished()
+            for upload in self._stored_uploads.list_unfinished()
         ]
         return JSONResponse({"uploads": uploads})
 
@@ -145,7 +145,7 @@ class JobApi:
         }
         return Response(headers=headers)
 
-    async def append_piece(self, request: Request) -> Response:
+    async def append_chunk(self, request: Request) -> Response:
         """Append a chunk to an upload."""
         upload = await run_in_threadpool(self._find_upload, request)
         headers = request.headers

@@ -103,7 +103,7 @@ class JobRunner:
         ]
 
     def start(self) -> None:
-        """Begin with the jobs that are in the database."""
+        """Start the threads. They run the jobs that wait in the database."""
         # Jobs that ran when the last server ended or was killed.
         for job in self._jobs.list_in_state("running"):
             self._requeue(job)
@@ -246,7 +246,7 @@ class JobRunner:
                 if self._is_stopping or self._jobs.get(job.id).state != "running":
                     worker.kill()
             self._publish(job.id)
-            end = worker.run(task, on_message=partial(self._take_message, running))
+            end = worker.run(task, on_message=partial(self._handle_message, running))
         running.error = (
             end.value if isinstance(end, Reply) else f"the worker ended with {end.message}"
         )
@@ -255,7 +255,7 @@ class JobRunner:
             is_stopping = self._is_stopping
         self._finish(running, is_killed=is_stopping and isinstance(end, WorkerDeath))
 
-    def _take_message(self, running: RunningJob, message: object) -> None:
+    def _handle_message(self, running: RunningJob, message: object) -> None:
         if isinstance(message, FinishedRecord):
             # A playlist has several videos, and each begins with its first stage again.
             running.records.append(message.name)

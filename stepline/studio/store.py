@@ -168,7 +168,7 @@ class EventOutbox:
         self._database = database
         self.on_event: Callable[[], None] | None = None
 
-    def first(self) -> OutboxEvent | None:
+    def read_oldest(self) -> OutboxEvent | None:
         """Return the oldest event, None without any. Invalid rows are removed."""
         while row := self._database.row("SELECT * FROM event ORDER BY number LIMIT 1"):
             try:
@@ -206,13 +206,13 @@ class EventOutbox:
 
     def count_refusal(self, number: int) -> None:
         """Count that an event was refused."""
-        self._execute("UPDATE event SET refusals = refusals + 1 WHERE number = ?", number)
+        self._run_statement("UPDATE event SET refusals = refusals + 1 WHERE number = ?", number)
 
     def remove(self, number: int) -> None:
         """Remove an event that was received or is given up."""
-        self._execute("DELETE FROM event WHERE number = ?", number)
+        self._run_statement("DELETE FROM event WHERE number = ?", number)
 
-    def _execute(self, statement: str, number: int) -> None:
+    def _run_statement(self, statement: str, number: int) -> None:
         with self._database.change() as connection:
             connection.execute(statement, (number,))
 
@@ -308,7 +308,7 @@ class UploadStore:
         self._database = database
         self._jobs = jobs
 
-    def unfinished(self) -> list[Upload]:
+    def list_unfinished(self) -> list[Upload]:
         """Return the unfinished uploads, the oldest first."""
         return self._select("SELECT * FROM upload WHERE job IS NULL ORDER BY made")
 

@@ -66,7 +66,7 @@ class Uploads:
         self._uploads = studio.uploads
         self._stored_jobs = studio.jobs
         self._jobs = jobs
-        self._busy: set[str] = set()
+        self._receiving: set[str] = set()
         # What a kill left unfinished, and what no one continues.
         self._finish_moves()
         self._cancel_idle_uploads(MAX_IDLE_SECONDS)
@@ -81,10 +81,10 @@ class Uploads:
             raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, reason)
         # Old uploads make room, and more of them where there are too many.
         self._cancel_idle_uploads(MAX_IDLE_SECONDS)
-        unfinished = self._uploads.unfinished()
+        unfinished = self._uploads.list_unfinished()
         if len(unfinished) >= MAX_OPEN_UPLOADS:
             self._cancel_idle_uploads(MAX_IDLE_SECONDS_IF_FULL)
-            unfinished = self._uploads.unfinished()
+            unfinished = self._uploads.list_unfinished()
         if len(unfinished) >= MAX_OPEN_UPLOADS:
             reason = f"{MAX_OPEN_UPLOADS} uploads are not whole; end some of them first"
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, reason)
@@ -105,7 +105,7 @@ class Uploads:
         """
         if upload.job is not None:
             raise HTTPException(HTTPStatus.CONFLICT, "the upload is whole; cancel its job")
-        if upload.id in self._busy:
+        if upload.id in self._receiving:
             raise HTTPException(HTTPStatus.CONFLICT, "a piece of this upload is on its way")
         self._uploads.remove(upload.id)
         self._partial_path(upload).unlink(missing_ok=True)
@@ -133,17 +133,17 @@ class Uploads:
         An interrupted chunk is kept as far as it came. Raises HTTPException: 409 for a wrong offset or two
         chunks at the same time, 413 for more bytes than announced, 410 for a broken file, which is removed.
         """
-        if upload.id in self._busy:
+        if upload.id in self._receiving:
             raise HTTPException(HTTPStatus.CONFLICT, "another piece of this upload is on its way")
 
         # one piece at a time: the offset is checked while no other one is written
-        self._busy.add(upload.id)
+        self._receiving.add(upload.id)
         try:
             self._check_chunk(
                 upload, offset, length, await run_in_threadpool(self.received_bytes, upload)
             )
             try:
-                await self._append(self._partial_path(upload), parts)
+                await self._append_parts(self._partial_path(upload), parts)
             except OSError as error:
                 reason = f"the piece cannot be kept ({error.strerror}); free some space, then go on"
                 raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, reason) from error
@@ -151,7 +151,7 @@ class Uploads:
                 return await run_in_threadpool(self._finish, upload)
             return upload
         finally:
-            self._busy.discard(upload.id)
+            self._receiving.discard(upload.id)
 
     def _check_chunk(self, upload: Upload, offset: int, length: int, end: int) -> None:
         # The file is longer than announced, so something else has written to it.
@@ -168,7 +168,7 @@ class Uploads:
             reason = f"more than the {upload.size} bytes announced"
             raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
 
-    async def _append(self, path: Path, parts: AsyncIterator[bytes]) -> None:
+    async def _append_parts(self, path: Path, parts: AsyncIterator[bytes]) -> None:
         # The disk may be slow, and the event loop waits for nothing.
         file = await run_in_threadpool(_open_partial_file, path)
         try:
@@ -197,7 +197,7 @@ class Uploads:
 
     def _unused_path(self, name: str) -> Path:
         """Return an unused path in the library for a file name, numbered if it is taken."""
-        folder = self._own_folder(VIDEOS_FOLDER)
+        folder = self._make_folder(VIDEOS_FOLDER)
         stem = safe_stem(Path(name).stem)
         suffix = Path(name).suffix.lower()
         path = folder / f"{stem}{suffix}"
@@ -222,7 +222,7 @@ class Uploads:
                 continue
             check_own_file(path)
             # A stranger's row could name any path. Only one that this code would choose counts.
-            expected = self._own_folder(VIDEOS_FOLDER) / target.name
+            expected = self._make_folder(VIDEOS_FOLDER) / target.name
             if target != expected or os.path.lexists(target):
                 log.warning("%s: no free place of an upload, which stays where it is", target)
             else:
@@ -230,18 +230,18 @@ class Uploads:
 
     def _cancel_idle_uploads(self, seconds: float) -> None:
         """Cancel uploads that received no chunk for so many seconds."""
-        for upload in self._uploads.unfinished():
+        for upload in self._uploads.list_unfinished():
             # The last piece is the file's last change.
             last = upload.created
             with contextlib.suppress(FileNotFoundError):
                 last = max(last, self._partial_path(upload).lstat().st_mtime)
-            if last < time.time() - seconds and upload.id not in self._busy:
+            if last < time.time() - seconds and upload.id not in self._receiving:
                 self.cancel(upload)
 
     def _partial_path(self, upload: Upload) -> Path:
         return self._library.resolve_allowed(Path(PARTIAL_FOLDER)) / upload.id
 
-    def _own_folder(self, name: str) -> Path:
+    def _make_folder(self, name: str) -> Path:
         """Return a folder of the library. It is made, and may not lead out of the allowed folders."""
         folder = self._library.resolve_allowed(Path(name))
         folder.mkdir(exist_ok=True)

@@ -217,7 +217,7 @@ def outbox(tmp_path):
 def told(outbox, url):
     """Try once to send the event that waits, and return the fault."""
     webhook = Webhook(url, b"k" * 16, QUICK)
-    return webhook._send_or_give_up(outbox, outbox.first())
+    return webhook._send_or_give_up(outbox, outbox.read_oldest())
 
 
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
@@ -232,7 +232,7 @@ def test_a_redirect_is_not_a_receipt_of_a_webhook(outbox, code):
         assert elsewhere.asked == []
         assert server.asked == []
     assert "leads elsewhere" in fault
-    assert outbox.first().refusals == 1
+    assert outbox.read_oldest().refusals == 1
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -243,7 +243,7 @@ def test_a_webhook_that_lies_holds_nothing_up(outbox, lie):
         assert time.monotonic() < begun + 30.0
     assert fault
     assert len(fault) <= 200
-    assert outbox.first() is not None
+    assert outbox.read_oldest() is not None
 
 
 @pytest.mark.parametrize("url", ["http://[bad/", "http://a:b/", "http://a:99999/"])

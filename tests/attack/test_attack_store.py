@@ -229,7 +229,7 @@ def test_a_row_of_an_event_is_signed_only_where_it_is_one(folder, caplog):
     for row in rows:
         change(folder, "INSERT INTO event(id, name, body, made) VALUES (?, ?, ?, 0.0)", *row)
     studio = Studio(folder)
-    assert studio.events.first().body == rows[-1][2]
+    assert studio.events.read_oldest().body == rows[-1][2]
     studio.close()
     assert "not an event of Stepline" in caplog.text
 

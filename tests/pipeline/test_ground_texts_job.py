@@ -151,7 +151,7 @@ def test_the_lines_of_a_comparison_are_found_in_the_order_of_its_videos(
     record = from_json(result.stdout)
     assert [step.text for step in record.steps] == [step.text for step in truth]
     assert hits(record.steps, truth) == (9, 9)
-    assert record.settings["inputs"]["graph"]["counts"] == [2] * len(truth)
+    assert record.settings["inputs"]["graph"]["lines"] == [step.text for step in truth]
 
 
 def test_lines_are_found_in_a_video(stepline, trained, small_video, lines):

@@ -305,7 +305,7 @@ def test_a_webhook_sends_jobs_and_corrections_with_a_signature(receiver, tmp_pat
     with serving(library(tmp_path / "library", small_video), webhook=hook_to(receiver)) as server:
         place = f"/api/videos/{video_id('v0.json')}/corrections"
         server.ask("POST", place, {"by": "a", "base": 0, "edits": [{"do": "delete", "step": "b"}]})
-        until(lambda: server.studio.events.first() is None)
+        until(lambda: server.studio.events.read_oldest() is None)
     (refused, _), (headers, body) = receiver.told
     # by which a receiver knows what it has
     assert headers["X-Stepline-Id"] == refused["X-Stepline-Id"]
@@ -343,11 +343,11 @@ def test_what_was_not_sent_when_a_server_was_killed_is_sent_by_the_next(
     killed.close()
     with serving(folder, webhook=hook_to(receiver)) as server:
         correct(server.studio, 1)
-        until(lambda: server.studio.events.first() is None)
+        until(lambda: server.studio.events.read_oldest() is None)
     assert revisions(receiver) == [1, 1, 2, 3, 4]  # in their order; the first was refused once
     silent = Studio(folder)
     correct(silent, 1)
-    assert silent.events.first() is None  # nobody wants it
+    assert silent.events.read_oldest() is None  # nobody wants it
     silent.close()
 
 
@@ -357,7 +357,7 @@ def test_an_event_that_is_refused_again_and_again_holds_the_others_up_no_longer(
     monkeypatch.setattr("stepline.studio.events.MAX_REFUSALS", 1)
     with serving(library(tmp_path / "library", small_video), webhook=hook_to(receiver)) as server:
         correct(server.studio, 2)
-        until(lambda: server.studio.events.first() is None)
+        until(lambda: server.studio.events.read_oldest() is None)
     assert revisions(receiver) == [1, 2]
     assert "never gets a video" in caplog.text
 
@@ -370,7 +370,7 @@ def test_an_event_that_no_one_answers_for_a_day_is_given_up(
     hook = Webhook("http://127.0.0.1:1/", b"k" * 16, LinkSettings(private=True))
     hook.start(studio.events)
     correct(studio, 1)
-    until(lambda: studio.events.first() is None)
+    until(lambda: studio.events.read_oldest() is None)
     hook.close(60)
     studio.close()
     assert "never gets a video" in caplog.text
@@ -386,7 +386,7 @@ def test_a_webhook_to_a_private_address_gets_nothing_unless_trusted(
     hook.start(studio.events)
     correct(studio, 1)
     hook.close(60)
-    assert studio.events.first() is not None
+    assert studio.events.read_oldest() is not None
     studio.close()
     assert receiver.told == []
     assert "private address" in caplog.text

@@ -102,6 +102,8 @@ class LoadedAligner(LoadedNetwork):
 def load_aligner(path: Path) -> LoadedAligner:
     """Return the network in a file or folder, with its calibration. Raises ModelError, naming what
     does not fit."""
+    import torch  # noqa: F401   (a missing package is reported before a faulty file)
+
     file = NETWORK.find_file(path)
     digest = sha256(file)
     calibration = read_calibration(calibration_path(file), digest)
