@@ -93,14 +93,18 @@ REMOVED_SETTINGS = {
     "procx.choose": "the most confident proposals are the steps; leave it out",
     "procx.search": "captions are written greedily; leave it out",
     "train.offset_rate": "all layers learn at one rate; leave it out",
+    "engine.cache": "engine.ahead bounds the files that are fetched together; leave it out",
+    "forecast.cores": "the hours are those of engine.workers; leave it out",
+    "forecast.core_hour": "a dry run forecasts no prices; leave it out",
+    "forecast.gpu_hour": "a dry run forecasts no prices; leave it out",
+    "forecast.million_tokens": "a dry run forecasts no prices; leave it out",
+    "forecast.gigabyte_month": "a dry run forecasts no prices; leave it out",
     "judge.weights": "the weights are those that are shipped; leave it out",
     "pseudo.most": "all clips that reach the threshold are kept; leave it out",
     "rounds.held_out": "teachers learn from all videos; leave it out",
     "rounds.enough": "rounds.rounds says how many are made; leave it out",
     "rounds.same": "rounds.rounds says how many are made; leave it out",
 }
-# Those of them that stored results hold, by a section and name that no settings have any more.
-STORED_REMOVED_SETTINGS = frozenset(name for name in REMOVED_SETTINGS if name.startswith("llm."))
 # Settings of earlier versions that are constants of the code now, by section, each with the default
 # that it had. What earlier versions stored holds them.
 CONSTANT_SETTINGS: dict[str, dict[str, JsonValue]] = {
@@ -158,7 +162,8 @@ CONSTANT_SETTINGS: dict[str, dict[str, JsonValue]] = {
     "labels": {"mapping": "clipped", "text_model": "minilm", "ranking": "clips"},
     "match": {"ordered_documents": 20, "instruction": 0.5, "new_numbers": True},
     "text_base": {"seed": 0},
-    "gather": {"run": 3},
+    "gather": {"run": 3, "same_picture": 0.02},
+    "export": {"webdataset": False, "media": False},
     "procx": {"speech": False},
     "clean": {"least": 1},
     "visible": {"least": 1},
@@ -277,13 +282,15 @@ def validate(kind: type[T], tree: Mapping[str, Any]) -> T:
 
 
 def without_constants(tree: Mapping[str, Any], section: str = "") -> dict[str, Any]:
-    """Return stored settings without those that were removed or are constants now. `section` is
-    the tree's own name."""
-    """Return stored settings without those that are constants now. section: name of the tree."""
+    """Return stored settings without those that were removed or are constants now.
+
+    section: name of the tree.
+    """
     constants = CONSTANT_SETTINGS.get(section, {})
     current = {}
     for name, value in tree.items():
-        if name in constants or f"{section}.{name}" in STORED_REMOVED_SETTINGS:
+        was_removed = any(f".{key}".endswith(f".{section}.{name}") for key in REMOVED_SETTINGS)
+        if name in constants or was_removed:
             continue
         current[name] = without_constants(value, name) if isinstance(value, dict) else value
     return current

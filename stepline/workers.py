@@ -1,6 +1,6 @@
 """Worker processes: Python child processes that do one task at a time.
 
-    worker = WorkerProcess("stepline.llm.local_model:LocalModel")
+    worker = WorkerProcess("stepline.llm.local_model:LoadedModel")
     result = worker.run(ModelFiles(...), seconds=60.0)  # a Reply, or a WorkerDeath
 
 The target names a function of an importable module. The child calls it once, with the setup and a

@@ -366,11 +366,11 @@ def test_a_stage_that_uses_a_gpu_waits_for_a_worker_that_has_one(tmp_path):
     for name in ("a", "b"):
         item = VideoItem(name, video=str(tmp_path / name), captions=str(tmp_path / name))
         videos[name] = OpenVideo(plan, phase.results, item, phase.stages)
-        scheduler._fetcher.prefetch(item, ["captions"])
+        scheduler._fetcher.open(item, ["captions"])
     videos["b"].states.update(read="done", count="done")
 
     def task_for(worker):
-        request = scheduler._request_for(worker, ahead=False)
+        request = scheduler._choose_request(worker)
         return request.task.item.id, request.task.stage, request.gpu
 
     on_cpu = SimpleNamespace(
@@ -395,4 +395,4 @@ def test_a_worker_gives_its_gpu_to_the_stages_that_use_one(gpus, tmp_path, gpu, 
     key = "ab" * 32
     reply = TaskRunner(setup).run(TaskRequest(StageTask(VideoItem("a"), "see", key, {}), gpu=gpu))
     assert reply.kind == "done"
-    assert ResultStore(RemotePath(str(tmp_path))).read(stage, key) == device
+    assert ResultStore(RemotePath(str(tmp_path))).read_result(stage, key) == device

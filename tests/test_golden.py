@@ -236,7 +236,7 @@ def curate(folder, engine):
         "2",
     )
     made["files.json"] = _names(out)
-    for name in ("README.md", "dataset.json", "croissant.json"):
+    for name in ("README.md", "dataset.json"):
         text = (out / "dataset" / name).read_text(encoding="utf-8")
         text = re.sub(r'("(?:sha256|contentSize)": )"[^"]*"', r'\1"MASKED"', text)
         text = re.sub(r'("bytes": )\d+', r"\g<1>0", _shards(text))

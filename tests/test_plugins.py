@@ -152,7 +152,7 @@ def test_what_a_plugin_made_is_made_again_once_the_plugin_changed(
     def known():
         """Each kind of key under which results are found again; that of `judge` holds no plugin."""
         keys = [
-            getattr(cache_keys, name)(recipe)
+            getattr(cache_keys, f"{name}_settings")(recipe)
             for name in ("judge", "transcribe", "write", "encode", "ground")
         ]
         given = fingerprint(Request(small_video, "small"), settings, Networks())

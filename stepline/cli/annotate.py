@@ -53,7 +53,7 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
     from stepline.errors import SettingsError
     from stepline.files.atomic_files import check_writable
     from stepline.review import AgreementRule, AnnotationQueue, AnswerLog, consensus, read_clips
-    from stepline.review.answers import LABELS_FILE, export
+    from stepline.review.answers import LABELS_FILE, export_annotations
     from stepline.review.clips import check_qualifying
 
     # when annotators agree
@@ -94,7 +94,7 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
             return
 
     # the set on which they agree
-    summary = export(queue.to_annotate, queue.annotations(), out, rule)
+    summary = export_annotations(queue.to_annotate, queue.annotations(), out, rule)
     kappa = "undefined" if summary.kappa is None else f"{summary.kappa:.2f}"
     counts = f"{summary.shown} shown and {summary.unshown} not shown"
     print_message(f"{counts} of {summary.complete} clips answered by all; Fleiss' kappa {kappa}")

@@ -5,14 +5,12 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from stepline.cli.errors import Group, print_data, print_message, reject_removed_command
 from stepline.cli.options import (
-    PATH_TYPE,
     device_option,
     json_option,
     preset_option,
@@ -23,7 +21,7 @@ from stepline.cli.progress import curation_progress
 from stepline.cli.weights import offer_weights
 
 if TYPE_CHECKING:
-    from stepline.curate.audit.sample import AuditSample
+    from stepline.curate.audit import AuditSample
     from stepline.curate.driver import RunOutcome
     from stepline.curate.settings import ReportSettings
     from stepline.curate.stage import StageFailure
@@ -74,7 +72,9 @@ def curate() -> None:
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first videos by id.")
 @click.option("--retry-failed", is_flag=True, help="Try again what failed before.")
-@click.option("--dry-run", is_flag=True, help="Work on a sample, forecast the whole, and end.")
+@click.option(
+    "--dry-run", is_flag=True, help="Work on a sample, forecast the time of all, and end."
+)
 @preset_option("curate run")
 @set_option("One setting, e.g. limits.seconds=600.")
 @device_option
@@ -88,11 +88,11 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
 
     Writes the data set, its card and its report.
 
-    SOURCE: a folder or bucket of videos, a list (.csv, .parquet, .jsonl), WebDataset tars, or
-    HowTo100M's tables. The same command continues a run that was stopped. What depends on a
+    SOURCE: a folder or bucket of videos, a list (.csv, .parquet, .jsonl), or HowTo100M's
+    tables. The same command continues a run that was stopped. What depends on a
     changed setting is made again.
     """
-    from stepline.curate.driver import RunRequest, source_items
+    from stepline.curate.driver import RunRequest, read_source_items
     from stepline.curate.driver import curate as carry_out
     from stepline.curate.execution.local import gpus_a_worker
     from stepline.curate.stage import load_recipe
@@ -122,7 +122,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
         if options["dry_run"]:
             from stepline.curate.forecast import dry_run, forecast_json, format_forecast
 
-            forecast = dry_run(request, list(source_items(request)), run_recipe.forecast)
+            forecast = dry_run(request, list(read_source_items(request)))
         else:
             outcome, folder = carry_out(request)
     if options["dry_run"]:
@@ -251,18 +251,10 @@ def report(out: str, overrides: tuple[str, ...]) -> None:
     "--port", type=click.IntRange(0, 65535), default=0, help="Local port. 0: any free one."
 )
 @click.option("--open", "browse", is_flag=True, help="Open a browser.")
-@click.option("--import", "files", multiple=True, type=PATH_TYPE, help="Verdicts saved elsewhere.")
 @click.option("--table", is_flag=True, help="Print the table and end. Nothing is served.")
 @set_option("One setting, e.g. audit_videos=20.")
 @device_option
-def audit(
-    out: str,
-    port: int,
-    browse: bool,
-    files: tuple[Path, ...],
-    table: bool,
-    overrides: tuple[str, ...],
-) -> None:
+def audit(out: str, port: int, browse: bool, table: bool, overrides: tuple[str, ...]) -> None:
     """Let people check a sample of a data set.
 
     \b
@@ -274,24 +266,22 @@ def audit(
     Every verdict is in OUT/audit/verdicts.jsonl before the next text is shown. With verdicts of two
     people or more, each under their own name, the table also has their agreement.
     """
-    from stepline.curate.audit.verdicts import import_verdicts
-    from stepline.curate.report.write import local_verdicts, make_report, write_report
+    from stepline.curate.audit import serve
+    from stepline.curate.report.page import render_page
+    from stepline.curate.report.write import make_report, open_verdicts, write_report
 
     # the sample, and the verdicts so far
     folder, settings = _load_report_settings(out, overrides)
-    verdicts = local_verdicts(folder)
-    audit_report = make_report(folder, settings)
-    sample = audit_report.findings.sample
-    ids = frozenset(text.id for text in sample.texts)
-    for file in files:
-        count = import_verdicts(file, verdicts, ids)
-        print_message(f"{file}: {count} verdicts taken over")
+    verdicts = open_verdicts(folder)
+    audit_report = make_report(folder, settings, with_audit=not table)
+    sample = audit_report.sample
 
-    if not (table or files):
-        from stepline.curate.audit.verdicts import serve
+    def page() -> str:
+        return render_page(audit_report, list(verdicts), with_audit=True)
 
+    if not table:
         serve_until_stopped(
-            lambda: serve(lambda: audit_report.html(list(verdicts)), sample, verdicts, port),
+            lambda: serve(page, sample, verdicts, port),
             port,
             notice="{address}#audit (Ctrl-C ends)",
             goodbye="stopped; every verdict is kept",
@@ -307,12 +297,12 @@ def _load_report_settings(
     out: str, overrides: tuple[str, ...]
 ) -> "tuple[RemotePath, ReportSettings]":
     """Return the folder OUT, and the report settings of its recipe, changed by --set."""
-    from stepline.curate.report.write import report_recipe
+    from stepline.curate.report.write import read_report_recipe
     from stepline.files.remote import RemotePath
     from stepline.settings import load_settings
 
     # What --set gives is read after the recipe's own values, and changes them.
-    recipe = report_recipe(RemotePath(out))
+    recipe = read_report_recipe(RemotePath(out))
     tree = recipe.report.model_dump(mode="json", exclude_none=True)
     values = [f"{key}={json.dumps(value)}" for key, value in tree.items()]
     settings = load_settings(type(recipe.report), None, [*values, *overrides])
@@ -321,7 +311,7 @@ def _load_report_settings(
 
 def _print_audit_table(sample: "AuditSample", verdicts: "AnswerLog") -> None:
     """Print the table of the manual check (NaSVA, Table 5) and the agreement of annotators."""
-    from stepline.curate.audit.verdicts import annotator_agreements, audit_table
+    from stepline.curate.audit import annotator_agreements, audit_table
 
     # Read once: people may answer while the table is made.
     verdict_list = list(verdicts)

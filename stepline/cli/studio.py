@@ -353,19 +353,7 @@ def _moment_table(moments: "list[Moment]", folder: Path) -> str:
 
 @click.command()
 @click.argument("folder", type=PATH_TYPE)
-@click.option(
-    "--query",
-    metavar="WORDS",
-    help="Compare only the videos in FOLDER that a search for these words finds.",
-)
-@click.option(
-    "--most",
-    type=click.IntRange(min=2, max=1000),
-    default=20,
-    show_default=True,
-    help="With --query: videos at most.",
-)
-@out_option("Folder for comparison.json, .html and .md.", "comparison")
+@out_option("Folder for comparison.json and .html.", "comparison")
 @click.option(
     "--as-texts",
     "texts_file",
@@ -377,43 +365,27 @@ def _moment_table(moments: "list[Moment]", folder: Path) -> str:
 @settings_options("One setting, e.g. compare.common_share=0.3.")
 @device_options
 def compare(
-    folder: Path,
-    query: str | None,
-    most: int,
-    out: Path,
-    texts_file: Path | None,
-    as_json: bool,
-    **options: Any,
+    folder: Path, out: Path, texts_file: Path | None, as_json: bool, **options: Any
 ) -> None:
     """Align the steps of many videos of one task.
 
     \b
     Example:
-      stepline compare out --query "how to make pancakes" --as-texts recipe.txt
+      stepline compare out --as-texts recipe.txt
 
     FOLDER holds what `stepline steps` wrote for several videos. The comparison shows what most of
     them do, in which orders, and what only some do. It also has amounts and times with their
-    spread, and the seconds of each video. Videos of something else are left out. With --query,
-    FOLDER may hold videos of many tasks. Those whose titles or steps match the words are compared.
+    spread, and the seconds of each video. Videos of something else are left out.
     """
     from stepline.compare.procedure import compare as compare_records
-    from stepline.compare.read import read_folder, search_folder
+    from stepline.compare.read import read_folder
     from stepline.compare.settings import CompareRunSettings
     from stepline.compare.write import to_json, to_lines, write_comparison
     from stepline.files.atomic_files import write_atomic
 
-    # the videos
     settings = load_from_options(CompareRunSettings, options)
     offer_weights()
-    if query is None:
-        records = read_folder(folder)
-    else:
-        with progress_bars() as progress:
-            records = search_folder(folder, query, most=most, progress=progress)
-        print_message(f"{len(records)} videos answer {query!r}")
-
-    # what they have in common
-    comparison = compare_records(records, settings.compare)
+    comparison = compare_records(read_folder(folder), settings.compare)
     for record in comparison.left_out:
         print_message(f"left out {record.id}: {record.reason}", urgent=True)
 

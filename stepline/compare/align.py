@@ -16,7 +16,7 @@ from stepline.records import Matrix
 
 
 class StepIndex(NamedTuple):
-    """A step by the index of its video and its index in that video, both from 0."""
+    """Index of a step: number of its video and number in that video, both from 0."""
 
     video: int
     step: int
@@ -30,10 +30,11 @@ FirstSteps: TypeAlias = dict[int, int]  # number of a video -> its first step in
 MIN_VECTOR_LENGTH = 1e-9  # of a vector that is divided by its length
 
 
-def video_likeness(vectors: Sequence[Matrix]) -> Matrix:
-    """Return the pairwise similarity of videos, (V, V) with ones on the diagonal.
+def video_similarities(vectors: Sequence[Matrix]) -> Matrix:
+    """Return the pairwise similarity of videos (V, V), with ones on the diagonal.
 
-    It is the mean cosine of each step with the most similar one of the other video, both ways.
+    It is the mean cosine of each step with the most similar step of the other video, averaged over
+    both directions. vectors: unit step vectors (K, D) of each video.
     """
     count = len(vectors)
     similarity = np.eye(count, dtype=np.float32)
@@ -49,18 +50,16 @@ def video_likeness(vectors: Sequence[Matrix]) -> Matrix:
 
 
 def videos_of_one_task(similarity: Matrix, floor: float) -> list[int]:
-    """Return the numbers of the videos that are similar to each other, the most typical first.
+    """Return the numbers of the videos that show the same task, the most typical first.
 
-    The first is most like all others. Videos join by their mean likeness to those that have joined,
-    the greatest first, while that is at least `floor`.
+    The first is the most similar to all videos. Videos are added by their mean similarity to the
+    added ones, while that is at least `floor`. similarity: (V, V).
     """
-    count = len(similarity)
-    if count == 0:
+    if not len(similarity):
         return []
     # The video with the greatest sum of likeness begins.
-    sums = similarity.sum(axis=1)  # (V,)
-    members = [int(sums.argmax())]
-    while len(members) < count:
+    members = [int(similarity.sum(axis=1).argmax())]
+    while len(members) < len(similarity):
         means = similarity[:, members].mean(axis=1)  # (V,)
         # Members are never found again.
         means[members] = -np.inf
@@ -74,10 +73,12 @@ def videos_of_one_task(similarity: Matrix, floor: float) -> list[int]:
 def align_videos(
     vectors: Sequence[Matrix], videos: Sequence[int], settings: CompareSettings
 ) -> list[StepGroup]:
-    """Return groups of steps that do the same, in the order in which they are usually done.
+    """Return groups of equivalent steps, in their usual order.
 
-    vectors: of the steps of all videos, unit rows (K, D). videos: the numbers of those to align,
-    the most typical first.
+    Args:
+        vectors: unit step vectors (K, D) of each video.
+        videos: numbers of the videos to align, the most typical first.
+        settings: minimal cosines and number of rounds.
     """
     groups: list[StepGroup] = []
     # Each video is aligned with what those before it gave.
@@ -92,34 +93,23 @@ def align_videos(
 
 
 def group_vectors(groups: Sequence[StepGroup], vectors: Sequence[Matrix]) -> Matrix:
-    """Return the mean direction of the steps of each group, unit rows (N, D)."""
-    means = []
-    for group in groups:
-        rows = [vectors[video][step] for video, step in group]
-        mean = np.mean(rows, axis=0)
-        length = np.linalg.norm(mean)
-        # opposite vectors have no mean direction
-        means.append(mean / max(length, MIN_VECTOR_LENGTH))
-    return np.array(means, dtype=np.float32)
+    """Return the mean direction of the step vectors of each group, unit rows (N, D). vectors: (K,
+    D) of each video."""
+    means = [np.mean([vectors[video][step] for video, step in group], axis=0) for group in groups]
+    # Opposite vectors have no mean direction.
+    directions = [mean / max(np.linalg.norm(mean), MIN_VECTOR_LENGTH) for mean in means]
+    return np.array(directions, dtype=np.float32)
 
 
 def _remove_video(groups: Iterable[StepGroup], video: int) -> list[StepGroup]:
-    remaining = []
-    for group in groups:
-        others = list(group)
-        for place in group:
-            if place.video == video:
-                others.remove(place)
-        if others:
-            remaining.append(others)
-    return remaining
+    remaining = [[step for step in group if step.video != video] for group in groups]
+    return [group for group in remaining if group]
 
 
 def _add_video(
     groups: Sequence[StepGroup], video: int, vectors: Sequence[Matrix], settings: CompareSettings
 ) -> list[StepGroup]:
     """Return the groups with the steps of one more video, sorted again."""
-    step_count = len(vectors[video])
     extended = list(map(list, groups))
     numbers: GroupNumbers = {}
     if groups:
@@ -129,20 +119,19 @@ def _add_video(
         numbers = match_in_order(cosines, settings.step_likeness)
         _match_moved_steps(cosines, numbers, settings)
     # Steps without a group begin one of their own.
-    for step in range(step_count):
-        place = StepIndex(video, step)
+    for step in range(len(vectors[video])):
         if step in numbers:
-            extended[numbers[step]].append(place)
+            extended[numbers[step]].append(StepIndex(video, step))
         else:
-            extended.append([place])
-    step_counts = list(map(len, vectors))
-    return sort_groups(extended, step_counts)
+            extended.append([StepIndex(video, step)])
+    return sort_groups(extended, list(map(len, vectors)))
 
 
 def match_in_order(cosines: Matrix, floor: float) -> GroupNumbers:
-    """Match steps with groups so that both rise and the cosines above `floor` have the largest sum.
+    """Match steps with groups in order, so that the sum of cosines minus `floor` is maximal.
 
-    cosines: (K, N). Source: Needleman and Wunsch, 1970, with gaps that cost nothing.
+    Return the group of each matched step. cosines: (K, N). Source: Needleman and Wunsch, 1970, with
+    free gaps.
     """
     gains = cosines - floor
     step_count, group_count = gains.shape
@@ -172,15 +161,13 @@ def match_in_order(cosines: Matrix, floor: float) -> GroupNumbers:
 
 
 def _match_moved_steps(cosines: Matrix, numbers: GroupNumbers, settings: CompareSettings) -> None:
-    """Match also steps that have no group in order, with the most similar group, wherever it is.
+    """Match the remaining steps with the most similar group in any order.
 
-    A group that a step of the video has joined needs a greater cosine.
+    A group that already has a step of the video requires a higher cosine.
     """
-    group_count = cosines.shape[1]
     # A group that the video is in already needs a step that is almost the same.
-    min_gains = np.full(group_count, settings.moved_likeness)  # (N,)
-    used_groups = list(numbers.values())
-    min_gains[used_groups] = settings.repeated_likeness
+    min_gains = np.full(cosines.shape[1], settings.moved_likeness)  # (N,)
+    min_gains[list(numbers.values())] = settings.repeated_likeness
     for step, row in enumerate(cosines):
         if step in numbers:
             continue
@@ -194,17 +181,14 @@ def _match_moved_steps(cosines: Matrix, numbers: GroupNumbers, settings: Compare
 def sort_groups(groups: Sequence[StepGroup], step_counts: Sequence[int]) -> list[StepGroup]:
     """Return the groups in the order in which most videos do them.
 
-    They are sorted by their mean place in the videos, 0 at the start and 1 at the end. Then
-    neighbours change places while more videos do the second before the first.
+    They are sorted by mean relative position, then neighbours are swapped while more videos do them
+    the other way round. step_counts: number of steps of each video.
     """
 
-    def mean_place(group: StepGroup) -> float:
-        total = 0.0
-        for video, step in group:
-            total += (step + 0.5) / step_counts[video]
-        return total / len(group)
+    def mean_position(group: StepGroup) -> float:
+        return sum((step + 0.5) / step_counts[video] for video, step in group) / len(group)
 
-    ordered = sorted(groups, key=mean_place)
+    ordered = sorted(groups, key=mean_position)
     # each pass is a pass of bubble sort. Majorities may go in circles, so passes are bounded.
     for _ in groups:
         if not _swap_neighbours(ordered):
@@ -213,24 +197,21 @@ def sort_groups(groups: Sequence[StepGroup], step_counts: Sequence[int]) -> list
 
 
 def _swap_neighbours(groups: list[StepGroup]) -> bool:
-    """Swap neighbouring groups that more videos do in the other order. Return whether any were."""
+    """Swap neighbouring groups that more videos do in the other order. Return whether any were
+    swapped."""
     swapped = False
     for number in range(1, len(groups)):
-        former = groups[number - 1]
-        latter = groups[number]
-        former_steps = first_step_of_videos(former)
-        latter_steps = first_step_of_videos(latter)
+        former, latter = groups[number - 1 : number + 1]
         # Only videos that do both have an order of the two.
-        before, after = count_orders(former_steps, latter_steps)
+        before, after = count_orders(first_step_of_videos(former), first_step_of_videos(latter))
         if after > before:
-            groups[number - 1] = latter
-            groups[number] = former
+            groups[number - 1 : number + 1] = [latter, former]
             swapped = True
     return swapped
 
 
 def first_step_of_videos(group: Iterable[StepIndex]) -> FirstSteps:
-    """Return the first step in the group of each video, by the number of the video."""
+    """Return the first step of each video in a group, by number of the video."""
     first: FirstSteps = {}
     for video, step in sorted(group):
         first.setdefault(video, step)
@@ -238,7 +219,7 @@ def first_step_of_videos(group: Iterable[StepIndex]) -> FirstSteps:
 
 
 def count_orders(one: FirstSteps, other: FirstSteps) -> tuple[int, int]:
-    """Return the numbers of videos in which one group comes before, and after, the other."""
+    """Return the numbers of videos in which one group comes before the other, and after it."""
     before = 0
     after = 0
     for video in one.keys() & other.keys():

@@ -24,9 +24,14 @@ DIGITS_AFTER_POINT = 3  # of what is stored
 
 @dataclass(frozen=True)
 class StatedAmount:
-    """An amount, low to high, that a video states for a thing. thing: "" for the step itself.
+    """An amount that a video states.
 
-    unit: None for a bare count.
+    Attributes:
+        video: id of the video.
+        thing: of which the amount is, "" for the step itself ("bake for 20 minutes").
+        unit: None for a bare count.
+        low: least amount.
+        high: greatest amount, equal to `low` without a range.
     """
 
     video: str
@@ -37,7 +42,7 @@ class StatedAmount:
 
     @property
     def kind(self) -> str:
-        """Kind of the unit, within which it can be converted: volume, mass, time, else the unit."""
+        """Physical quantity of the unit: volume, mass, time. Other units are their own kind."""
         unit = self.unit or COUNT_KIND
         kind, _ = UNIT_KINDS.get(unit, (unit, 1.0))
         return kind
@@ -45,9 +50,7 @@ class StatedAmount:
     def in_unit(self, unit: str | None) -> "StatedAmount":
         """Return the same amount in another unit of the same kind."""
         factor = _unit_size(self.unit) / _unit_size(unit)
-        low = self.low * factor
-        high = self.high * factor
-        return replace(self, unit=unit, low=low, high=high)
+        return replace(self, unit=unit, low=self.low * factor, high=self.high * factor)
 
 
 class AmountSpread(FrozenModel):
@@ -68,7 +71,7 @@ class AmountSpread(FrozenModel):
 
 
 def step_amounts(video: str, text: str) -> list[StatedAmount]:
-    """Return the amounts that the text of a step states, bare counts only with their thing."""
+    """Return the amounts that the text of a step states. Bare counts need a thing ("2 eggs")."""
     # Quantities name a thing by its stem, and people read the word.
     word_of_stem = {stem(word): word for word in tokens(text)}
     amounts = []
@@ -87,7 +90,7 @@ def step_amounts(video: str, text: str) -> list[StatedAmount]:
 
 
 def material_amounts(video: str, material: Material) -> list[StatedAmount]:
-    """Return what a video needs of a material: its amounts of one kind of unit are added up."""
+    """Return the total amounts of a material in a video, one for each kind of unit."""
     totals: dict[str, StatedAmount] = {}
     for stated in material.amounts:
         # Amounts of one kind are added up, in the first one's unit.
@@ -95,27 +98,23 @@ def material_amounts(video: str, material: Material) -> list[StatedAmount]:
         total = totals.get(amount.kind)
         if total is not None:
             amount = amount.in_unit(total.unit)
-            low = total.low + amount.low
-            high = total.high + amount.high
-            amount = replace(amount, low=low, high=high)
+            amount = replace(amount, low=total.low + amount.low, high=total.high + amount.high)
         totals[amount.kind] = amount
     return list(totals.values())
 
 
 def amount_spreads(amounts: Iterable[StatedAmount]) -> tuple[AmountSpread, ...]:
-    """Return the spread of each thing and kind of unit, those of most videos first."""
+    """Return the spread of the amounts of each thing over videos, those of most videos first."""
     # Amounts can be compared where units convert into each other.
     of_kind: dict[tuple[str, str], list[StatedAmount]] = defaultdict(list)
     for amount in amounts:
-        key = (stem(amount.thing), amount.kind)
-        of_kind[key].append(amount)
-    spreads = list(map(_spread, of_kind.values()))
-    spreads.sort(key=lambda spread: len(spread.videos), reverse=True)
-    return tuple(spreads)
+        of_kind[stem(amount.thing), amount.kind].append(amount)
+    spreads = map(_summarize_amounts, of_kind.values())
+    return tuple(sorted(spreads, key=lambda spread: len(spread.videos), reverse=True))
 
 
-def spread_text(spread: AmountSpread) -> str:
-    """Return a spread as people write it: "1-3 cup flour, median 2"."""
+def format_spread(spread: AmountSpread) -> str:
+    """Return a spread as text: "1-3 cup flour, median 2"."""
     text = f"{spread.low:g}"
     if spread.high > spread.low:
         text += f"-{spread.high:g}"
@@ -125,37 +124,24 @@ def spread_text(spread: AmountSpread) -> str:
     return text
 
 
-def _spread(amounts: Sequence[StatedAmount]) -> AmountSpread:
+def _summarize_amounts(amounts: Sequence[StatedAmount]) -> AmountSpread:
     # The thing and the unit that most videos use.
-    things = Counter(amount.thing for amount in amounts)
-    units = Counter(amount.unit for amount in amounts)
-    thing = things.most_common(1)[0][0]
-    unit = units.most_common(1)[0][0]
-    lows = []
-    middles = []
-    highs = []
-    videos: dict[str, None] = {}  # a set in order
-    for stated in amounts:
-        amount = stated.in_unit(unit)
-        lows.append(amount.low)
-        highs.append(amount.high)
-        # Of a range, its middle counts for the median.
-        middles.append((amount.low + amount.high) / 2)
-        videos[amount.video] = None
-    low = min(lows)
-    median = statistics.median(middles)
-    high = max(highs)
+    thing = Counter(amount.thing for amount in amounts).most_common(1)[0][0]
+    unit = Counter(amount.unit for amount in amounts).most_common(1)[0][0]
+    converted = [amount.in_unit(unit) for amount in amounts]
+    # Of a range, its middle counts for the median.
+    middle = statistics.median((amount.low + amount.high) / 2 for amount in converted)
     return AmountSpread(
         thing=thing,
         unit=unit,
-        low=round(low, DIGITS_AFTER_POINT),
-        median=round(median, DIGITS_AFTER_POINT),
-        high=round(high, DIGITS_AFTER_POINT),
-        videos=tuple(videos),
+        low=round(min(amount.low for amount in converted), DIGITS_AFTER_POINT),
+        median=round(middle, DIGITS_AFTER_POINT),
+        high=round(max(amount.high for amount in converted), DIGITS_AFTER_POINT),
+        videos=tuple(dict.fromkeys(amount.video for amount in amounts)),
     )
 
 
 def _unit_size(unit: str | None) -> float:
-    """Return how many of its kind's own unit a unit is, 1 for a kind that has one unit."""
+    """Return the factor that converts a unit into the base unit of its kind."""
     _, size = UNIT_KINDS.get(unit or COUNT_KIND, ("", 1.0))
     return size

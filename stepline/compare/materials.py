@@ -37,27 +37,23 @@ class ComparedMaterial(FrozenModel):
 def compare_materials(
     videos: Sequence[VideoMaterials], embedder: Embedder
 ) -> tuple[ComparedMaterial, ...]:
-    """Return the things that the videos name, those of most videos first."""
+    """Return the materials that the videos name, those of most videos first. embedder: texts to
+    unit vectors (N, D)."""
     # Names that mean the same become one, in the words of most videos.
-    names = []
-    for _, materials in videos:
-        names += [material.name.casefold() for material in materials]
-    main_names = _most_frequent_names(Counter(names), embedder)
+    names = Counter(m.name.casefold() for _, materials in videos for m in materials)
+    main_names = _most_frequent_names(names, embedder)
     mentions: dict[str, list[NamedMaterial]] = {}
     for video, materials in videos:
         for material in materials:
-            name = material.name.casefold()
-            mentions.setdefault(main_names[name], []).append((video, material))
+            name = main_names[material.name.casefold()]
+            mentions.setdefault(name, []).append((video, material))
     # What each video says of a thing, joined.
-    things = []
-    for name, rows in mentions.items():
-        things.append(_compared_material(name, rows))
-    things.sort(key=lambda thing: len(thing.videos), reverse=True)
-    return tuple(things)
+    things = [_compared_material(name, rows) for name, rows in mentions.items()]
+    return tuple(sorted(things, key=lambda thing: len(thing.videos), reverse=True))
 
 
 def _most_frequent_names(name_counts: Counter[str], embedder: Embedder) -> dict[str, str]:
-    """Return for each name the most frequent one that means the same."""
+    """Return for each name the most frequent name with the same meaning."""
     names = [name for name, _ in name_counts.most_common()]
     if not names:
         return {}
@@ -85,8 +81,5 @@ def _compared_material(name: str, mentions: Sequence[NamedMaterial]) -> Compared
     for video, material in mentions:
         first[video] = min(first.get(video, material.at), material.at)
         amounts += material_amounts(video, material)
-    videos = []
-    for video, at in first.items():
-        videos.append(MaterialMention(video=video, at=at))
-    spreads = amount_spreads(amounts)
-    return ComparedMaterial(name=name, videos=tuple(videos), amounts=spreads)
+    videos = tuple(MaterialMention(video=video, at=at) for video, at in first.items())
+    return ComparedMaterial(name=name, videos=videos, amounts=amount_spreads(amounts))

@@ -19,7 +19,7 @@ from stepline.compare.align import (
     count_orders,
     first_step_of_videos,
     group_vectors,
-    video_likeness,
+    video_similarities,
     videos_of_one_task,
 )
 from stepline.compare.amounts import AmountSpread, amount_spreads, step_amounts
@@ -27,7 +27,7 @@ from stepline.compare.materials import ComparedMaterial, Embedder, compare_mater
 from stepline.compare.settings import CompareSettings
 from stepline.errors import StoreError
 from stepline.outputs.text import shown_span, title
-from stepline.records import FrozenModel, Matrix, Probability, Record, Seconds, Span, Step, StepKind
+from stepline.records import FrozenModel, Matrix, Probability, Record, Seconds, Step, StepKind
 from stepline.text import embed
 
 START_ID = "start"  # of the transitions: where every video begins
@@ -135,9 +135,12 @@ class TaskComparison(FrozenModel):
 
 @dataclass(frozen=True)
 class AlignedSteps:
-    """Records of one task, and the groups of their steps that do the same, in order.
+    """Records of one task with their aligned steps.
 
-    vectors: of each record's steps, unit rows (K, D).
+    Attributes:
+        records: of the videos.
+        vectors: unit step vectors (K, D) of each record.
+        groups: groups of equivalent steps, in their usual order.
     """
 
     records: Sequence[Record]
@@ -145,7 +148,7 @@ class AlignedSteps:
     groups: Sequence[StepGroup]
 
     def step(self, video: int, step: int) -> Step:
-        """Return a step of a record by their numbers."""
+        """Return a step by the number of its video and its own number."""
         return self.records[video].steps[step]
 
 
@@ -155,11 +158,15 @@ def compare(
     *,
     embedder: Embedder = embed,
 ) -> TaskComparison:
-    """Return the procedure that the videos of one task share.
+    """Align the steps of videos of one task and return their common procedure.
 
-    Records without steps, of another task than most, and those whose id came before, are left out
-    and named.
-    Raises StoreError where fewer than two records are left.
+    Records without steps, of another task, and with a repeated id are left out. Raises StoreError
+    where fewer than two records remain.
+
+    Args:
+        records: of the videos.
+        settings: minimal similarities and shares.
+        embedder: texts to unit vectors (N, D).
     """
     settings = settings or CompareSettings()
     # Records that can be compared.
@@ -168,21 +175,21 @@ def compare(
     ids = set()
     for record in records:
         if not record.steps:
-            left_out.append(_excluded_videos(record, "it has no steps"))
+            left_out.append(_left_out_video(record, "it has no steps"))
         elif record.id in ids:
-            left_out.append(_excluded_videos(record, "another record has the same id"))
+            left_out.append(_left_out_video(record, "another record has the same id"))
         else:
             ids.add(record.id)
             usable.append(record)
     # Those that show the task that most show.
     vectors = [embedder([step.text for step in record.steps]) for record in usable]
-    likeness = video_likeness(vectors)
+    likeness = video_similarities(vectors)
     members = videos_of_one_task(likeness, settings.video_likeness)
     for number, record in enumerate(usable):
         if number not in members:
             mean = float(likeness[number, members].mean())
             reason = f"its steps are of something else (likeness {mean:.2f} to the others)"
-            left_out.append(_excluded_videos(record, reason))
+            left_out.append(_left_out_video(record, reason))
     if len(members) < MIN_COMMON_VIDEOS:
         raise StoreError(
             f"no two of the {len(records)} records show the same task; give a folder of "
@@ -197,7 +204,7 @@ def compare(
     others = likeness[np.ix_(members, members)]
     return TaskComparison(
         title=title(task_records[0]),
-        videos=tuple(_videos(task_records, others)),
+        videos=tuple(_compared_videos(task_records, others)),
         left_out=tuple(left_out),
         steps=steps,
         orders=_step_orders(aligned, steps),
@@ -208,7 +215,7 @@ def compare(
 
 
 def _split_kinds(groups: Sequence[StepGroup], records: Sequence[Record]) -> list[StepGroup]:
-    """Split groups that mix steps to do with steps to avoid."""
+    """Split groups that mix steps to do and steps to avoid."""
     parts: list[StepGroup] = []
     for group in groups:
         of_kind: dict[StepKind, StepGroup] = {}
@@ -219,17 +226,16 @@ def _split_kinds(groups: Sequence[StepGroup], records: Sequence[Record]) -> list
     return parts
 
 
-def _excluded_videos(record: Record, reason: str) -> LeftOutVideo:
+def _left_out_video(record: Record, reason: str) -> LeftOutVideo:
     return LeftOutVideo(id=record.id, title=title(record), reason=reason)
 
 
-def _videos(records: Sequence[Record], likeness: Matrix) -> list[ComparedVideo]:
-    """Return the videos with their mean likeness to the others."""
+def _compared_videos(records: Sequence[Record], likeness: Matrix) -> list[ComparedVideo]:
+    """Return the videos with their mean similarity to the others."""
     # Each video is like itself by 1, which does not count.
     means = (likeness.sum(axis=1) - 1) / (len(records) - 1)
-    videos = []
-    for record, mean in zip(records, means, strict=True):
-        video = ComparedVideo(
+    return [
+        ComparedVideo(
             id=record.id,
             title=title(record),
             path=record.video.path,
@@ -237,8 +243,8 @@ def _videos(records: Sequence[Record], likeness: Matrix) -> list[ComparedVideo]:
             steps=len(record.steps),
             likeness=round(float(mean), 3),
         )
-        videos.append(video)
-    return videos
+        for record, mean in zip(records, means, strict=True)
+    ]
 
 
 def _group_id(number: int) -> str:
@@ -285,29 +291,19 @@ def _occurrences(aligned: AlignedSteps, group: StepGroup) -> tuple[Occurrence, .
     for place in sorted(group):
         step = aligned.step(*place)
         video = aligned.records[place.video].id
-        span = _best_span(step)
-        start = None
-        end = None
-        if span:
-            start = span.start
-            end = span.end
-        occurrence = Occurrence(video=video, step=step.id, text=step.text, start=start, end=end)
-        occurrences.append(occurrence)
+        # Where the step is shown, or else spoken.
+        span = shown_span(step) or step.said
+        start, end = (span.start, span.end) if span else (None, None)
+        occurrences.append(
+            Occurrence(video=video, step=step.id, text=step.text, start=start, end=end)
+        )
     return tuple(occurrences)
 
 
-def _best_span(step: Step) -> Span | None:
-    """Return the span in which a step is shown, or else spoken."""
-    return shown_span(step) or step.said
-
-
 def _seconds_spread(steps: Sequence[Step]) -> SecondsSpread | None:
-    """Return the spread of the steps' shown seconds, or None if no step is shown."""
-    durations = []
-    for step in steps:
-        span = shown_span(step)
-        if span is not None:
-            durations.append(span.duration)
+    """Return the spread of the shown seconds of steps, or None if no step is shown."""
+    spans = map(shown_span, steps)
+    durations = [span.duration for span in spans if span is not None]
     if not durations:
         return None
     return SecondsSpread(
@@ -318,7 +314,7 @@ def _seconds_spread(steps: Sequence[Step]) -> SecondsSpread | None:
 
 
 def _step_orders(aligned: AlignedSteps, steps: Sequence[ProcedureStep]) -> tuple[OrderCount, ...]:
-    """Return the usual order of each two steps that several videos do both."""
+    """Return the usual order of each pair of steps that several videos do."""
     orders = []
     # A video that does a step twice counts by the first time.
     first_steps = [first_step_of_videos(group) for group in aligned.groups]
@@ -329,20 +325,15 @@ def _step_orders(aligned: AlignedSteps, steps: Sequence[ProcedureStep]) -> tuple
         pair = [steps[one].id, steps[other].id]
         if after > before:
             pair.reverse()
-        order = OrderCount(
-            first=pair[0], then=pair[1], videos=max(before, after), of=before + after
-        )
-        orders.append(order)
+        count = max(before, after)
+        orders.append(OrderCount(first=pair[0], then=pair[1], videos=count, of=before + after))
     return tuple(orders)
 
 
 def _transitions(aligned: AlignedSteps) -> tuple[Transition, ...]:
-    """Return the arrows of the task graph, those from earlier steps first."""
+    """Return the edges of the task graph."""
     # The group of each step, by which a video becomes a path through groups.
-    number_of = {}
-    for number, group in enumerate(aligned.groups):
-        for place in group:
-            number_of[place] = number
+    number_of = {place: number for number, group in enumerate(aligned.groups) for place in group}
     # Arrows are counted along each path, from the start to the end.
     arrows: Counter[tuple[int, int]] = Counter()
     start = -1
@@ -360,13 +351,12 @@ def _transitions(aligned: AlignedSteps) -> tuple[Transition, ...]:
     for (source, _), count in arrows.items():
         transition_counts[source] += count
     names = {start: START_ID, end: END_ID}
-    transitions = []
-    for (source, target), count in sorted(arrows.items()):
-        transition = Transition(
+    return tuple(
+        Transition(
             source=names.get(source, _group_id(source)),
             target=names.get(target, _group_id(target)),
             count=count,
             probability=count / transition_counts[source],
         )
-        transitions.append(transition)
-    return tuple(transitions)
+        for (source, target), count in sorted(arrows.items())
+    )

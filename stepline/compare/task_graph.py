@@ -44,17 +44,15 @@ def read_task_graph(path: Path) -> TaskGraph:
 
 
 class LinesToFind(NamedTuple):
-    """Lines to find, from `--texts`. graph: of the comparison, None for lines of a text file."""
+    """The lines of `--texts`, and the task graph if they come from a comparison."""
 
     texts: tuple[str, ...]
     graph: TaskGraph | None = None
 
 
 def read_lines(path: Path) -> LinesToFind:
-    """Return the lines of a text file, or those of a comparison.json with its task graph.
-
-    Raises SettingsError where the file holds neither.
-    """
+    """Return the lines of a text file, or of a comparison.json with its task graph. Raises
+    SettingsError for any other file."""
     if path.suffix.lower() == ".json":
         graph = read_task_graph(path)
         return LinesToFind(graph.lines, graph)
@@ -68,8 +66,9 @@ def task_graph(comparison: TaskComparison) -> TaskGraph:
     """
     steps = comparison.common_steps
     if not steps:
-        cure = "compare again with --set compare.common_share=0.3"
-        raise SettingsError(f"the comparison has no common step; {cure}")
+        raise SettingsError(
+            "the comparison has no common step; compare again with --set compare.common_share=0.3"
+        )
     ids = [step.id for step in steps]
     lines = [one_line(step.text) for step in steps]
     before = _order_probabilities(comparison, ids).round(PROBABILITY_DECIMALS)
@@ -82,7 +81,7 @@ def task_graph(comparison: TaskComparison) -> TaskGraph:
 
 
 def _order_probabilities(comparison: TaskComparison, ids: Sequence[str]) -> Array:
-    """Return P(line i comes before line j), (K, K), with one video more of either order."""
+    """Return P(line i comes before line j) (K, K), smoothed by one video of either order."""
     number_of = {id: number for number, id in enumerate(ids)}
     shape = (len(ids), len(ids))
     # Both orders begin with the same count, so that none is impossible.

@@ -1,4 +1,4 @@
-"""The files of a comparison: JSON, a page, Markdown, and the common procedure as lines."""
+"""The files of a comparison: JSON, a page, and the common procedure as lines."""
 
 import os
 from collections import defaultdict
@@ -7,12 +7,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from stepline.compare.amounts import AmountSpread, spread_text
+from stepline.compare.amounts import AmountSpread, format_spread
 from stepline.compare.materials import ComparedMaterial
 from stepline.compare.procedure import END_ID, START_ID, ProcedureStep, TaskComparison
 from stepline.errors import SettingsError, printable
 from stepline.files.atomic_files import atomic_files
-from stepline.outputs.documents import MARKUP_PATTERN
 from stepline.outputs.text import WARNING_MARK, clock, one_line, sentence_case
 from stepline.outputs.web_addresses import media_link
 from stepline.pages.layout import page_html
@@ -20,7 +19,7 @@ from stepline.pages.layout import page_html
 FILE_STEM = "comparison"  # of the files in the folder --out
 MAX_NEXT_STEPS = 3  # of the steps that follow, the most probable ones
 
-View: TypeAlias = dict[str, Any]  # what the templates page.html and markdown.txt show
+View: TypeAlias = dict[str, Any]  # what the template page.html shows
 
 
 def to_json(comparison: TaskComparison) -> str:
@@ -29,42 +28,29 @@ def to_json(comparison: TaskComparison) -> str:
 
 
 def to_html(view: View) -> str:
-    """Return the page: one file that needs no script and fetches nothing but the linked videos."""
-    return page_html(_rendered_file("page.html"), style=_rendered_file("page.css"), view=view)
-
-
-def to_markdown(view: View) -> str:
-    """Return the comparison in CommonMark. Every text is escaped."""
-    from jinja2 import Environment, StrictUndefined
-
-    # Markdown is no HTML: its own marks are escaped, by the filter.
-    environment = Environment(
-        autoescape=False, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    """Return the page as HTML. It has no script and loads nothing but the linked videos."""
+    return page_html(
+        _read_package_file("page.html"), style=_read_package_file("page.css"), view=view
     )
-    environment.filters["escaped"] = lambda text: MARKUP_PATTERN.sub(r"\\\1", text)
-    return environment.from_string(_rendered_file("markdown.txt")).render(view=view)
 
 
 def to_lines(comparison: TaskComparison) -> str:
-    """Return the common procedure as lines for `--texts`, without what is to be avoided.
-
-    Raises SettingsError where no step is common.
-    """
+    """Return the common steps as lines for `--texts`, without warnings. Raises SettingsError where
+    no step is common."""
     lines = [one_line(step.text) for step in comparison.common_steps if step.kind == "do"]
     if not lines:
-        cure = "lower it with --set compare.common_share=0.3"
-        raise SettingsError(f"no step is common to enough videos; {cure}")
+        raise SettingsError(
+            "no step is common to enough videos; lower it with --set compare.common_share=0.3"
+        )
     return "\n".join(lines) + "\n"
 
 
 def write_comparison(comparison: TaskComparison, folder: Path) -> list[Path]:
-    """Write a comparison into a folder as Markdown, page and JSON, and return the files.
-
-    Raises StoreError where the folder cannot be written.
-    """
+    """Write a comparison as HTML and JSON into a folder, and return the files. Raises StoreError
+    where the folder cannot be written."""
     view = comparison_view(comparison, folder)
-    # The JSON comes last: where it is, the files before it are complete.
-    texts = {".md": to_markdown(view), ".html": to_html(view), ".json": to_json(comparison)}
+    # The JSON comes last: where it is, the page is complete.
+    texts = {".html": to_html(view), ".json": to_json(comparison)}
     paths = []
     with atomic_files() as together:
         for suffix, text in texts.items():
@@ -74,18 +60,18 @@ def write_comparison(comparison: TaskComparison, folder: Path) -> list[Path]:
     return paths
 
 
-def _rendered_file(name: str) -> str:
+def _read_package_file(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def step_text(step: ProcedureStep) -> str:
-    """Return the words of a step on one line, with a mark where it is to be avoided."""
+    """Return the text of a step on one line, with a warning sign where it is to be avoided."""
     text = sentence_case(one_line(step.text))
     return WARNING_MARK + text if step.kind == "avoid" else text
 
 
 def comparison_view(comparison: TaskComparison, folder: Path) -> View:
-    """Return what is shown of a comparison in a file of `folder`, from which videos are linked."""
+    """Return the values of the page template. folder: of the page, from which videos are linked."""
     moments = _Moments(comparison, folder)
     texts = {step.id: step_text(step) for step in comparison.steps}
     texts |= {START_ID: "start", END_ID: "end"}
@@ -94,7 +80,7 @@ def comparison_view(comparison: TaskComparison, folder: Path) -> View:
     others: list[View] = []
     # Only common steps have numbers. The others are placed between them.
     for step in comparison.steps:
-        facts = list(map(_amount_fact, step.amounts))
+        facts = list(map(_format_amount, step.amounts))
         if step.seconds is not None:
             spread = step.seconds
             seconds = f"{spread.low:.0f}-{spread.high:.0f} s, median {spread.median:.0f}"
@@ -104,13 +90,15 @@ def comparison_view(comparison: TaskComparison, folder: Path) -> View:
         own_moments = []
         for occurrence in step.occurrences:
             text = sentence_case(one_line(occurrence.text))
-            own_moments.append(moments.of(occurrence.video, occurrence.start, occurrence.end, text))
+            own_moments.append(
+                moments.view(occurrence.video, occurrence.start, occurrence.end, text)
+            )
         view = {
             "id": step.id,
             "number": len(common) + 1 if step.common else None,
             "place": f"after step {len(common)}" if common else "before step 1",
             "text": texts[step.id],
-            "share": _percent(step.videos, comparison),
+            "share": _format_share(step.videos, comparison),
             "percent": round(step.share * 100),
             "facts": facts,
             "next_steps": next_steps[step.id],
@@ -135,7 +123,7 @@ def comparison_view(comparison: TaskComparison, folder: Path) -> View:
 
 
 class _Moments:
-    """The moments of videos as they are shown: title, time, link and words."""
+    """The moments of videos as the page shows them: title, time, link and text."""
 
     def __init__(self, comparison: TaskComparison, folder: Path) -> None:
         # with the id where several videos have the same title
@@ -150,8 +138,8 @@ class _Moments:
             if video.path is not None and Path(video.path).is_file():
                 self._links[video.id] = media_link(os.path.relpath(video.path, folder))
 
-    def of(self, video: str, start: float | None, end: float | None, text: str) -> View:
-        """Return the view of a moment. end: None if only one second is known."""
+    def view(self, video: str, start: float | None, end: float | None, text: str) -> View:
+        """Return the template values of a moment. end: None if only one second is known."""
         moment = {"title": self.titles[video], "time": "no time", "link": None, "text": text}
         if start is None:
             return moment
@@ -163,7 +151,7 @@ class _Moments:
 
 
 def _next_steps(comparison: TaskComparison, texts: dict[str, str]) -> dict[str, list[str]]:
-    """Return what follows each step, the most probable first."""
+    """Return the most probable next steps of each step as text, by id."""
     following: dict[str, list[str]] = defaultdict(list)
     for transition in sorted(comparison.transitions, key=lambda t: -t.probability):
         own = following[transition.source]
@@ -173,7 +161,7 @@ def _next_steps(comparison: TaskComparison, texts: dict[str, str]) -> dict[str, 
 
 
 def _varying_orders(comparison: TaskComparison, texts: dict[str, str]) -> list[str]:
-    """Return the pairs of common steps that not all videos do in the same order."""
+    """Return sentences about common steps that not all videos do in the same order."""
     common_ids = {step.id for step in comparison.common_steps}
     sentences = []
     for order in comparison.orders:
@@ -190,22 +178,22 @@ def _material_rows(
     for thing in things:
         view = {
             "name": sentence_case(one_line(thing.name)),
-            "share": _percent(len(thing.videos), comparison),
-            "amounts": list(map(_amount_fact, thing.amounts)),
+            "share": _format_share(len(thing.videos), comparison),
+            "amounts": list(map(_format_amount, thing.amounts)),
             "moments": [
-                moments.of(mention.video, mention.at, None, "") for mention in thing.videos
+                moments.view(mention.video, mention.at, None, "") for mention in thing.videos
             ],
         }
         views.append(view)
     return views
 
 
-def _percent(count: int, comparison: TaskComparison) -> str:
+def _format_share(count: int, comparison: TaskComparison) -> str:
     total = len(comparison.videos)
     return f"all {total} videos" if count == total else f"{count} of {total} videos"
 
 
-def _amount_fact(spread: AmountSpread) -> str:
+def _format_amount(spread: AmountSpread) -> str:
     count = len(spread.videos)
     videos = f"{count} videos" if count != 1 else "1 video"
-    return f"{spread_text(spread)} ({videos})"
+    return f"{format_spread(spread)} ({videos})"

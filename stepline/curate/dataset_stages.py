@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import cast
 
 from stepline.curate.execution.worker import peak_memory
-from stepline.curate.plan import Plan, VideoStatus, statuses_before
+from stepline.curate.plan import Plan, VideoStatus, iterate_statuses_before
 from stepline.curate.stage import Collection, DatasetContext, Stage, StageFailure, VideoItem
 from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.curate.store.run_log import RunLog
@@ -28,16 +28,23 @@ def run_dataset_stage(
     run_log: RunLog,
     say: Callable[[str], None],
 ) -> Plan:
-    """Make a dataset stage's folder where it is not there yet, and return the plan that knows of
-    it.
+    """Run a dataset stage where its result is not there yet, and return the plan with its key.
 
-    Raises StoreError where a video's results are missing though its stages have run.
+    Raises StoreError where the result of a video is missing although its stages have run.
+
+    Args:
+        stage: the stage, of kind "dataset".
+        plan: stages, settings and the keys of the dataset stages that are done.
+        results: stored results of the video stages.
+        collection: all videos of the run, and those that the source refused.
+        run_log: log of times and sizes.
+        say: called with a progress message.
     """
     failures: dict[str, StageFailure] = {}
     unfailed: list[VideoItem] = []
 
-    def statuses() -> Iterator[VideoStatus]:
-        for status in statuses_before(stage, plan, results, collection.items):
+    def iterate_statuses() -> Iterator[VideoStatus]:
+        for status in iterate_statuses_before(stage, plan, results, collection.items):
             if status.failure is not None:
                 failures[status.item.id] = status.failure
             else:
@@ -45,43 +52,42 @@ def run_dataset_stage(
             yield status
 
     # The key follows from every video. They are not held, as there may be a million.
-    key = plan.dataset_key(stage, statuses(), collection.refused)
+    key = plan.dataset_key(stage, iterate_statuses(), collection.refused)
     # A folder that was finished under this key is used as it is.
     folders = StageFolders(results.out)
     if not folders.is_complete(stage.name, key):
         say(f"{stage.name}: {len(unfailed)} of {len(collection.items)} videos")
 
-        def results_of(need: str) -> Iterator[tuple[VideoItem, bytes]]:
+        def iterate_results(need: str) -> Iterator[tuple[VideoItem, bytes]]:
             def read_result(item: VideoItem) -> bytes:
-                keys = {task.stage: task.key for task in plan.tasks(item)}
-                return results.read(plan.stages[need], keys[need])
+                keys = {task.stage: task.key for task in plan.tasks_of(item)}
+                return results.read_result(plan.stages[need], keys[need])
 
             return read_results(unfailed, read_result, remote=results.out.local is None)
 
         context = DatasetContext(
-            folder=folders.begin(stage, key),
+            folder=folders.prepare_folder(stage, key),
             items=collection.items,
             recipe=plan.recipe,
             out=results.out,
-            results=results_of,
+            results=iterate_results,
             failures=failures,
             refused=collection.refused,
             folders=folders.local_folders(plan.dataset_keys, stage.needs),
             stage_settings=plan.settings,
             say=say,
         )
-        _run(stage, key, context, run_log)
-        folders.complete(stage.name, key)
+        _run_and_log(stage, key, context, run_log)
+        folders.mark_complete(stage.name, key)
     return plan.with_dataset_key(stage, key)
 
 
-def _run(stage: Stage, key: str, context: DatasetContext, run_log: RunLog) -> None:
-    """Run a dataset stage in its folder, and log what it took."""
+def _run_and_log(stage: Stage, key: str, context: DatasetContext, run_log: RunLog) -> None:
     run_log.write("start", id=None, stage=stage.name, key=key)
     # Only time in this process counts, since a dataset stage has no workers.
     cpu = time.process_time()
     wall = time.monotonic()
-    with fixed_threads(context.recipe.threads):
+    with limit_threads(context.recipe.threads):
         run = cast(Callable[[DatasetContext], None], stage.run)
         run(context)
     sizes = [path.stat().st_size for path in context.folder.rglob("*") if path.is_file()]
@@ -101,8 +107,8 @@ def _run(stage: Stage, key: str, context: DatasetContext, run_log: RunLog) -> No
 def read_results(
     items: Iterable[VideoItem], read_result: Callable[[VideoItem], bytes], *, remote: bool
 ) -> Iterator[tuple[VideoItem, bytes]]:
-    """Yield each item with its result, in order. remote: ahead of time, for one by one would be
-    mostly waiting."""
+    """Yield each video with its stored result, in order. remote: read several results in parallel,
+    as an object store has a long latency."""
     if not remote:
         for item in items:
             yield item, read_result(item)
@@ -120,11 +126,10 @@ def read_results(
 
 
 @contextmanager
-def fixed_threads(count: int) -> Iterator[None]:
-    """Set the number of threads of numeric libraries, whatever the machine has: it decides the last
-    bits of a sum.
+def limit_threads(count: int) -> Iterator[None]:
+    """Set the number of threads of the numeric libraries, which decides the last bits of a sum.
 
-    Libraries that are loaded already are set. Those that will be loaded read the environment.
+    Loaded libraries are set directly. Libraries that are loaded later read environment variables.
     """
     from threadpoolctl import threadpool_limits
 

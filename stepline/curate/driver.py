@@ -53,8 +53,15 @@ SECONDS_PER_HOUR = 3600
 
 @dataclass
 class PhaseProgress:
-    """Videos of one phase. earlier: finished before the run began. kinds: how the failed ones
-    failed, by kind."""
+    """Progress of the videos through one phase.
+
+    Attributes:
+        total: number of videos.
+        finished: number of videos with nothing left to do.
+        earlier: number of the finished videos that an earlier run had completed.
+        kinds: number of failed videos by kind of failure.
+        began: start time on the clock `time.monotonic`.
+    """
 
     total: int
     finished: int = 0
@@ -63,7 +70,8 @@ class PhaseProgress:
     began: float = field(default_factory=time.monotonic)
 
     def count(self, failure: StageFailure | None, *, earlier: bool) -> None:
-        """Count one finished video. earlier: it took no work in this run."""
+        """Count one finished video. failure: its first failure. earlier: whether an earlier run had
+        completed the video."""
         self.finished += 1
         self.earlier += earlier
         if failure is not None:
@@ -71,12 +79,12 @@ class PhaseProgress:
 
     @property
     def failed(self) -> int:
-        """Videos that failed, without those that the recipe leaves out."""
+        """Number of failed videos, without those that the recipe leaves out."""
         return self.kinds.total() - self.kinds["left out"]
 
     @property
     def seconds(self) -> float:
-        """Since the phase began."""
+        """Seconds since the phase began."""
         return time.monotonic() - self.began
 
     @property
@@ -89,18 +97,24 @@ class PhaseProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds to the end at this rate. None while it is not known."""
+        """Estimated seconds to the end. None while no rate is known."""
         rate = self.rate
         return (self.total - self.finished) / rate * SECONDS_PER_HOUR if rate else None
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What a run is asked for. stages: the table that the recipe's names are looked up in. source,
-    out: URLs or paths.
+    """The arguments of a curation run.
 
-    limit: only the first videos by id. on_progress: called as videos finish. say: called with a
-    line now and then.
+    Attributes:
+        recipe: stages and settings.
+        out: URL or path of the output folder, called OUT elsewhere.
+        stages: all known stages by name.
+        source: URL or path of the videos.
+        limit: use only so many videos, the first by id.
+        retry_failed: try failed tasks again.
+        on_progress: called whenever a video is finished.
+        say: called with a progress message.
     """
 
     recipe: Recipe
@@ -115,7 +129,15 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What a run came to. failures: of each video that has one, the first in the recipe's order."""
+    """The outcome of a curation run.
+
+    Attributes:
+        videos: number of videos.
+        failures: first failure of each failed video, in the order of the recipe.
+        refused: entries that the source refused.
+        plan: stages, settings and keys of the run.
+        seconds: wall time.
+    """
 
     videos: int
     failures: tuple[StageFailure, ...]
@@ -125,11 +147,10 @@ class RunOutcome:
 
 
 def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
-    """Make the dataset that a recipe makes of a source, and its report. Return what came of it and
-    where it is.
+    """Run a recipe over a source, publish its dataset and write its report. Return the outcome and
+    OUT.
 
-    Raises a SteplineError in one line for what ends a run. Whatever was finished is kept for the
-    next one.
+    Raises SteplineError where the run must end. Finished results are kept for the next run.
     """
     from stepline.curate.export.dataset import publish, publish_features
     from stepline.curate.report.write import write_report
@@ -147,18 +168,18 @@ def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
             folder = folders.local_folder("features", keys["features"])
             publish_features(folder / "features", out / "features")
 
-    return run_recipe(request, source_items(request), publish_dataset), out
+    return run_recipe(request, read_source_items(request), publish_dataset), out
 
 
-def source_items(request: RunRequest) -> Iterator[SourceEntry]:
-    """Yield the videos of a request's source, and what it refuses."""
+def read_source_items(request: RunRequest) -> Iterator[SourceEntry]:
+    """Yield the videos of the source of a request, and the entries that the source refuses."""
     from stepline.curate.sources.read import read_source
 
     return read_source(request.source, request.recipe.source, request.recipe.remote)
 
 
 def output_path(request: RunRequest) -> RemotePath:
-    """Return OUT, which workers with another working folder must find, too."""
+    """Return the absolute path of OUT, which worker processes with another working folder find too."""
     out = RemotePath(request.out, request.recipe.remote)
     if out.local is None:
         return out
@@ -171,12 +192,16 @@ def run_recipe(
     source: Iterable[SourceEntry],
     at_end: Callable[[RunOutcome], None] | None = None,
 ) -> RunOutcome:
-    """Take every video of a source through the recipe and return what came of it.
+    """Run all stages of a recipe over the videos of a source and return the outcome.
 
-    at_end: called with that while no other driver may touch OUT.
-    Raises SettingsError where the recipe does not hold together or another driver has OUT,
-    DatasetError where the source is empty or names a video twice. Also raises what ends a run:
-    missing models, a full disk.
+    Raises SettingsError for an invalid recipe or where another driver works on OUT, DatasetError
+    for a source that is empty or names a video twice. Missing models and a full disk also end the
+    run.
+
+    Args:
+        request: recipe, OUT and options.
+        source: videos and refused entries.
+        at_end: called with the outcome while OUT is still locked.
     """
     began = time.monotonic()
     cpu = time.process_time()
@@ -199,7 +224,7 @@ def run_recipe(
             run_log.write(
                 "run",
                 version=__version__,
-                libraries=plan.versions(),
+                libraries=plan.library_versions(),
                 engine=recipe.engine.name,
                 cores=core_count(),
                 videos=len(items),
@@ -207,7 +232,7 @@ def run_recipe(
             )
             for stages in plan.phases():
                 if stages[0].kind == "video":
-                    _through_video_stages(request, plan, results, stages, items, run_log, lock)
+                    _run_video_stages(request, plan, results, stages, items, run_log, lock)
                     if recipe.engine.name == "ray":
                         results = ResultStore(out)  # other machines have written to it
                     continue
@@ -236,7 +261,7 @@ def run_recipe(
     return outcome
 
 
-def _through_video_stages(
+def _run_video_stages(
     request: RunRequest,
     plan: Plan,
     results: ResultStore,
@@ -245,8 +270,7 @@ def _through_video_stages(
     run_log: RunLog,
     lock: RunLock,
 ) -> None:
-    """Take the videos that nothing has failed for so far through some stages, on the engine of the
-    recipe."""
+    """Run video stages on the engine of the recipe, for all videos without a failure so far."""
     names = tuple(stage.name for stage in stages)
     progress = PhaseProgress(len(items))
     before = plan.video_stages_before(stages[0])
@@ -257,7 +281,7 @@ def _through_video_stages(
         progress.count(video.failure, earlier=not video.computed)
         request.on_progress(progress)
 
-    def unfailed() -> Iterator[VideoItem]:
+    def unfailed_items() -> Iterator[VideoItem]:
         # A video that failed in an earlier phase takes no part in this one.
         for item in items:
             status = video_status(plan, results, item, before) if before else None
@@ -269,23 +293,22 @@ def _through_video_stages(
     if request.recipe.engine.name == "ray":
         from stepline.curate.execution.ray import run_on_ray
 
-        run_on_ray(phase, unfailed())
+        run_on_ray(phase, unfailed_items())
     else:
-        run_locally(phase, unfailed(), run_log)
+        run_locally(phase, unfailed_items(), run_log)
 
 
 def collect_items(source: Iterable[SourceEntry], limit: int | None) -> Collection:
-    """Return a source's videos, sorted by id, and what it refused. limit: only that many, the
-    first."""
+    """Return the videos of a source sorted by id, and its refused entries. limit: use only the
+    first videos."""
     items: list[VideoItem] = []
     refused: list[Rejected] = []
-    for entry in source:
+    # By id, so that a run does not depend on the order of its source.
+    for entry in sorted(source, key=lambda entry: entry.id):
         if isinstance(entry, VideoItem):
             items.append(entry)
         else:
             refused.append(entry)
-    # By id, so that a run does not depend on the order of its source.
-    items.sort(key=lambda item: item.id)
     for earlier, item in pairwise(items):
         if earlier.id == item.id:
             raise DatasetError(f"{item.id}: two videos have this id; give each its own id")
@@ -293,4 +316,4 @@ def collect_items(source: Iterable[SourceEntry], limit: int | None) -> Collectio
         raise DatasetError(
             f"the source holds no video to work on ({len(refused)} refused); name another"
         )
-    return Collection(items[:limit], sorted(refused, key=lambda entry: entry.id))
+    return Collection(items[:limit], refused)

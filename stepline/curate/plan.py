@@ -1,6 +1,6 @@
 """What is to be done: each video's tasks, known by keys, and what has become of a video.
 
-For instance, `Plan.tasks` of a video without captions, of three stages. P, T and W are their keys:
+For instance, `Plan.tasks_of` of a video without captions, of three stages. P, T and W are their keys:
 
     stage         key    needs                another media file    other settings of `write`
     probe         P      {}                   new key               P
@@ -22,7 +22,7 @@ from functools import cached_property
 
 from pydantic import JsonValue
 
-from stepline.curate.stage import Recipe, Stage, StageFailure, VideoItem, files_read
+from stepline.curate.stage import Recipe, Stage, StageFailure, VideoItem, input_files
 from stepline.curate.store.results import ResultStore
 from stepline.errors import StoreError
 from stepline.records import Rejected
@@ -43,7 +43,14 @@ KEYED_VERSIONS = {
 
 @dataclass(frozen=True)
 class StageTask:
-    """One stage of one video. needs: key of each stage whose result it reads."""
+    """One stage of one video.
+
+    Attributes:
+        item: the video.
+        stage: name of the stage.
+        key: key of its result.
+        needs: key of the result of each stage that it reads, by stage.
+    """
 
     item: VideoItem
     stage: str
@@ -58,55 +65,55 @@ def task_key(
     needs: Mapping[str, str],
     libraries: Mapping[str, str] = NO_LIBRARIES,
 ) -> str:
-    """Return the key of a task's result: a sha256 of the stage, what it reads of the item, settings
-    and needs.
+    """Return the key of the result of a task: a sha256 of everything that decides the result.
 
-    settings: `stage.deciding_settings(recipe)`, asked once per run. needs: stage -> key. libraries: those of
-    other versions than `KEYED_VERSIONS`. They count where the result is computed, not read.
+    Args:
+        stage: the stage.
+        item: the video.
+        settings: result settings of the stage (`Stage.result_settings`).
+        needs: keys of the results that it reads, by stage.
+        libraries: versions of libraries that differ from KEYED_VERSIONS. They count only where the
+            stage computes something.
     """
     # All that decides the result, in a fixed order.
-    inputs = stage_inputs(stage, item)
-    sorted_needs = sorted(needs.items())
-    parts = [stage.name, stage.version, item.id, inputs, settings, sorted_needs]
+    parts = [stage.name, stage.version, item.id, stage_inputs(stage, item), settings]
+    parts.append(sorted(needs.items()))
     # A stage that only reads captions or features computes nothing with these libraries.
-    only_reads = files_read(stage, item) & {"captions", "features"}
+    only_reads = input_files(stage, item) & {"captions", "features"}
     if libraries and not only_reads:
         parts.append(sorted(libraries.items()))
-    return _sha256(parts)
+    return hashlib.sha256(_encode_json(parts)).hexdigest()
 
 
 def stage_inputs(stage: Stage, item: VideoItem) -> list[JsonValue]:
-    """Return what of an item decides a stage's result: the stamps of the files it reads, what is
-    known about it."""
+    """Return the parts of a video that decide the result of a stage: stamps of the files it reads,
+    and metadata."""
     # A stamp stands for a file's content, so that no file is read for a key.
     stamps = {"media": item.stamp, "captions": item.captions_stamp, "features": item.features_stamp}
-    inputs: list[JsonValue] = []
-    for name in sorted(files_read(stage, item)):
-        inputs.append(f"{name} {stamps[name]}")
-    about: list[JsonValue] = []
-    if "about" in stage.reads:
-        about = [item.title, item.task, item.category, item.duration]
-    inputs.append(about)
+    inputs: list[JsonValue] = [f"{n} {stamps[n]}" for n in sorted(input_files(stage, item))]
+    about: list[JsonValue] = [item.title, item.task, item.category, item.duration]
+    inputs.append(about if "about" in stage.reads else [])
     if "where" in stage.reads:
-        where: list[JsonValue] = [item.path, item.video, item.captions, item.features]
-        inputs.append(where)
+        inputs.append([item.path, item.video, item.captions, item.features])
     return inputs
 
 
-def _sha256(parts: object) -> str:
-    return hashlib.sha256(_json(parts)).hexdigest()
-
-
-def _json(parts: object) -> bytes:
+def _encode_json(parts: object) -> bytes:
     # Sorted keys, and no NaN, give one text for equal values.
-    text = json.dumps(parts, sort_keys=True, allow_nan=False)
-    return text.encode()
+    return json.dumps(parts, sort_keys=True, allow_nan=False).encode()
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A recipe's stages with what decides each, and the keys of the dataset stages that are done
-    already."""
+    """The stages of a recipe with everything that decides their results.
+
+    Attributes:
+        recipe: stages and settings.
+        stages: the stages by name, in the order of the recipe.
+        settings: result settings of each stage.
+        libraries: library versions of each stage that differ from KEYED_VERSIONS.
+        dataset_keys: keys of the dataset stages that are done.
+    """
 
     recipe: Recipe
     stages: Mapping[str, Stage]
@@ -117,49 +124,38 @@ class Plan:
 
     @classmethod
     def from_recipe(cls, recipe: Recipe, stages: Sequence[Stage]) -> "Plan":
-        """Ask each stage once what of the recipe decides it."""
-        by_name = {}
-        settings = {}
+        """Return the plan of a recipe, before any dataset stage is done."""
         libraries = {}
         for stage in stages:
-            name = stage.name
-            by_name[name] = stage
-            settings[name] = stage.deciding_settings(recipe)
+            versions = {name: minor_version(name) for name in stage.library_names(recipe)}
             # Only versions that keys do not stand for anyway.
-            other_versions = {}
-            for library in stage.library_names(recipe):
-                version = minor_version(library)
-                if version != KEYED_VERSIONS.get(library):
-                    other_versions[library] = version
-            libraries[name] = other_versions
-        return cls(recipe, by_name, settings, libraries)
+            libraries[stage.name] = dict(versions.items() - KEYED_VERSIONS.items())
+        return cls(
+            recipe,
+            {stage.name: stage for stage in stages},
+            {stage.name: stage.result_settings(recipe) for stage in stages},
+            libraries,
+        )
 
     @cached_property
     def video_stages(self) -> tuple[Stage, ...]:
-        """The stages of each video, in the recipe's order."""
-        stages = []
-        for stage in self.stages.values():
-            if stage.kind == "video":
-                stages.append(stage)
-        return tuple(stages)
+        """The stages of kind "video", in the order of the recipe."""
+        return tuple(stage for stage in self.stages.values() if stage.kind == "video")
 
-    def versions(self) -> dict[str, JsonValue]:
-        """Return the whole version of each library that its stages' results depend on, "" of one
-        that is lacking."""
-        names: set[str] = set()
-        for stage in self.stages.values():
-            names.update(stage.library_names(self.recipe))
+    def library_versions(self) -> dict[str, JsonValue]:
+        """Return the full versions of the libraries that results depend on. Empty for a library
+        that is not installed."""
+        names = {n for stage in self.stages.values() for n in stage.library_names(self.recipe)}
         return {name: package_version(name) for name in sorted(names)}
 
     def phases(self) -> list[tuple[Stage, ...]]:
-        """Return runs of stages of one kind, in the recipe's order."""
-        stages = self.stages.values()
-        runs = itertools.groupby(stages, key=lambda stage: stage.kind)
+        """Return runs of consecutive stages of one kind, in the order of the recipe."""
+        runs = itertools.groupby(self.stages.values(), key=lambda stage: stage.kind)
         return [tuple(run) for _, run in runs]
 
-    def tasks(self, item: VideoItem) -> tuple[StageTask, ...]:
-        """Return a video's tasks in the recipe's order, as far as the dataset stages that they need
-        are done."""
+    def tasks_of(self, item: VideoItem) -> tuple[StageTask, ...]:
+        """Return the tasks of a video in the order of the recipe. Tasks that need an unfinished
+        dataset stage are absent."""
         # Each stage's key is one of the needs of those behind it.
         keys = dict(self.dataset_keys)
         tasks = []
@@ -169,71 +165,59 @@ class Plan:
             if not keys.keys() >= set(stage.needs):
                 continue
             needs = {need: keys[need] for need in stage.needs}
-            settings = self.settings[name]
             libraries = self.libraries.get(name, NO_LIBRARIES)
-            key = task_key(stage, item, settings, needs, libraries)
-            keys[name] = key
-            tasks.append(StageTask(item, name, key, needs))
+            keys[name] = task_key(stage, item, self.settings[name], needs, libraries)
+            tasks.append(StageTask(item, name, keys[name], needs))
         return tuple(tasks)
 
     def video_stages_before(self, stage: Stage) -> tuple[str, ...]:
-        """Return the video stages that come before a stage in the recipe."""
-        names = []
-        for other in self.stages.values():
-            if other.name == stage.name:
-                break
-            if other.kind == "video":
-                names.append(other.name)
-        return tuple(names)
+        """Return the names of the video stages before a stage in the recipe."""
+        before = itertools.takewhile(lambda other: other.name != stage.name, self.stages.values())
+        return tuple(other.name for other in before if other.kind == "video")
 
     def with_dataset_key(self, stage: Stage, key: str) -> "Plan":
-        """Return the plan that knows a dataset stage is done."""
-        dataset_keys = {**self.dataset_keys, stage.name: key}
-        return replace(self, dataset_keys=dataset_keys)
+        """Return the plan in which a dataset stage is done with this key."""
+        return replace(self, dataset_keys={**self.dataset_keys, stage.name: key})
 
-    def needs_met(self, stage: Stage) -> bool:
-        """Return whether the dataset stages that a stage needs are done."""
+    def has_needs_done(self, stage: Stage) -> bool:
+        """Return whether the dataset stages that a stage reads are done."""
         # Stages of each video are always there. A dataset stage has to be done.
-        for need in stage.needs:
-            if need in self.dataset_keys:
-                continue
-            if self.stages[need].kind != "video":
-                return False
-        return True
+        return all(
+            need in self.dataset_keys or self.stages[need].kind == "video" for need in stage.needs
+        )
 
     def dataset_key(
         self, stage: Stage, statuses: Iterable["VideoStatus"], refused: Sequence[Rejected]
     ) -> str:
-        """Return the key of a dataset stage's folder: a sha256 of what it is, reads and needs."""
+        """Return the key of a dataset stage: a sha256 of its settings, of the results that it
+        reads, and of all videos."""
         # What the stage is, the dataset stages that it needs, and what was refused.
-        settings = self.settings[stage.name]
-        about = [stage.name, stage.version, settings, self.recipe.threads]
-        needs = []
-        for need in sorted(set(stage.needs)):
-            if need in self.dataset_keys:
-                needs.append([need, self.dataset_keys[need]])
+        about = [stage.name, stage.version, self.settings[stage.name], self.recipe.threads]
+        needs = sorted(item for item in self.dataset_keys.items() if item[0] in stage.needs)
         refusals = [[entry.id, entry.reason] for entry in refused]
-        head = _json([about, needs, refusals])
-        digest = hashlib.sha256(head)
+        digest = hashlib.sha256(_encode_json([about, needs, refusals]))
 
         # Each video, with the results that the stage reads or the reason why it has none.
         for status in statuses:
-            item = status.item
-            inputs = stage_inputs(stage, item)
-            failure = status.failure
             keys = reason = None
-            if failure is None:
+            if status.failure is None:
                 keys = [status.keys[need] for need in stage.needs if need in status.keys]
             else:
-                reason = [failure.stage, failure.kind, failure.reason]
-            video: list[object] = [[item.id, inputs], keys, reason]
-            digest.update(_json(video))
+                reason = [status.failure.stage, status.failure.kind, status.failure.reason]
+            video = [status.item.id, stage_inputs(stage, status.item)]
+            digest.update(_encode_json([video, keys, reason]))
         return digest.hexdigest()
 
 
 @dataclass(frozen=True)
 class VideoStatus:
-    """What has become of a video: the keys of its results by stage, or the first failure."""
+    """The state of a video after some stages.
+
+    Attributes:
+        item: the video.
+        keys: keys of its results by stage.
+        failure: its first failure, None without one.
+    """
 
     item: VideoItem
     keys: Mapping[str, str]
@@ -243,33 +227,34 @@ class VideoStatus:
 def video_status(
     plan: Plan, results: ResultStore, item: VideoItem, stages: Sequence[str]
 ) -> VideoStatus | None:
-    """Return what became of a video in some stages, or None where a result is missing without a
+    """Return the state of a video after some stages, or None where a result is missing without a
     failure."""
     # Results in the order of the stages, up to the first failure.
     keys: dict[str, str] = {}
-    for task in plan.tasks(item):
+    for task in plan.tasks_of(item):
         if task.stage not in stages:
             continue
         stage = plan.stages[task.stage]
-        if not results.has(stage, task.key):
-            failure = results.failure(stage, task.key)
+        if not results.has_result(stage, task.key):
+            failure = results.find_failure(stage, task.key)
             return None if failure is None else VideoStatus(item, keys, failure)
         keys[task.stage] = task.key
     # A stage has no task yet where a dataset stage before it is not done.
     return VideoStatus(item, keys, None) if len(keys) == len(stages) else None
 
 
-def statuses_before(
+def iterate_statuses_before(
     stage: Stage, plan: Plan, results: ResultStore, items: Iterable[VideoItem]
 ) -> Iterator[VideoStatus]:
-    """Yield what became of each video in the stages before a dataset stage.
+    """Yield the state of each video before a dataset stage.
 
-    Raises StoreError where a video's results are missing though its stages have run.
+    Raises StoreError where a result is missing although its stage has run.
     """
     before = plan.video_stages_before(stage)
     for item in items:
         status = video_status(plan, results, item, before)
         if status is None:
-            what = f"{item.id}: a result of its stages was removed while the run went on"
-            raise StoreError(f"{what}; run it again")
+            raise StoreError(
+                f"{item.id}: a result of its stages was removed while the run went on; run it again"
+            )
         yield status

@@ -26,8 +26,7 @@ from stepline.sieve_swap.settings import PairingSettings, SwapSettings
 
 
 class ColumnsSettings(Settings):
-    """What the columns of a list of videos are called. One that the list lacks under its own name
-    counts as empty."""
+    """Column names of a list of videos. Missing columns count as empty."""
 
     id: str = Field("id", description="unique; the video's file stem where there is no such column")
     video: str = Field(
@@ -46,9 +45,9 @@ class ColumnsSettings(Settings):
 
 
 class SourceSettings(Settings):
-    """Which videos come in."""
+    """Which videos a run uses, and where their captions and features are."""
 
-    kind: Literal["auto", "folder", "list", "webdataset", "howto100m"] = Field(
+    kind: Literal["auto", "folder", "list", "howto100m"] = Field(
         "auto", description='"auto": by what it holds'
     )
     columns: ColumnsSettings = Field(ColumnsSettings(), description="of a list")
@@ -84,7 +83,7 @@ class SourceSettings(Settings):
 
 
 class ExportSettings(Settings):
-    """What the dataset looks like on disk."""
+    """Name, licence and file sizes of the published dataset."""
 
     name: str = Field("stepline dataset", description="title of its card")
     licence: str = Field(
@@ -93,20 +92,11 @@ class ExportSettings(Settings):
     )
     rows: Count = Field(2000, description="records per Parquet shard")
     features: bool = Field(True, description="also write the feature shards")
-    shard: Count = Field(256, description="MiB that a shard of features or a tar holds")
-    webdataset: bool = Field(
-        False,
-        description="also write tars of records (.json) and steps (.vtt), with the videos if "
-        "`media`",
-    )
-    media: bool = Field(
-        False,
-        description="copy the videos into the tars; ask first whether their licences allow it",
-    )
+    shard: Count = Field(256, description="MiB that a shard of features holds")
 
 
 class LimitsSettings(Settings):
-    """What one unit of work (a stage of a video) may take before it counts as failed."""
+    """Limits of time, memory and attempts of one task (a stage of a video)."""
 
     seconds: Positive = Field(
         1800.0, description="wall seconds; longer is a hang, and the unit's process is killed"
@@ -127,7 +117,7 @@ class LimitsSettings(Settings):
 
 
 class EngineSettings(Settings):
-    """Where the work is done. On the CPU, none of these settings changes a byte of the dataset."""
+    """Where tasks run. On the CPU, none of these settings changes a byte of the dataset."""
 
     name: Literal["local", "ray"] = Field(
         "local", description="processes of this machine, or a Ray cluster"
@@ -140,9 +130,6 @@ class EngineSettings(Settings):
         description="GPUs that a worker takes for the stages that use one (.25: four share it, 0: "
         "no GPU)",
     )
-    cache: Count = Field(
-        4096, description="MiB of remote media that wait on the local disk together"
-    )
     ahead: Annotated[int, Field(ge=1, le=256)] = Field(
         4, description="videos per worker that are open together. It bounds what waits"
     )
@@ -152,23 +139,16 @@ class EngineSettings(Settings):
 
 
 class ForecastSettings(Settings):
-    """What `--dry-run` samples, and what things cost. Prices are in one currency of your own."""
+    """The sample of videos of `--dry-run`."""
 
     sample: Annotated[int, Field(ge=6, le=100_000)] = Field(
         24, description="videos worked on. Their results are not made again"
     )
     seed: Seed = Field(0, description="of the sample")
-    cores: tuple[Count, ...] = Field(
-        (1, 16, 128), description="for which hours are reported, next to this machine's"
-    )
-    core_hour: NonNegative = Field(0.04, description="one core for one hour")
-    gpu_hour: NonNegative = Field(2.0, description="one GPU for one hour in which a stage uses it")
-    million_tokens: NonNegative = Field(0.5, description="of a language model, in and out together")
-    gigabyte_month: NonNegative = Field(0.02, description="of storage; a month is counted")
 
 
 class ReportSettings(Settings):
-    """What the report shows of a dataset."""
+    """Sizes of the random samples that the report shows."""
 
     seed: Seed = Field(0, description="of all that is drawn at random")
     audit_videos: CountOrZero = Field(
@@ -185,7 +165,7 @@ class ReportSettings(Settings):
 
 
 class FilterSettings(Settings):
-    """Which videos are left out, as soon as what is said of them is known."""
+    """Which videos are left out because of their speech, language or length."""
 
     languages: tuple[str, ...] = Field(("en",), description="ISO 639-1 codes; none: any language")
     shortest: NonNegative = Field(5.0, description="s of a video")
@@ -200,7 +180,7 @@ class FilterSettings(Settings):
 
 
 class CoarseStageSettings(Settings):
-    """Where a step is said. How it is found is in `steps.nasva.coarse`."""
+    """How steps are grounded in the speech. Similarity has its settings in `steps.nasva.coarse`."""
 
     said: Literal["cited", "likeness"] = Field(
         "likeness", description='"cited": where the sentences are that its writer cites'
@@ -208,19 +188,15 @@ class CoarseStageSettings(Settings):
 
 
 class GatherSettings(Settings):
-    """Which videos count as the same. The one whose id comes first is kept."""
+    """When two videos count as duplicates. The one whose id comes first is kept."""
 
     same_words: Fraction = Field(
         0.9, description="share of common runs of words at which two videos say the same (1: never)"
     )
-    same_picture: Fraction = Field(
-        0.02,
-        description="mean difference of thumbnails, of 1, at which two show the same (0: never)",
-    )
 
 
 class PlacingSettings(Settings):
-    """How the refined network places the steps for good."""
+    """How the trained network grounds the steps at the end of self-training."""
 
     calibrate: bool = Field(
         True,
@@ -234,7 +210,7 @@ class PlacingSettings(Settings):
 
 
 class SwapStageSettings(Settings):
-    """Sieve & Swap over what was gathered."""
+    """Settings of Sieve & Swap over all videos."""
 
     base: Path | None = Field(
         None, description="folder of a text base, which `stepline text-base build` makes"
@@ -244,7 +220,7 @@ class SwapStageSettings(Settings):
 
 
 class CleanSettings(Settings):
-    """Which steps stay in the end: written, supported by what is said, shown, and placed."""
+    """Minimal scores of the steps that stay: wording, support by speech, visibility, agreement."""
 
     written: Fraction = Field(0.5, description="least P(it describes a step), by its wording")
     supported: Fraction = Field(

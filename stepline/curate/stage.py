@@ -45,19 +45,23 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-# in an id, which holds no slash: between a key of a tar and the folders it is in
-FOLDER_MARK = "--"
-
-
 @dataclass(frozen=True, slots=True)
 class VideoItem:
-    """One video of a source.
+    """A video of a source.
 
-    id: unique in the run. Items are always handled sorted by it.
-    video, captions, features: fsspec URLs of the media, of captions that stand for recognition, and
-    of ready features that stand for a backbone. None = not given.
-    Each stamp is the file's fingerprint, which a change alters. It is size and time of change of a
-    local file, size and ETag in an object store (RemotePath.fingerprint).
+    Attributes:
+        id: unique in the run.
+        video: URL of the video file, None without one.
+        stamp: fingerprint of the video file, which changes with it (RemotePath.fingerprint).
+        captions: URL of captions, which replace speech recognition.
+        captions_stamp: fingerprint of the captions.
+        features: URL of ready features, which replace a vision backbone.
+        features_stamp: fingerprint of the features.
+        title: of the video.
+        task: what is done in it.
+        category: of the video, by which sources are filtered.
+        duration: seconds, where the source states it.
+        path: of the video relative to the source, or its public URL, as the dataset publishes it.
     """
 
     id: str
@@ -76,13 +80,12 @@ class VideoItem:
 
     @property
     def has_files(self) -> bool:
-        """Whether there is any file of it."""
+        """Whether the video has any file."""
         return bool(self.video or self.captions or self.features)
 
 
-def rejected_video(id: str, reason: str) -> Rejected:
-    """Return a video that a source names and the run leaves out. reason: words that hold no path of
-    this machine."""
+def reject_video(id: str, reason: str) -> Rejected:
+    """Return the entry of a refused video. reason: text without paths of this machine."""
     return Rejected("video", reason, id=id)
 
 
@@ -91,7 +94,7 @@ SourceEntry: TypeAlias = VideoItem | Rejected
 
 @dataclass(frozen=True)
 class Collection:
-    """All videos of a run, sorted by id, and what the source refused."""
+    """All videos of a run sorted by id, and the entries that the source refused."""
 
     items: Sequence[VideoItem]
     refused: Sequence[Rejected]
@@ -103,14 +106,20 @@ FailureKind: TypeAlias = Literal["left out", "error", "hang", "crash", "memory"]
 
 
 class LeftOutError(Exception):
-    """Raised by a video stage where the recipe's own rule keeps a video out. The reason is counted,
-    never retried."""
+    """Raised by a video stage where a rule of the recipe leaves the video out. It is never retried."""
 
 
 @dataclass(frozen=True)
 class StageFailure:
-    """Why a video has no result of a stage. reason: one line with no path, process or time of this
-    machine in it."""
+    """Why a video has no result of a stage.
+
+    Attributes:
+        id: of the video.
+        stage: name of the stage.
+        kind: of the failure.
+        reason: one line without paths and times of this machine.
+        attempts: number of tries so far.
+    """
 
     id: str
     stage: str
@@ -120,23 +129,29 @@ class StageFailure:
 
     @classmethod
     def from_json(cls, data: bytes, name: str) -> "StageFailure":
-        """Return a failure that a run stored. Raises StoreError where the file of that name holds
-        none."""
+        """Return a stored failure. Raises StoreError for any other JSON. name: of the file, for the
+        error."""
         try:
             return cls(**parse_json(data))
         except (ValueError, TypeError) as error:
-            what = f"{name}: not a failure that Stepline wrote ({error})"
-            raise StoreError(f"{what}; remove it") from error
+            raise StoreError(
+                f"{name}: not a failure that Stepline wrote ({error}); remove it"
+            ) from error
 
 
 @dataclass(frozen=True)
 class VideoContext:
-    """What a video stage gets. The paths are local, None where the stage does not read them or the
-    item has none.
+    """The inputs of a video stage.
 
-    results: bytes of the results of `needs`, by stage. folders: of needs that are dataset stages.
-    notes: numbers that the stage wants next to its timing, such as {"tokens": 812}. They decide
-    nothing.
+    Attributes:
+        item: the video.
+        recipe: stages and settings.
+        media: local path of the video file. None where the stage does not read it.
+        captions: local path of the captions, None where not read.
+        features: local path of ready features, None where not read.
+        results: bytes of the results of earlier stages, by stage.
+        folders: result folders of dataset stages, by stage.
+        notes: numbers for the log, which a stage may add.
     """
 
     item: VideoItem
@@ -151,16 +166,19 @@ class VideoContext:
 
 @dataclass(frozen=True)
 class DatasetContext:
-    """What a dataset stage gets: all items (sorted by id), and the results of its needs, read one
-    at a time.
+    """The inputs of a dataset stage.
 
-    folder: local, the stage's own. What it holds after `run` is its result.
-    results: by stage, (item, bytes) of every item without a failure in any video stage before this
-    one, sorted by id.
-    failures: of every other item, the first in the recipe's order.
-    folders: of needs that are dataset stages.
-    out: of the run, for what is published next to the results.
-    stage_settings: what decides each stage of the run.
+    Attributes:
+        folder: local folder of the stage. Its contents after `run` are the result.
+        items: all videos, sorted by id.
+        recipe: stages and settings.
+        out: OUT, for files that are published directly.
+        results: yields (video, bytes) of the results of a stage, for all videos without a failure.
+        failures: first failure of every other video, by id.
+        refused: entries that the source refused.
+        folders: result folders of earlier dataset stages, by stage.
+        stage_settings: result settings of each stage of the run.
+        say: called with a progress message.
     """
 
     folder: Path
@@ -177,26 +195,25 @@ class DatasetContext:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of a recipe.
+    """A stage of a recipe.
 
-    Args:
-        version: raise it when the result changes, so that it is made again.
-        run: a module's own function: VideoContext -> bytes, or DatasetContext -> None. Processes
-            import it.
-        needs: the stages whose results it reads.
-        takes: needs that count only where the recipe has them before it.
-        reads: "media": the video file. "speech": the captions, and only where captions are missing
-            the video. "picture": the ready features, else the video. "about": title, task, category
-            and duration. "where": the addresses of its files.
-        settings: returns exactly what of a recipe decides the result, with the sha256 of every file
-            that it names. None: no setting does.
-        suffix: of its results.
-        gpu: whether it uses one, with a recipe or with all. The other stages run on the CPU.
-        resumes: whether a dataset stage continues in a folder where it was killed. Others start in
-            an empty one.
-        reads_media: returns whether it reads the video file too with a recipe. None: it does not.
-        libraries: returns the packages whose versions change a result with a recipe, as far as it
-            is computed: captions and ready features are only read. None: no version does.
+    Attributes:
+        name: of the stage.
+        version: increased when results change, so that they are computed again.
+        kind: "video" (one result per video) or "dataset" (one result for all videos).
+        run: function at module level: VideoContext -> bytes, or DatasetContext -> None.
+        needs: stages whose results it reads.
+        takes: further stages whose results it reads where the recipe has them.
+        reads: inputs. "media": video file. "speech": captions, else video file. "picture": ready
+            features, else video file. "about": title, task, category, duration. "where": addresses
+            of the files.
+        settings: returns the part of a recipe that decides the result, with the sha256 of named
+            files. None: no setting does.
+        suffix: file name suffix of its results.
+        gpu: whether it uses a GPU, for all recipes or for a given one.
+        resumes: whether a dataset stage continues in the folder of a killed run.
+        reads_media: returns whether it also reads the video file with a recipe.
+        libraries: returns the packages whose versions change computed results.
     """
 
     name: str
@@ -213,17 +230,17 @@ class Stage:
     reads_media: Callable[["Recipe"], bool] | None = None
     libraries: Callable[["Recipe"], tuple[str, ...]] | None = None
 
-    def deciding_settings(self, recipe: "Recipe") -> JsonValue:
-        """Return exactly what of a recipe decides its result."""
+    def result_settings(self, recipe: "Recipe") -> JsonValue:
+        """Return the part of a recipe that decides the result."""
         decisions = None if self.settings is None else self.settings(recipe)
         return with_constants(decisions) if isinstance(decisions, dict) else decisions
 
     def uses_gpu(self, recipe: "Recipe") -> bool:
-        """Return whether it uses a GPU with a recipe."""
+        """Return whether the stage uses a GPU with a recipe."""
         return self.gpu if isinstance(self.gpu, bool) else self.gpu(recipe)
 
     def library_names(self, recipe: "Recipe") -> tuple[str, ...]:
-        """Return the packages whose versions change its result with a recipe."""
+        """Return the packages whose versions change computed results."""
         return () if self.libraries is None else self.libraries(recipe)
 
 
@@ -235,7 +252,7 @@ RECIPES_FOLDER = Path(__file__).parent / "recipes"
 
 
 class Recipe(Settings):
-    """Every setting of `stepline curate`."""
+    """All settings of `stepline curate`."""
 
     stages: tuple[str, ...] = Field(
         (), description="names of the stages, each after those that it needs"
@@ -266,23 +283,27 @@ class Recipe(Settings):
 
     @property
     def remote(self) -> RemoteSettings:
-        """How files elsewhere are reached. The key in recipes is `places`."""
+        """Limits and retries of remote files, the section `places` of recipes."""
         return self.places
 
 
 def load_recipe(name: str, overrides: Sequence[str] = (), *, preset: Path | None = None) -> Recipe:
-    """Return a recipe by the name of one that comes with the package, or by the path of a TOML
-    file.
+    """Return a recipe with overrides.
 
-    preset: settings below the recipe's own, a file of `cli.options.preset_files`.
     Raises SettingsError for an unknown name, key or value.
+
+    Args:
+        name: of a recipe of the package, or path of a TOML file.
+        overrides: settings as section.key=value.
+        preset: TOML file of defaults below the values of the recipe.
     """
     # A name among the package's recipes comes before a file of that name.
     names = sorted(file.stem for file in RECIPES_FOLDER.glob("*.toml"))
     path = RECIPES_FOLDER / f"{name}.toml" if name in names else Path(name)
     if not path.is_file():
-        cure = f"name one of {', '.join(names)}, or a TOML file"
-        raise SettingsError(f"{name}: no such recipe; {cure}")
+        raise SettingsError(
+            f"{name}: no such recipe; name one of {', '.join(names)}, or a TOML file"
+        )
     recipe = load_settings(Recipe, path, overrides, preset=preset)
     # A named vision-language model is checked once, for all videos.
     if recipe.steps.vision.vlm.named:
@@ -292,16 +313,17 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, preset: Path | None
     steps = recipe.steps
     # What no run over many videos can do.
     if steps.vision.vlm.dry_run or steps.writing.llm.dry_run:
-        cure = "take it out, and let `stepline curate --dry-run` ask a sample"
-        raise SettingsError(f"steps: dry_run asks no model; {cure}")
+        raise SettingsError(
+            "steps: dry_run asks no model; take it out, and let `stepline curate --dry-run` ask a "
+            "sample"
+        )
     return recipe
 
 
 def resolve_stages(recipe: Recipe, stages: StageTable) -> tuple[Stage, ...]:
-    """Return the stages of a recipe in its order, each with what it takes among its needs and all
-    that it reads.
+    """Return the stages of a recipe in its order, with all stages and files that each reads.
 
-    Raises SettingsError for a stage that is unknown, named twice, or named before what it needs.
+    Raises SettingsError for a stage that is unknown, repeated, or named before one that it needs.
     """
     # Each stage is checked against those before it.
     resolved: dict[str, Stage] = {}
@@ -313,8 +335,9 @@ def resolve_stages(recipe: Recipe, stages: StageTable) -> tuple[Stage, ...]:
         stage = stages[name]
         for need in stage.needs:
             if need not in resolved:
-                what = f"recipe: stage {name!r} needs {need!r} before it"
-                raise SettingsError(f"{what}; add it to `stages`")
+                raise SettingsError(
+                    f"recipe: stage {name!r} needs {need!r} before it; add it to `stages`"
+                )
         # What a stage takes if it is there counts as a need from now on.
         needs = (*stage.needs, *(take for take in stage.takes if take in resolved))
         reads = stage.reads
@@ -331,8 +354,8 @@ def _nearest_stage(name: str, stages: StageTable) -> str:
     return f"did you mean {matches[0]!r}?" if matches else f"there are {', '.join(sorted(stages))}"
 
 
-def files_read(stage: Stage, item: VideoItem) -> frozenset[str]:
-    """Return which files of an item a stage reads: "media", "captions", "features"."""
+def input_files(stage: Stage, item: VideoItem) -> frozenset[str]:
+    """Return the kinds of files of a video that a stage reads: "media", "captions", "features"."""
     files = set()
     for kind in stage.reads:
         if kind == "speech" and item.captions is not None:

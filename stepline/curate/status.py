@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stepline.curate.plan import Plan, statuses_before
+from stepline.curate.plan import Plan, iterate_statuses_before
 from stepline.curate.stage import Stage, StageFailure, StageTable, VideoItem, resolve_stages
 from stepline.curate.store.lock import lock_owner
 from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.curate.store.run_log import (
-    log_number,
     read_items,
+    read_number,
     read_recipe,
     read_refused,
     read_timings,
@@ -25,11 +25,15 @@ SECONDS_PER_HOUR = 3600
 
 @dataclass
 class StageStatus:
-    """One stage. done, waiting: its tasks (a dataset stage has one). failed: tasks by kind of
-    failure.
+    """Progress of a stage.
 
-    never: tasks that will not run, because their video failed before. cpu: seconds that it took in
-    all runs.
+    Attributes:
+        name: of the stage.
+        done: number of finished tasks. A dataset stage has one task.
+        waiting: number of tasks to do.
+        never: number of tasks that do not run, as their video failed before.
+        failed: number of failed tasks by kind of failure.
+        cpu: CPU seconds of all runs.
     """
 
     name: str
@@ -42,13 +46,18 @@ class StageStatus:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """A run. worker: who works on it now, None = no one. rate: tasks per hour in the last run.
-    left: seconds at it.
+    """Progress of a run.
 
-    others: folders of stages that the last run does not use, by their name below OUT, with their
-    bytes.
-    gpu_fallbacks: tasks of the last run that were done on the CPU, as their GPU was short of memory
-    or lost.
+    Attributes:
+        videos: number of videos.
+        refused: number of entries that the source refused.
+        stages: progress of each stage.
+        failures: first failure of each failed video.
+        worker: process that works on the run now, None without one.
+        rate: tasks per hour in the last run.
+        left: estimated seconds to the end at this rate.
+        others: size in bytes of the result folders of other recipes, by name below OUT.
+        gpu_fallbacks: number of tasks of the last run that fell back from the GPU to the CPU.
     """
 
     videos: int
@@ -63,7 +72,7 @@ class RunStatus:
 
 
 def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
-    """Return what the last run on OUT has come to. Raises StoreError where OUT has had no run."""
+    """Return the progress of the last run in OUT. Raises StoreError where OUT has no run."""
     recipe = read_recipe(out)
     plan = Plan.from_recipe(recipe, resolve_stages(recipe, stages))
     items = list(read_items(out))
@@ -83,9 +92,9 @@ def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
             status = statuses[stage.name]
             status.waiting = 1
             before = plan.video_stages_before(stage)
-            if any(statuses[name].waiting for name in before) or not plan.needs_met(stage):
+            if any(statuses[name].waiting for name in before) or not plan.has_needs_done(stage):
                 continue
-            videos = statuses_before(stage, plan, results, items)
+            videos = iterate_statuses_before(stage, plan, results, items)
             key = plan.dataset_key(stage, videos, refused)
             if folders.is_complete(stage.name, key):
                 status.waiting = 0
@@ -94,22 +103,19 @@ def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
 
     # The time that it took, from the log of this run and of earlier ones.
     began = 0.0
-    ends: list[float] = []
-    fallbacks: list[float] = []  # when tasks ended that a GPU gave out for
+    ends: list[tuple[float, bool]] = []  # when tasks ended, and whether a GPU gave out for them
     for line in read_timings(out):
-        at = log_number(line, "at")
+        at = read_number(line, "at")
         event = line.get("event")
         status_of_line = statuses.get(str(line.get("stage")))
         if event == "run":
             began = max(began, at)
         # Only stages of the recipe: another one on OUT may have had others.
         elif event in ("end", "dataset") and status_of_line is not None:
-            status_of_line.cpu += log_number(line, "cpu")
-            ends.append(at)
-            if line.get("gpu_fallbacks"):
-                fallbacks.append(at)
-    ends = [at for at in ends if at >= began]
-    rate = len(ends) / max(max(ends) - began, 1e-9) * SECONDS_PER_HOUR if ends else None
+            status_of_line.cpu += read_number(line, "cpu")
+            ends.append((at, bool(line.get("gpu_fallbacks"))))
+    ends = [(at, is_fallback) for at, is_fallback in ends if at >= began]
+    rate = len(ends) / max(max(ends)[0] - began, 1e-9) * SECONDS_PER_HOUR if ends else None
     waiting = sum(status.waiting for status in statuses.values())
     return RunStatus(
         videos=len(items),
@@ -119,8 +125,8 @@ def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
         worker=lock_owner(out),
         rate=rate,
         left=waiting / rate * SECONDS_PER_HOUR if rate and waiting else None,
-        others=folders.unused(plan.dataset_keys),
-        gpu_fallbacks=sum(at >= began for at in fallbacks),
+        others=folders.unused_folders(plan.dataset_keys),
+        gpu_fallbacks=sum(is_fallback for _, is_fallback in ends),
     )
 
 
@@ -132,17 +138,17 @@ def _count_tasks(
     statuses: Mapping[str, StageStatus],
     failures: dict[str, StageFailure],
 ) -> None:
-    """Count what became of a video's tasks in some stages, and note its failure."""
-    keys = {task.stage: task.key for task in plan.tasks(item)}
+    """Count the tasks of a video in some stages by state, and note its first failure."""
+    keys = {task.stage: task.key for task in plan.tasks_of(item)}
     for stage in stages:
         status = statuses[stage.name]
         key = keys.get(stage.name)
         if item.id in failures:
             status.never += 1
         # A dataset stage that it needs may not be done, so there is no key.
-        elif key is not None and results.has(stage, key):
+        elif key is not None and results.has_result(stage, key):
             status.done += 1
-        elif key is not None and (failure := results.failure(stage, key)):
+        elif key is not None and (failure := results.find_failure(stage, key)):
             status.failed[failure.kind] = status.failed.get(failure.kind, 0) + 1
             failures[item.id] = failure
         else:

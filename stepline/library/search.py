@@ -59,9 +59,6 @@ MIN_SIMILARITY = 0.3
 # queries of words that no language has: how similar a text is to them says what it answers by chance
 NULL_QUERY_COUNT = 64
 NULL_QUERY_SEED = 99
-MAX_MOMENTS_PER_VIDEO = 3  # that answer for it
-# of the similarity of the best video, from which others are answers too
-MIN_SHARE_OF_BEST = 0.8
 
 INDEX_FILE = ".stepline-search.sqlite"  # next to the records
 INDEX_VERSION = 3  # version of the tables below. An index of another one is made again
@@ -301,49 +298,6 @@ class SearchIndex:
                     scores[answer] = scores.get(answer, 0.0) + 1 / (RANK_DAMPING + rank)
             best = sorted(scores, key=lambda answer: (-scores[answer], answer))
             return [self._load_moment(answer) for answer in best[:most]]
-
-    def search_videos(self, query: str, most: int) -> list[str]:
-        """Return the records whose videos answer a query, the best first, by their names below the
-        folder.
-
-        A video answers by what its title means, or by what its best moments do, whichever is more
-        similar to the query. The index must search by meaning. Raises SettingsError for a query
-        without a word.
-        """
-        # Only to raise where the query has no word.
-        query_terms(query)
-        if self._embedder is None:
-            return []
-        vector = self._embedder([query])[0]  # (D,)
-        with self._locked_connection():
-            ids, vectors, min_similarity = self._vectors()
-            moments_of = self._rows(
-                "SELECT moment.id, name FROM moment JOIN file ON file.id = file"
-            )
-            titles = dict(self._rows("SELECT name, title FROM file WHERE video IS NOT NULL"))
-        similarity: dict[str, float] = {}
-        # by its most similar moments, if one of them is an answer
-        if len(ids):
-            files = dict(moments_of)
-            cosines = vectors @ vector  # (N,)
-            is_answer = cosines >= np.maximum(min_similarity, MIN_SIMILARITY)  # (N,)
-            moment_cosines: dict[str, list[float]] = {}
-            for id, cosine in zip(ids.tolist(), cosines.tolist(), strict=True):
-                moment_cosines.setdefault(files[id], []).append(cosine)
-            for name in {files[id] for id in ids[is_answer].tolist()}:
-                best = sorted(moment_cosines[name], reverse=True)[:MAX_MOMENTS_PER_VIDEO]
-                similarity[name] = sum(best) / len(best)
-        # by its title
-        if titles:
-            title_cosines = self._embedder(list(titles.values())) @ vector
-            for name, cosine in zip(titles, title_cosines.tolist(), strict=True):
-                if cosine >= max(MIN_SIMILARITY, similarity.get(name, 0.0)):
-                    similarity[name] = cosine
-        # Only videos that are about as similar to the query as the best one.
-        floor = MIN_SHARE_OF_BEST * max(similarity.values(), default=0.0)
-        answers = [name for name, cosine in similarity.items() if cosine >= floor]
-        answers.sort(key=lambda name: (-similarity[name], name))
-        return answers[:most]
 
     def _search_words(self, terms: Sequence[str], files: Sequence[FileRow] | None) -> list[int]:
         """Return the moments with any query word, ranked by BM25. Very common words are ignored."""

@@ -29,13 +29,13 @@ _HARMLESS_CHARS = str.maketrans("<>[]", "()()")
 
 
 def instructs_a_model(text: str) -> bool:
-    """Return whether a text tries to instruct a language model."""
+    """Return whether a text contains a prompt injection, such as "ignore previous instructions"."""
     return _MODEL_INSTRUCTION_PATTERN.search(text) is not None
 
 
 def quoted(text: str) -> str:
-    """Return untrusted text as one line that cannot end a quotation or open a chat template's
-    tokens."""
+    """Return untrusted text as one line without characters that could end a quotation or start a
+    chat template token."""
     return " ".join(
         text.translate(_HARMLESS_CHARS).encode("utf-8", "replace").decode("utf-8").split()
     )

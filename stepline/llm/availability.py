@@ -12,16 +12,15 @@ from stepline.llm.servers import is_loopback, no_server_error, open_server
 from stepline.llm.settings import ChatSettings
 
 CONNECT_SECONDS = 1.0  # for a connection, the look-up of the name in it
-DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def check_available(settings: ChatSettings) -> None:
-    """Raise an error where the server or the model file of the settings is missing. No question is
-    sent.
+    """Raise an error where the server or model file of the settings is not available. Nothing is
+    asked.
 
     Raises:
         WriterError: no server accepts a connection, or none is named.
-        ModelError: the file is missing or not a model, or its library is not installed.
+        ModelError: the file is missing or no model, or its library is not installed.
     """
     open_server(settings).close()
     if settings.gguf is not None:
@@ -38,7 +37,7 @@ def check_available(settings: ChatSettings) -> None:
 
 
 def _connect(address: tuple[str, int]) -> str:
-    """Return why a TCP connection to host and port fails, "" where it succeeds."""
+    """Return the error of a TCP connection to host and port, "" where it succeeds."""
     try:
         socket.create_connection(address, timeout=CONNECT_SECONDS).close()
     except OSError as error:
@@ -47,14 +46,9 @@ def _connect(address: tuple[str, int]) -> str:
 
 
 def _connect_address(url: str) -> tuple[str, int]:
-    """Return host and port of the server, or of the proxy for it."""
+    """Return host and port to connect to: of the server, or of the proxy for it."""
     parts = urlsplit(url)
-    host = parts.hostname or ""
     proxy = urllib.request.getproxies().get(parts.scheme)
-    if proxy and not is_loopback(url) and not urllib.request.proxy_bypass(host):
-        if "//" not in proxy:
-            proxy = f"//{proxy}"
-        parts = urlsplit(proxy, scheme="http")
-        host = parts.hostname or ""
-    default_port = DEFAULT_PORTS.get(parts.scheme, DEFAULT_PORTS["http"])
-    return host, parts.port or default_port
+    if proxy and not is_loopback(url) and not urllib.request.proxy_bypass(parts.hostname or ""):
+        parts = urlsplit(proxy if "//" in proxy else f"http://{proxy}")
+    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)

@@ -30,15 +30,15 @@ KeyParts: TypeAlias = Mapping[str, str | bool]
 
 @dataclass(frozen=True)
 class CheckedQuestion(Generic[Reading]):
-    """A question to a language model, with the functions that parse and check its reply.
+    """A prompt for a language model, with functions that parse and check the reply.
 
     Args:
-        key_parts: what the cached reply depends on besides server and settings.
-        content: builds the message; the argument True adds a reminder of the reply's format.
+        key_parts: inputs of the cache key, besides server and settings.
+        content: builds the message. The argument True adds a reminder of the reply format.
         parse: parses an answer.
-        refusal: returns why a parsed answer is not good enough, "" or None where it is.
+        refusal: returns why a parsed answer is refused, "" or None where it is accepted.
         schema: JSON schema of the reply.
-        tokens: estimated count for question and reply together.
+        tokens: estimated number of tokens of prompt and reply.
     """
 
     key_parts: KeyParts
@@ -51,9 +51,11 @@ class CheckedQuestion(Generic[Reading]):
 
 @dataclass(frozen=True)
 class CheckedReply(Generic[Reading]):
-    """The parsed replies to one question, in the order of the tries. Only the last one may be good.
+    """The parsed replies to one prompt.
 
-    fault: the error that ended the tries, None without one.
+    Attributes:
+        readings: parsed replies, one per try. Only the last one may be accepted.
+        fault: error that ended the tries, None without one.
     """
 
     readings: tuple[Reading, ...]
@@ -62,9 +64,14 @@ class CheckedReply(Generic[Reading]):
 
 @dataclass(frozen=True)
 class CheckedRequests:
-    """Sends questions to one server, within limits and before a deadline. It is thread-safe.
+    """Sends prompts to one server within limits, with a cache of replies. It is thread-safe.
 
-    until: deadline on the clock `time.monotonic`.
+    Attributes:
+        server: that answers.
+        settings: sampling, retries and pauses.
+        cache: of accepted replies.
+        limits: maximal number of requests and tokens.
+        until: deadline on the clock `time.monotonic`.
     """
 
     server: Server
@@ -74,8 +81,8 @@ class CheckedRequests:
     until: float
 
     def ask(self, question: CheckedQuestion[Reading]) -> CheckedReply[Reading]:
-        """Return the parsed replies to a question. Raises WriterError where the server cannot be
-        used at all."""
+        """Return the parsed replies to a prompt. Raises WriterError where the server cannot be used
+        at all."""
         key = self._key(question.key_parts)
 
         # a reply that was stored, where it still fits
@@ -113,7 +120,7 @@ class CheckedRequests:
         )
 
     def _ask_with_retries(self, question: CheckedQuestion[Reading], with_reminder: bool) -> Answer:
-        """Return the answer, with retries after doubling pauses while faults are transient."""
+        """Return the answer. Transient errors are retried with exponential backoff."""
         content = question.content(with_reminder)
         seed = self.settings.seed + with_reminder
 
@@ -129,7 +136,8 @@ class CheckedRequests:
         return retry(send, self._retry_pause)
 
     def _retry_pause(self, error: Exception, tries: int) -> float:
-        """Return the seconds to wait before a retry. Raise the error where no retry is allowed."""
+        """Return the seconds to wait before a retry. Raises the error again where no retry is
+        allowed."""
         if not isinstance(error, RequestError) or isinstance(error, NotSentError):
             raise error
         backoff_seconds = exponential_backoff(self.settings.pause, tries, most=math.inf)
@@ -143,6 +151,6 @@ class CheckedRequests:
 
 
 def pictures_digest(pictures: Iterable[bytes]) -> str:
-    """Return the hex sha256 of the sha256 of each picture, for a question's `key_parts`."""
+    """Return one hex sha256 of several images, for the cache key of a prompt."""
     digests = (hashlib.sha256(picture).digest() for picture in pictures)
     return hashlib.sha256(b"".join(digests)).hexdigest()

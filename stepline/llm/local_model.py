@@ -3,8 +3,11 @@
 A file that llama.cpp trips over ends that process and no other.
 """
 
+import hashlib
 import importlib
 import importlib.util
+import json
+import logging
 import math
 import os
 import time
@@ -12,25 +15,33 @@ from pathlib import Path
 from struct import Struct
 from typing import Any
 
-from stepline.errors import ModelError, SteplineError, first_line
+from stepline.errors import ModelError, first_line
 from stepline.limits import parse_json
+from stepline.llm.servers import Answer, Content, RequestError, Schema
+from stepline.llm.settings import ChatSettings
+from stepline.networks.device import core_count
 from stepline.records import FrozenModel
 from stepline.workers import Reply, Send, WorkerProcess
 
+logger = logging.getLogger(__name__)
+
 GGUF_HEADER = Struct("<4sIQQ")  # of a GGUF file: "GGUF", version, tensors, facts; since version 2
-MAX_LATE_SECONDS = 600.0  # after the end of its time, in which a question's answer must begin
+MAX_LATE_SECONDS = 600.0  # after the end of its time, in which a request's answer must begin
 MAX_REASON_CHARS = 120  # of what llama.cpp says of a fault
+# bytes of either end of a model file that name it for the cache: hashing 8 GB would take half a
+# minute
+FINGERPRINT_BYTES = 1 << 20
 
 
 class ModelFiles(FrozenModel):
-    """A GGUF model and how it is loaded.
+    """A GGUF model and how to load it.
 
     Args:
         model: path of the GGUF file.
-        projector: path of the projector of a vision-language model.
+        projector: path of the vision projector, None for a text model.
         context: context length in tokens.
         threads: CPU threads.
-        template: the text of a chat template in Jinja, instead of the model's own.
+        template: text of a Jinja chat template that replaces the model's own.
     """
 
     model: str
@@ -53,7 +64,7 @@ class ModelQuestion(FrozenModel):
 
 
 class ModelReply(FrozenModel):
-    """The answer to a question, or the result of loading.
+    """The answer to a chat request, or the outcome of loading.
 
     Args:
         text: the answer.
@@ -66,66 +77,121 @@ class ModelReply(FrozenModel):
     fault: str | None = None
 
 
-class ModelProcessError(SteplineError):
-    """The process of a model ended, or was ended, while it answered."""
+class LocalModel:
+    """A GGUF model in its own process. It answers one request at a time.
 
+    The model is loaded at the first request, since all replies may be in the cache.
+    """
 
-class ModelProcess:
-    """A GGUF model loaded in its own process. Raises ModelError where it cannot be loaded."""
+    workers = 1
 
-    def __init__(self, files: ModelFiles) -> None:
+    def __init__(self, settings: ChatSettings) -> None:
+        path = _check_gguf_file(settings.gguf or Path(), f"{settings.section}.gguf")
+        self.settings = settings
+        self.name = f"{path.name} {_fingerprint(path)} {_template_digest(settings)}"
+        self._projector: Path | None = None
+        if settings.projector_file is not None:
+            key = f"{settings.section}.projector"
+            self._projector = _check_gguf_file(settings.projector_file, key)
+            self.name += f" {_fingerprint(self._projector)}"
+        self._path = path
+        self._process: WorkerProcess | None = None
+
+    def ask(
+        self, question: Content, *, seed: int, until: float, schema: Schema | None = None
+    ) -> Answer:
+        """Return the answer of the model.
+
+        Raises RequestError for a timeout, a prompt longer than the context, or a crash of the
+        process. The next request starts the process again.
+        """
+        if self._process is None:
+            self._process = self._load()
+        until = min(until, time.monotonic() + self.settings.timeout)
+        request: dict[str, Any] = {
+            "messages": [{"role": "user", "content": question}],
+            "max_tokens": self.settings.max_tokens,
+            "temperature": self.settings.temperature,
+            "seed": seed,
+            "stream": True,
+            "cache_prompt": False,  # a reply must not depend on what was asked before
+        }
+        if schema is not None:
+            request["response_format"] = {"type": "json_object", "schema": schema}
+        seconds = max(0.0, until - time.monotonic())
+        task = ModelQuestion(request=json.dumps(request), seconds=seconds)
+        reply = self._run_task(self._process, task, seconds + MAX_LATE_SECONDS)
+        if reply.fault is not None:
+            reason = f"the model refused the question ({reply.fault})"
+            raise RequestError(reason, is_transient=False)
+        if reply.end is None:
+            raise RequestError("no answer in time", is_transient=False)
+        return Answer(reply.text, reply.end != "length")
+
+    def close(self) -> None:
+        """End the process, which frees the memory of the model."""
+        if self._process is not None:
+            self._process.close()
+        self._process = None
+
+    def _load(self) -> WorkerProcess:
+        """Return a process with the loaded model. Raises ModelError where it cannot be loaded."""
+        start = time.perf_counter()
+        settings = self.settings
+        template = None
+        if settings.chat_template is not None:
+            template = _read_chat_template(settings.chat_template, settings.section)
         check_library()
-        check_weights(Path(files.model))
-        self._worker = WorkerProcess(f"{__name__}:LoadedModel")
+        check_weights(self._path)
+        files = ModelFiles(
+            model=str(self._path),
+            projector=None if self._projector is None else str(self._projector),
+            context=settings.context,
+            threads=settings.threads or max(1, core_count() - 1),
+            template=template,
+        )
+        process = WorkerProcess(f"{__name__}:LoadedModel")
         try:
-            fault = self._run_task(files, math.inf).fault
-        except ModelProcessError as error:
-            fault = str(error)
+            fault = self._run_task(process, files, math.inf).fault
+        except RequestError as error:
+            fault = error.reason
         if fault is not None:
-            self.close()
+            process.close()
             problem = f"{files.model}: llama.cpp cannot load it"
             if files.projector is not None:
                 file_names = f"{files.model} and {files.projector}"
                 problem = f"{file_names}: llama.cpp cannot load them together"
             raise ModelError(f"{problem} ({fault}); give another GGUF file")
+        logger.info("loaded %s in %.1f s", self._path.name, time.perf_counter() - start)
+        return process
 
-    def ask(self, request: str, until: float) -> ModelReply:
-        """Return the reply to a chat request in JSON.
-
-        until: deadline on the clock `time.monotonic`.
-        Raises ModelProcessError where the process ends meanwhile; this object is then useless.
-        """
-        seconds = max(0.0, until - time.monotonic())
-        question = ModelQuestion(request=request, seconds=seconds)
-        return self._run_task(question, seconds + MAX_LATE_SECONDS)
-
-    def close(self) -> None:
-        """End the process, which frees the model's memory."""
-        self._worker.close()
-
-    def _run_task(self, task: ModelFiles | ModelQuestion, seconds: float) -> ModelReply:
-        end = self._worker.run(task, seconds)
+    def _run_task(
+        self, process: WorkerProcess, task: ModelFiles | ModelQuestion, seconds: float
+    ) -> ModelReply:
+        end = process.run(task, seconds)
         if isinstance(end, Reply):
             reply: ModelReply = end.value
             return reply
-        self.close()
+        process.close()
+        self._process = None
         reason = f"ended with {end.message}"
         if end.limit == "time":
             reason = f"did not begin its answer within {MAX_LATE_SECONDS:.0f} s after its time"
-        raise ModelProcessError(f"llama.cpp {reason}")
+        raise RequestError(f"llama.cpp {reason}", is_transient=False)
 
 
 def check_library() -> None:
     """Raise ModelError where the library that runs GGUF models is not installed."""
     if importlib.util.find_spec("xllamacpp") is None:
-        reason = "not installed, and a GGUF model needs it"
-        raise ModelError(f"xllamacpp: {reason}; pip install 'stepline[llm]'")
+        raise ModelError(
+            "xllamacpp: not installed, and a GGUF model needs it; pip install 'stepline[llm]'"
+        )
 
 
 def check_weights(path: Path) -> None:
-    """Raise ModelError for a GGUF file that holds a vocabulary and no weights.
+    """Raise ModelError for a GGUF file without weights, such as a vocabulary.
 
-    llama.cpp reports all other faults of a file when it loads it.
+    llama.cpp reports all other errors of a file when it loads it.
     """
     with path.open("rb") as file:
         start = file.read(GGUF_HEADER.size)
@@ -133,20 +199,23 @@ def check_weights(path: Path) -> None:
         return
     _, version, tensors, _ = GGUF_HEADER.unpack(start)
     if version >= 2 and not tensors:
-        reason = "a GGUF file without weights, such as a vocabulary alone"
-        raise ModelError(f"{path}: {reason}; give another GGUF file, of a whole model")
+        raise ModelError(
+            f"{path}: a GGUF file without weights, such as a vocabulary alone; "
+            "give another GGUF file, of a whole model"
+        )
 
 
 class LoadedModel:
-    """The worker process: its first task loads the model, later tasks are questions."""
+    """The code of the worker process: the first task loads the model, later tasks are chat
+    requests."""
 
     def __init__(self, setup: None, send: Send) -> None:  # noqa: ARG002
         self._server: Any = None
 
     def __call__(self, task: ModelFiles | ModelQuestion) -> ModelReply:
-        """Return an answer, or an error message."""
+        """Load the model or answer a chat request."""
         if isinstance(task, ModelQuestion):
-            return answer(self._server, task)
+            return answer_question(self._server, task)
         try:
             self._server = load_model(task)
         except (RuntimeError, ValueError) as error:
@@ -155,8 +224,8 @@ class LoadedModel:
 
 
 def load_model(files: ModelFiles) -> Any:
-    """Return llama.cpp's server of a model. Raises RuntimeError or ValueError where it cannot be
-    loaded."""
+    """Return a llama.cpp server with the model. Raises RuntimeError or ValueError where it cannot
+    be loaded."""
     library = importlib.import_module("xllamacpp")
     parameters = library.CommonParams()
     parameters.model.path = files.model
@@ -176,15 +245,15 @@ def load_model(files: ModelFiles) -> Any:
     return library.Server(parameters)
 
 
-def answer(server: Any, question: ModelQuestion) -> ModelReply:
-    """Return the answer to a question. It ends within one word after its time limit."""
+def answer_question(server: Any, question: ModelQuestion) -> ModelReply:
+    """Return the answer to a chat request. It ends within one word after the time limit."""
     until = time.monotonic() + question.seconds
     words: list[str] = []
     ends: list[str] = []
     faults: list[str] = []
 
     def receive_part(message: dict[str, Any]) -> bool:
-        """Collect a word. True ends the answer."""
+        """Collect a part of the answer. Return True to stop the model."""
         if "error" in message:
             faults.append(str(message["error"].get("message", ""))[:MAX_REASON_CHARS])
             return True
@@ -202,3 +271,46 @@ def answer(server: Any, question: ModelQuestion) -> ModelReply:
     if faults:
         return ModelReply(fault=faults[0])
     return ModelReply(text="".join(words), end=ends[-1] if ends else None)
+
+
+def _check_gguf_file(path: Path, key: str) -> Path:
+    """Return the path of a GGUF file. Raises ModelError for any other file."""
+    path = path.expanduser()
+    try:
+        with path.open("rb") as file:
+            start = file.read(4)
+    except OSError as error:
+        raise ModelError(
+            f"{path}: cannot be read ({error.strerror}); {key} takes a GGUF file"
+        ) from error
+    if start != b"GGUF":
+        raise ModelError(
+            f"{path}: not a GGUF file (it starts with {start!r}); convert the model for llama.cpp"
+        )
+    return path
+
+
+def _fingerprint(path: Path) -> str:
+    """Return a hash of the size, the first and the last bytes of a file."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        digest = hashlib.sha256(f"{size}".encode() + file.read(FINGERPRINT_BYTES))
+        file.seek(max(0, size - FINGERPRINT_BYTES))
+        digest.update(file.read())
+    return digest.hexdigest()[:32]
+
+
+def _template_digest(settings: ChatSettings) -> str:
+    if settings.chat_template is None:
+        return "own template"
+    text = _read_chat_template(settings.chat_template, settings.section)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _read_chat_template(path: Path, section: str) -> str:
+    try:
+        return path.expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(
+            f"{path}: cannot be read as a chat template; {section}.chat_template takes a Jinja file"
+        ) from error

@@ -1,4 +1,5 @@
-"""Pictures of a video in chat messages: lettered, one by one or in one sheet. Estimated tokens."""
+"""Images of a video in chat messages, one by one or as a contact sheet, and their estimated number
+of tokens."""
 
 import base64
 import io
@@ -19,58 +20,51 @@ PictureReader: TypeAlias = Callable[[Sequence[float]], dict[float, bytes]]
 
 
 def with_pictures(text: str, pictures: Sequence[bytes], *, in_one_image: bool = False) -> Content:
-    """Return a chat message of a text and lettered pictures.
+    """Return a chat message of a text and images, each with a letter.
 
     Args:
         text: the prompt.
-        pictures: JPEG each.
-        in_one_image: join all pictures into one contact sheet.
+        pictures: a JPEG each.
+        in_one_image: join all images into one contact sheet.
     """
     parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
     if in_one_image:
-        return [*parts, _picture(contact_sheet(pictures))]
+        return [*parts, _picture_part(contact_sheet(pictures))]
     for letter, picture in zip(PICTURE_LETTERS, pictures, strict=False):
         parts.append({"type": "text", "text": f"{letter}:"})
-        parts.append(_picture(picture))
+        parts.append(_picture_part(picture))
     return parts
 
 
 def question_tokens(text: int, pictures: Sequence[tuple[int, int]]) -> int:
-    """Return the estimated token count of a question.
+    """Return the estimated number of tokens of a prompt.
 
-    text: its characters. pictures: (width, height) in pixels.
+    Args:
+        text: number of characters.
+        pictures: (width, height) of each image in pixels.
     """
     pixels = sum(width * height for width, height in pictures)
-    text_tokens = math.ceil(text / CHARS_PER_TOKEN)
-    picture_tokens = math.ceil(pixels / PIXELS_PER_TOKEN)
-    return text_tokens + picture_tokens
+    return math.ceil(text / CHARS_PER_TOKEN) + math.ceil(pixels / PIXELS_PER_TOKEN)
 
 
 def contact_sheet(pictures: Sequence[bytes]) -> bytes:
-    """Return one JPEG of all pictures in rows of four, each with its letter in the corner."""
+    """Return one JPEG with all images in rows of four, each with its letter in the corner."""
     from PIL import Image, ImageDraw
 
-    images = []
-    for picture in pictures:
-        file = Image.open(io.BytesIO(picture))
-        images.append(file.convert("RGB"))
-
+    images = [Image.open(io.BytesIO(picture)).convert("RGB") for picture in pictures]
     # every picture has the cell of the largest one
     width = max(image.width for image in images)
     height = max(image.height for image in images)
     columns = min(PICTURES_PER_SHEET_ROW, len(images))
     rows = math.ceil(len(images) / PICTURES_PER_SHEET_ROW)
-    size = (width * columns, height * rows)
-    sheet = Image.new("RGB", size)
+    sheet = Image.new("RGB", (width * columns, height * rows))
     draw = ImageDraw.Draw(sheet)
     for number, image in enumerate(images):
         row, column = divmod(number, PICTURES_PER_SHEET_ROW)
-        left = column * width
-        top = row * height
+        left, top = column * width, row * height
         sheet.paste(image, (left, top))
-        letter = PICTURE_LETTERS[number]
         draw.rectangle((left, top, left + 22, top + 22), fill="black")
-        draw.text((left + 6, top + 2), letter, fill="white", font_size=18)
+        draw.text((left + 6, top + 2), PICTURE_LETTERS[number], fill="white", font_size=18)
     return jpeg(sheet)
 
 
@@ -85,7 +79,7 @@ def jpeg(image: Any) -> bytes:
     return buffer.getvalue()
 
 
-def _picture(data: bytes) -> dict[str, Any]:
+def _picture_part(data: bytes) -> dict[str, Any]:
     text = base64.b64encode(data).decode("ascii")
     url = f"data:image/jpeg;base64,{text}"
     return {"type": "image_url", "image_url": {"url": url}}

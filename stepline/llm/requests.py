@@ -27,7 +27,11 @@ ENTRY_VERSION = 1  # of an entry's shape. Another one is not read
 
 
 class ReplyCache:
-    """A folder of cached replies; None caches nothing. Keys and entries hold no API key."""
+    """Cache of accepted replies on disk. It holds no API key.
+
+    Args:
+        folder: of the entries. None caches nothing.
+    """
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
@@ -36,7 +40,7 @@ class ReplyCache:
         )
 
     def get(self, key: str) -> str | None:
-        """Return the cached reply, None without a readable one."""
+        """Return a cached reply, None without a readable one."""
         if self.folder is None:
             return None
         path = self._path(key)
@@ -71,17 +75,18 @@ class ReplyCache:
 
 
 def open_cache(enabled: bool) -> ReplyCache:
-    """Return the user's reply cache, or one that stores nothing."""
+    """Return the user's cache of replies, or one that caches nothing."""
     return ReplyCache(cache_folder() / "replies" if enabled else None)
 
 
 def cache_key(**parts: str | float | int | bool | None) -> str:
-    """Return the hex SHA-256 of everything that a reply depends on."""
+    """Return the hex sha256 of everything that a reply depends on."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8")).hexdigest()
 
 
 class NotSentError(RequestError):
-    """No request was sent, because the time or a limit is used up. A retry would not help."""
+    """Raised where no request was sent because the time or a limit is used up. A retry would not
+    help."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, is_transient=False)
@@ -89,9 +94,13 @@ class NotSentError(RequestError):
 
 @dataclass
 class RequestLimits:
-    """Limits of requests and tokens, with the counts used so far. None: no limit.
+    """Limits of requests and tokens, with the numbers used so far.
 
-    tokens: of questions and replies together.
+    Attributes:
+        requests: maximal number of requests, None without a limit.
+        tokens: maximal number of tokens of prompts and replies, None without a limit.
+        sent: number of requests so far.
+        used: number of tokens so far.
     """
 
     requests: int | None = None
@@ -101,8 +110,8 @@ class RequestLimits:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def count_request(self, tokens: int) -> None:
-        """Count a request and its estimated tokens. Raises NotSentError where it would pass a
-        limit."""
+        """Count a request and its estimated tokens. Raises NotSentError where a limit would be
+        exceeded."""
         with self._lock:
             if self.requests is not None and self.sent >= self.requests:
                 raise NotSentError(f"the limit of {self.requests} requests is reached")
@@ -126,10 +135,10 @@ DEADLINE_GRACE_SECONDS = 1.0  # s beyond the deadline for work that watches it i
 def run_in_threads(
     function: Callable[[Item], Result], items: Sequence[Item], *, workers: int, until: float
 ) -> dict[int, Result]:
-    """Return the results of `function` by item index. Results that miss the deadline are absent.
+    """Call a function for each item in parallel, and return the results by index of the item.
 
-    The first exception of `function` is raised here, and no further call starts. The threads are
-    daemons: one that hangs delays neither the caller nor the end of the process.
+    Results that miss the deadline are absent. The first exception is raised, and no further call
+    starts. The threads are daemons, so a hanging one does not delay the end of the process.
 
     Args:
         function: called once per item.

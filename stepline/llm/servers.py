@@ -1,11 +1,10 @@
-"""Servers that answer chats: an OpenAI-compatible one over HTTP, or a GGUF model on this machine
-(through xllamacpp).
+"""Servers that answer chats, and the OpenAI-compatible one over HTTP. local_model.py has the other:
+a GGUF model on this machine.
 
 A remote server is untrusted. Its replies, errors too, are read up to a size and a second, and it
 cannot redirect what is said elsewhere.
 """
 
-import hashlib
 import http.client
 import json
 import logging
@@ -16,17 +15,14 @@ import urllib.error
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
-from stepline.errors import ModelError, WriterError
+from stepline.errors import WriterError
 from stepline.files.remote.retry import MAX_PAUSE_SECONDS, TRANSIENT_STATUSES
 from stepline.limits import parse_json
-from stepline.llm.local_model import ModelFiles, ModelProcess, ModelProcessError
 from stepline.llm.settings import ChatSettings
 from stepline.media.http import TransferLimits, open_url
-from stepline.networks.device import core_count
 
 logger = logging.getLogger(__name__)
 
@@ -50,12 +46,12 @@ Schema: TypeAlias = dict[str, Any]  # JSON schema that a reply should follow
 
 @dataclass(frozen=True)
 class Answer:
-    """A language model's answer.
+    """An answer of a language model.
 
     Args:
         text: the answer.
         complete: False where it was cut off at max_tokens.
-        tokens: count of question and answer by the server, None where it reports none.
+        tokens: number of tokens of prompt and answer by the server, None where unknown.
     """
 
     text: str
@@ -64,14 +60,14 @@ class Answer:
 
 
 class RequestError(Exception):
-    """A request that got no answer.
+    """Raised for a request without an answer.
 
     Args:
         reason: error message.
-        is_transient: a retry may help.
+        is_transient: whether a retry may help.
         retry_after_seconds: pause that the server asks for.
-        rejected: the server refuses this request.
-        form_refused: the server refuses the requested response format.
+        rejected: whether the server refuses this request.
+        form_refused: whether the server refuses the requested response format.
     """
 
     def __init__(
@@ -92,7 +88,7 @@ class RequestError(Exception):
 
 
 class Server(Protocol):
-    """A language model server, with `workers` concurrent requests at most."""
+    """A language model that answers chat requests, at most `workers` of them at the same time."""
 
     name: str  # says for the cache which model answers; holds no secret
     workers: int
@@ -116,15 +112,15 @@ class Server(Protocol):
 
 
 class AnswerLimits(TransferLimits):
-    """Size and time limits of one HTTP answer. Private addresses are allowed: the user named the
-    server."""
+    """Limits of size and time of one HTTP answer. Private addresses are allowed, since the user
+    named the server."""
 
     def __init__(self, until: float) -> None:
         seconds = max(0.01, until - time.monotonic())
         super().__init__(max_bytes=MAX_ANSWER_BYTES, seconds=seconds, silence=seconds, private=True)
 
     def refusal(self, reason: str) -> Exception:
-        """Return the error for an answer that is not accepted."""
+        """Return the error for an unacceptable answer."""
         return RequestError(reason, is_transient=False)
 
     def timeout_error(self) -> Exception:
@@ -137,7 +133,7 @@ class AnswerLimits(TransferLimits):
 
 
 class OpenAiServer:
-    """An OpenAI-compatible server (vLLM, Ollama, llama.cpp, a hosted one)."""
+    """Client of an OpenAI-compatible server (vLLM, Ollama, llama.cpp, a hosted one)."""
 
     def __init__(self, settings: ChatSettings) -> None:
         self.settings = settings
@@ -153,9 +149,9 @@ class OpenAiServer:
     def ask(
         self, question: Content, *, seed: int, until: float, schema: Schema | None = None
     ) -> Answer:
-        """Return the model's answer.
+        """Return the answer of the model.
 
-        Raises RequestError for faults of this request, WriterError for faults of all requests (no
+        Raises RequestError for errors of this request, WriterError for errors of all requests (no
         server, no access).
         """
         until = min(until, time.monotonic() + self.settings.timeout)
@@ -197,21 +193,21 @@ class OpenAiServer:
             with answer:
                 self.has_answered = True
                 body = answer.read()
-        return read_answer(body)
+        return parse_answer(body)
 
     def close(self) -> None:
-        """Do nothing: each question has its own connection."""
+        """Do nothing: each request has its own connection."""
 
     @contextmanager
     def _translate_network_errors(self, until: float) -> Iterator[None]:
-        """Raise RequestError or WriterError for errors of the network."""
+        """Raise network errors as RequestError or WriterError."""
         try:
             yield
         except urllib.error.HTTPError as error:
             self.has_answered = True
             with error:
-                body = _error_body(error)
-            raise _status_fault(self.settings, error.code, error.headers, body) from error
+                body = _read_error_body(error)
+            raise _make_status_error(self.settings, error.code, error.headers, body) from error
         except urllib.error.URLError as error:  # before anything was sent
             timed_out = isinstance(error.reason, TimeoutError)
             was_reset = isinstance(error.reason, ConnectionResetError | BrokenPipeError)
@@ -234,19 +230,16 @@ class OpenAiServer:
 
 
 def no_server_error(settings: ChatSettings, cause: str) -> WriterError:
-    """Return the error for an address where no server answers.
-
-    cause: of the failed connection.
-    """
+    """Return the error for an address where no server answers. cause: error of the connection."""
     key = f"{settings.section}.base_url"
     problem = f"{settings.base_url}: no server answers there ({cause[:100]})"
     return WriterError(f"{problem}; start it or correct {key}")
 
 
 def open_server(settings: ChatSettings) -> Server:
-    """Return the server or local model that the settings name.
+    """Return a client of the server, or the local model, that the settings name.
 
-    Raises WriterError when none or two are named, ModelError when a library or model is missing.
+    Raises WriterError where none or two are named, ModelError where a library or model is missing.
     """
     if (settings.base_url is None) == (settings.gguf is None):
         key = settings.section
@@ -254,12 +247,14 @@ def open_server(settings: ChatSettings) -> Server:
         choices = f"{key}.base_url (a server) or {key}.gguf (a file)"
         raise WriterError(f"{owner}: needs one of two settings; give {choices}")
     if settings.gguf is not None:
+        from stepline.llm.local_model import LocalModel
+
         return LocalModel(settings)
     return OpenAiServer(settings)
 
 
-def read_answer(body: bytes) -> Answer:
-    """Return the answer from a chat completion's JSON. Raises RequestError for any other JSON."""
+def parse_answer(body: bytes) -> Answer:
+    """Return the answer from the JSON of a chat completion. Raises RequestError for any other JSON."""
     try:
         tree = parse_json(body)
         choice = tree["choices"][0]
@@ -273,11 +268,11 @@ def read_answer(body: bytes) -> Answer:
     if not isinstance(text, str):
         raise RequestError("the server's answer holds no text", is_transient=True)
     is_complete = choice.get("finish_reason") != "length"
-    return Answer(text, is_complete, _counted_tokens(tree.get("usage")))
+    return Answer(text, is_complete, _read_token_count(tree.get("usage")))
 
 
-def _counted_tokens(usage: Any) -> int | None:
-    """Return the token count of the server, None without a plausible one."""
+def _read_token_count(usage: Any) -> int | None:
+    """Return the number of tokens that the server reports, None where it is missing or implausible."""
     if not isinstance(usage, dict):
         return None
     tokens = usage.get("total_tokens")
@@ -298,13 +293,13 @@ def _read_api_key(settings: ChatSettings) -> str | None:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether the server runs on this machine. Then no proxy is used."""
+    """Return whether an address is on this machine, so that no proxy is used."""
     host = urlsplit(url).hostname or ""
     return host == "localhost" or host == "::1" or host.startswith("127.")
 
 
 def _format_field(form: str, schema: Schema) -> dict[str, Any]:
-    """Return the `response_format` field of a request, empty for text."""
+    """Return the request field `response_format` of a format. Empty for plain text."""
     if form == "text":
         return {}
     if form == "json_object":
@@ -313,8 +308,9 @@ def _format_field(form: str, schema: Schema) -> dict[str, Any]:
     return {"response_format": {"type": form, "json_schema": named_schema}}
 
 
-def _status_fault(settings: ChatSettings, status: int, headers: Any, body: bytes) -> Exception:
-    """Return the error for an HTTP status: WriterError for all requests, RequestError for this one."""
+def _make_status_error(settings: ChatSettings, status: int, headers: Any, body: bytes) -> Exception:
+    """Return the error for an HTTP status: WriterError if it concerns all requests, else
+    RequestError."""
     # what concerns all requests
     url = settings.base_url
     key = settings.section
@@ -329,7 +325,7 @@ def _status_fault(settings: ChatSettings, status: int, headers: Any, body: bytes
         return WriterError(f"{url}: redirects elsewhere ({status}); {cure}")
 
     # what concerns this one
-    message = _server_message(body)
+    message = _read_error_message(body)
     reason = f"the server answered {status}"
     if message:
         reason += f" ({message})"
@@ -353,158 +349,27 @@ def _retry_after_seconds(value: str | None) -> float:
         return 0.0
 
 
-def _error_body(error: urllib.error.HTTPError) -> bytes:
-    """Return the body of an HTTP error, empty where it cannot be read."""
+def _read_error_body(error: urllib.error.HTTPError) -> bytes:
     try:
         return bytes(error.read())
     except (RequestError, OSError, http.client.HTTPException, ValueError):
         return b""
 
 
-def _server_message(body: bytes) -> str:
+def _read_error_message(body: bytes) -> str:
     """Return the server's error message in one short line, "" without a readable one."""
     try:
         tree = parse_json(body)
     except (ValueError, RecursionError):
         return ""
     # as most servers have it, or without the field "error", or a bare text
-    message = tree
-    if isinstance(message, dict):
-        message = message.get("error", message)
-    if isinstance(message, dict):
-        message = message.get("message", "")
-    if not isinstance(message, str):
-        return ""
-    return " ".join(message.split())[:MAX_MESSAGE_CHARS]
+    for field in ("error", "message"):
+        if isinstance(tree, dict):
+            tree = tree.get(field, tree)
+    return " ".join(tree.split())[:MAX_MESSAGE_CHARS] if isinstance(tree, str) else ""
 
 
 def _timeout_reason(until: float) -> str:
     if time.monotonic() >= until - 0.05:
         return "no answer in time"
     return "the server was silent for too long"
-
-
-# bytes of either end of a model file that name it for the cache: hashing 8 GB would take half a
-# minute
-FINGERPRINT_BYTES = 1 << 20
-
-
-class LocalModel:
-    """A GGUF file that answers one question at a time and stops within one word of its deadline."""
-
-    workers = 1
-
-    def __init__(self, settings: ChatSettings) -> None:
-        path = _check_gguf_file(settings.gguf or Path(), f"{settings.section}.gguf")
-        self.settings = settings
-        self.name = f"{path.name} {_fingerprint(path)} {_template_digest(settings)}"
-        if settings.projector_file is not None:
-            projector = _check_gguf_file(settings.projector_file, f"{settings.section}.projector")
-            self.name += f" {_fingerprint(projector)}"
-        self._path = path
-        self._process: ModelProcess | None = None
-
-    def ask(
-        self, question: Content, *, seed: int, until: float, schema: Schema | None = None
-    ) -> Answer:
-        """Return the model's answer. Raises RequestError on a timeout or a question longer than the
-        context."""
-        if self._process is None:  # not before the first question: all replies may be in the cache
-            self._process = self._load()
-        until = min(until, time.monotonic() + self.settings.timeout)
-        try:
-            request = json.dumps(self._request(question, seed, schema))
-            reply = self._process.ask(request, until)
-        except ModelProcessError as error:
-            self._process = None  # the next question loads it again
-            raise RequestError(str(error), is_transient=False) from error
-        if reply.fault is not None:
-            raise RequestError(
-                f"the model refused the question ({reply.fault})", is_transient=False
-            )
-        if reply.end is None:
-            raise RequestError("no answer in time", is_transient=False)
-        return Answer(reply.text, reply.end != "length")
-
-    def close(self) -> None:
-        """Free the model's memory."""
-        if self._process is not None:
-            self._process.close()
-        self._process = None
-
-    def _load(self) -> ModelProcess:
-        start = time.perf_counter()
-        settings = self.settings
-        projector = None
-        if settings.projector_file is not None:
-            projector = str(settings.projector_file.expanduser())
-        template = None
-        if settings.chat_template is not None:
-            template = _read_chat_template(settings.chat_template, settings.section)
-        files = ModelFiles(
-            model=str(self._path),
-            projector=projector,
-            context=settings.context,
-            threads=settings.threads or max(1, core_count() - 1),
-            template=template,
-        )
-        process = ModelProcess(files)
-        logger.info("loaded %s in %.1f s", self._path.name, time.perf_counter() - start)
-        return process
-
-    def _request(self, question: Content, seed: int, schema: Schema | None) -> dict[str, Any]:
-        form: dict[str, Any] = {}
-        if schema is not None:
-            form["response_format"] = {"type": "json_object", "schema": schema}
-        return {
-            **form,
-            "messages": [{"role": "user", "content": question}],
-            "max_tokens": self.settings.max_tokens,
-            "temperature": self.settings.temperature,
-            "seed": seed,
-            "stream": True,
-            "cache_prompt": False,  # a reply must not depend on what was asked before
-        }
-
-
-def _check_gguf_file(path: Path, key: str) -> Path:
-    """Return the path of a GGUF file. Raises ModelError for anything else."""
-    path = path.expanduser()
-    try:
-        with path.open("rb") as file:
-            start = file.read(4)
-    except OSError as error:
-        raise ModelError(
-            f"{path}: cannot be read ({error.strerror}); {key} takes a GGUF file"
-        ) from error
-    if start != b"GGUF":
-        raise ModelError(
-            f"{path}: not a GGUF file (it starts with {start!r}); convert the model for llama.cpp"
-        )
-    return path
-
-
-def _fingerprint(path: Path) -> str:
-    """Return a hash of the file's size, header and last weights."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        digest = hashlib.sha256(f"{size}".encode() + file.read(FINGERPRINT_BYTES))
-        file.seek(max(0, size - FINGERPRINT_BYTES))
-        digest.update(file.read())
-    return digest.hexdigest()[:32]
-
-
-def _template_digest(settings: ChatSettings) -> str:
-    if settings.chat_template is None:
-        return "own template"
-    text = _read_chat_template(settings.chat_template, settings.section)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _read_chat_template(path: Path, section: str) -> str:
-    try:
-        return path.expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ModelError(
-            f"{path}: cannot be read as a chat template; {section}.chat_template takes a Jinja file"
-        ) from error

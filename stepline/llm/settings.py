@@ -13,9 +13,8 @@ class ChatServerSettings(Settings):
     """Which language model answers: `base_url` (an OpenAI-compatible server) or `gguf` (a local
     file).
 
-    Nothing leaves the machine unless `base_url` names a server elsewhere. The API key itself is no
-    setting: only its environment variable is named here (None sends no key), so that it is never
-    stored, logged or cached.
+    Nothing leaves this machine unless `base_url` names a server elsewhere. The API key is read from
+    an environment variable, so that it is never stored, logged or cached.
     """
 
     section: ClassVar[str] = "chat"  # under which the user finds these settings, for errors
@@ -40,17 +39,18 @@ class ChatServerSettings(Settings):
 
     @field_validator("base_url")
     @classmethod
-    def _plain_address(cls, url: str | None) -> str | None:
-        """Refuse anything but a web address without a password, because settings are stored with
-        results."""
+    def _check_address(cls, url: str | None) -> str | None:
+        """Raise ValueError for anything but a web address without credentials, because settings are
+        stored with results."""
         if url is None:
             return None
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("need an address such as http://127.0.0.1:8000/v1")
         if "@" in parts.netloc or parts.query:
-            cure = "put it in an environment variable (api_key_variable)"
-            raise ValueError(f"a key has no place in the address; {cure}")
+            raise ValueError(
+                "a key has no place in the address; put it in an environment variable (api_key_variable)"
+            )
         return url
 
 

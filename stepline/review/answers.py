@@ -31,8 +31,8 @@ Counts: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.int_]]"
 
 
 class Answer(FrozenModel):
-    """What one person answers about one item: whether the picture shows a text in its seconds
-    ("aligned"), at others ("misplaced"), nowhere, or they cannot say."""
+    """The answer of one person about one item: is the text shown in its seconds ("aligned"), at
+    other seconds ("misplaced"), not at all, or unsure."""
 
     item: Annotated[
         str, Field(min_length=1, max_length=500, description="id of a clip, or of a text")
@@ -47,14 +47,14 @@ class Answer(FrozenModel):
 
     @property
     def shown(self) -> bool:
-        """Whether the item's own seconds show it."""
+        """Whether the answer is "aligned"."""
         return self.answer == "aligned"
 
     @model_validator(mode="before")
     @classmethod
     def _from_earlier_release(cls, fields: Any) -> Any:
-        """Read the two earlier forms: {"clip", "shown"} of `annotate vnd`, {"asked", "said"} of an
-        audit."""
+        """Accept the two formats of earlier releases: {"clip", "shown"} of `annotate vnd`,
+        {"asked", "said"} of an audit."""
         if not isinstance(fields, dict):
             return fields
         renamed = {EARLIER_NAMES.get(name, name): value for name, value in fields.items()}
@@ -65,8 +65,8 @@ class Answer(FrozenModel):
 
 
 class AnswerLog(AppendLog[Answer]):
-    """The answers in a file, in the order first given. An annotator's later answer about an item
-    replaces the earlier one."""
+    """The answers in a file, in order. A later answer of a person about an item replaces the
+    earlier one."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, Answer, lambda answer: (answer.item, answer.annotator), "an answer")
@@ -74,8 +74,12 @@ class AnswerLog(AppendLog[Answer]):
 
 @dataclass(frozen=True)
 class AgreementRule:
-    """Rule for consensus on a clip: enough people answered and agree. The defaults are
-    WYS2's, section 4."""
+    """When annotators agree on a clip. The defaults are those of WYS2, section 4.
+
+    Attributes:
+        annotators: number of answers that a clip needs.
+        majority: number of equal answers that are needed.
+    """
 
     annotators: int = 7
     majority: int = 5
@@ -86,10 +90,15 @@ PAPER_RULE = AgreementRule()
 
 @dataclass(frozen=True)
 class Agreement:
-    """How well annotators agree: clips, those with all answers, those kept as shown or not, and
-    Fleiss' kappa.
+    """How well annotators agree.
 
-    same: the fraction of pairs of answers that are equal. kappa, same: None where undefined.
+    Attributes:
+        clips: number of clips with an answer.
+        complete: number of clips with all answers.
+        shown: number of clips that a majority says are shown.
+        unshown: number of clips that a majority says are not shown.
+        kappa: Fleiss' kappa, None where undefined.
+        same: fraction of pairs of answers that are equal, None where undefined.
     """
 
     clips: int
@@ -103,24 +112,21 @@ class Agreement:
 def consensus(
     answers: Iterable[Answer], rule: AgreementRule = PAPER_RULE
 ) -> dict[str, bool | None]:
-    """Return what each complete clip shows by its annotators. None where too few say the same.
+    """Return the majority answer on each complete clip: shown, not shown, or None without a
+    majority.
 
-    Answers after the first `rule.annotators` of a clip do not count.
+    Only the first `rule.annotators` answers of a clip count.
     """
     verdicts: dict[str, bool | None] = {}
-
-    # a verdict needs a majority for or against
     for clip, shown_votes in _positive_votes(answers, rule).items():
-        verdicts[clip] = None
-        if shown_votes >= rule.majority:
-            verdicts[clip] = True
-        elif rule.annotators - shown_votes >= rule.majority:
-            verdicts[clip] = False
+        # A verdict needs a majority for or against.
+        has_majority = max(shown_votes, rule.annotators - shown_votes) >= rule.majority
+        verdicts[clip] = 2 * shown_votes > rule.annotators if has_majority else None
     return verdicts
 
 
 def agreement(answers: Iterable[Answer], rule: AgreementRule = PAPER_RULE) -> Agreement:
-    """Return how well the annotators agree on the complete clips."""
+    """Return how well annotators agree on the complete clips."""
     answers = list(answers)
     verdicts = list(consensus(answers, rule).values())
     votes = _positive_votes(answers, rule)
@@ -138,7 +144,7 @@ def agreement(answers: Iterable[Answer], rule: AgreementRule = PAPER_RULE) -> Ag
 
 
 def _positive_votes(answers: Iterable[Answer], rule: AgreementRule) -> dict[str, int]:
-    """Return how many of the first annotators of each complete clip say that it is shown."""
+    """Return the number of "shown" answers on each complete clip, by id."""
     votes: dict[str, list[bool]] = defaultdict(list)
     for answer in answers:
         # In the order of the answers, since the first ones count.
@@ -152,10 +158,10 @@ def _positive_votes(answers: Iterable[Answer], rule: AgreementRule) -> dict[str,
 
 
 def fleiss_kappa(counts: Counts) -> tuple[float | None, float | None]:
-    """Return Fleiss' kappa (1971) and the fraction of pairs that agree. counts: (items,
-    categories), equal row sums.
+    """Return Fleiss' kappa (1971) and the fraction of equal pairs of answers.
 
-    Kappa is None where it is undefined: no item, one annotator, or all answers alike.
+    Kappa is None where it is undefined: no item, one annotator, or all answers alike. counts:
+    (items, categories), with equal row sums.
     """
     if not len(counts) or counts[0].sum() < 2:
         return None, None
@@ -163,32 +169,26 @@ def fleiss_kappa(counts: Counts) -> tuple[float | None, float | None]:
 
     # pairs of annotators that agree, of all pairs, per clip
     agreeing_pairs = (counts * (counts - 1)).sum(axis=1)  # (items,)
-    pairs = agreeing_pairs / (raters * (raters - 1))
-    same = float(pairs.mean())
+    same = float((agreeing_pairs / (raters * (raters - 1))).mean())
     # The chance to agree: both take a category by the shares of all answers together.
     proportions = counts.sum(axis=0) / counts.sum()  # (categories,)
-    chance = float((proportions**2).sum())
-    return _chance_corrected(same, chance), same
+    return _chance_corrected(same, float((proportions**2).sum())), same
 
 
 def cohen_kappa(first: Counts, second: Counts) -> float | None:
-    """Return Cohen's kappa (1960) of two people's categories, (items,) each. None where it is
+    """Return Cohen's kappa (1960) of the categories (items,) of two people. None where it is
     undefined.
 
-    The chance to agree is of each person's own proportions. Fleiss' kappa takes it from both
+    Chance agreement uses the proportions of each person, where Fleiss' kappa uses those of both
     together.
     """
     if not len(first):
         return None
 
     # how often both would take the same category by chance
-    chance = 0.0
-    for category in np.union1d(first, second):
-        first_share = (first == category).mean()
-        second_share = (second == category).mean()
-        chance += first_share * second_share
-    same = float((first == second).mean())
-    return _chance_corrected(same, float(chance))
+    categories = np.union1d(first, second)
+    chance = sum((first == c).mean() * (second == c).mean() for c in categories)
+    return _chance_corrected(float((first == second).mean()), float(chance))
 
 
 def _chance_corrected(same: float, chance: float) -> float | None:
@@ -204,15 +204,15 @@ CLIPS_FILE = "vnd_clips.json"
 REPORT_FILE = "vnd_report.json"
 
 
-def export(
+def export_annotations(
     clips: Sequence[AnnotationClip],
     answers: Sequence[Answer],
     folder: Path,
     rule: AgreementRule = PAPER_RULE,
 ) -> Agreement:
-    """Write the clips on which enough annotators agree, and return how well they agree.
+    """Write the clips on which annotators agree as a test set, and return the agreement.
 
-    Raises DatasetError without such a clip.
+    Raises DatasetError without any such clip.
     """
     # the clips on which enough agree
     verdicts = consensus(answers, rule)

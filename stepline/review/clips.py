@@ -18,8 +18,8 @@ MIN_CLIP_SECONDS = 3.0  # a shorter sentence is widened around its middle: WYS2'
 
 
 class AnnotationClip(FrozenModel):
-    """Seconds of a video file and the words spoken in them. `shown` is the known answer of a
-    qualifying question."""
+    """Seconds of a video and the words spoken in them. `shown` is the known answer of a
+    qualification question."""
 
     id: Annotated[str, Field(min_length=1)]
     video: str
@@ -29,10 +29,9 @@ class AnnotationClip(FrozenModel):
 
 
 def read_clips(path: Path) -> list[AnnotationClip]:
-    """Return the clips of a JSON list as `write_clips` writes it, or of the sentences of records
-    (.json, .parquet).
+    """Return the clips of a JSON list, or one clip per sentence of records (.json, .parquet).
 
-    Raises DatasetError where it is neither, is empty, or has two clips of one id.
+    Raises DatasetError for any other file, an empty one, or repeated ids.
     """
     # A list of clips, else records with sentences.
     clips = None
@@ -54,8 +53,8 @@ def read_clips(path: Path) -> list[AnnotationClip]:
 
 
 def record_clips(record: Record) -> Iterator[AnnotationClip]:
-    """Yield a clip per sentence, at least `MIN_CLIP_SECONDS` long and inside the video. None where the record
-    has no file."""
+    """Yield a clip per sentence of a record, at least `MIN_CLIP_SECONDS` long. Nothing where the
+    record has no file."""
     if record.video.path is None:
         return
     for number, sentence in enumerate(record.sentences):
@@ -73,8 +72,7 @@ def write_clips(clips: Iterable[AnnotationClip], path: Path) -> None:
 
 
 def check_qualifying(clips: Sequence[AnnotationClip], source: Path) -> list[AnnotationClip]:
-    """Return the clips of qualifying questions. Raises DatasetError where one has no known
-    answer."""
+    """Return the clips of a qualification test. Raises DatasetError where one has no known answer."""
     for clip in clips:
         if clip.shown is None:
             raise DatasetError(
@@ -84,7 +82,7 @@ def check_qualifying(clips: Sequence[AnnotationClip], source: Path) -> list[Anno
 
 
 def _clip_list(path: Path) -> list[AnnotationClip] | None:
-    """Return the clips of a JSON list. None where the file holds something else."""
+    """Return the clips of a JSON list, or None where the file holds something else."""
     try:
         tree = parse_json_text(read_limited(path, MAX_RECORD_BYTES))
     except (OSError, ValueError) as error:
@@ -104,8 +102,8 @@ def _clip_list(path: Path) -> list[AnnotationClip] | None:
 
 
 def widen_clip(span: Span, duration: float | None) -> Span:
-    """Return a span of at least `MIN_CLIP_SECONDS` around a span. Inside the video where its
-    duration, in seconds, is known."""
+    """Return a span widened to at least `MIN_CLIP_SECONDS`, inside the video. duration: seconds,
+    None where unknown."""
     # Widened to both sides, and moved inside where the video begins or ends.
     lacking = max(0.0, MIN_CLIP_SECONDS - span.duration)
     start = max(0.0, span.start - lacking / 2)

@@ -23,7 +23,13 @@ CLOCK_TOLERANCE_SECONDS = 0.3  # by which a clip may seem to end too soon
 
 @dataclass(frozen=True)
 class AnnotationTask:
-    """What an annotator does next. `left`: how many of this stage after it."""
+    """What an annotator does next.
+
+    Attributes:
+        stage: part of the annotation.
+        clip: to watch, None at the end.
+        remaining: number of further clips in this stage.
+    """
 
     stage: Stage
     clip: AnnotationClip | None = None
@@ -31,10 +37,15 @@ class AnnotationTask:
 
 
 class AnnotationQueue:
-    """Hands out clips and takes answers, for any number of annotators at the same time.
+    """Assigns clips to annotators and stores their answers. It is thread-safe.
 
-    right: qualifying questions that must be answered rightly. annotators: answers that a clip
-    needs. clock: seconds, never backwards.
+    Args:
+        clips: to annotate.
+        answers: log of the answers.
+        qualifying: clips of the qualification test, with known answers.
+        right: number of right answers that the test needs.
+        annotators: number of answers that each clip needs.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -71,21 +82,20 @@ class AnnotationQueue:
         self._taken_back: dict[str, str] = {}  # whose answer they give again
         self._current: dict[str, str] = {}  # in front of them, whatever others answer
 
-    def next(self, annotator: str) -> AnnotationTask:
-        """Return what the annotator does next. Clips nearest to having all their answers come
-        first.
+    def next_task(self, annotator: str) -> AnnotationTask:
+        """Return the next task of an annotator. Clips with the most answers come first.
 
-        A clip stays theirs until they answer it.
+        A clip stays assigned until the annotator answers it.
         """
         with self._lock:
-            task = self._next(annotator)
+            task = self._choose_task(annotator)
             if task.clip is not None:
                 self._current[annotator] = task.clip.id
             return task
 
-    def _next(self, annotator: str) -> AnnotationTask:
+    def _choose_task(self, annotator: str) -> AnnotationTask:
         # Their new task is worked out in any case, for the number that is left.
-        task = self._next_new(annotator)
+        task = self._choose_new_task(annotator)
         again = self._taken_back.get(annotator)
         if again is None:
             return task
@@ -93,7 +103,7 @@ class AnnotationQueue:
         stage: Stage = "qualify" if is_qualifying else "annotate"
         return AnnotationTask(stage, self.clips[again], task.remaining + (task.clip is not None))
 
-    def _next_new(self, annotator: str) -> AnnotationTask:
+    def _choose_new_task(self, annotator: str) -> AnnotationTask:
         # How many answers each clip has, and what this person has said.
         counts: Counter[str] = Counter()
         own = {}
@@ -121,24 +131,21 @@ class AnnotationQueue:
         best = max(clips, key=lambda clip: (clip.id == current, counts[clip.id]))
         return AnnotationTask("annotate", best, len(clips) - 1)
 
-    def begin(self, annotator: str, clip: str) -> None:
-        """Note that the annotator starts to watch a clip."""
+    def start_clip(self, annotator: str, clip: str) -> None:
+        """Note that an annotator starts to watch a clip."""
         if clip not in self.clips:
             raise DatasetError(f"{clip!r}: no such clip; load the page again")
         with self._lock:
             self._begun.setdefault((annotator, clip), self._clock())
 
-    def answer(self, answer: Answer) -> None:
-        """Store an answer to the annotator's next clip, once the clip can have been watched to
-        its end.
-
-        Raises DatasetError for any other answer.
-        """
+    def add_answer(self, answer: Answer) -> None:
+        """Store an answer to the assigned clip, which must have been watched to its end. Raises
+        DatasetError for any other answer."""
         if answer.confidence is None or answer.answer not in ("aligned", "not shown"):
             raise DatasetError("an answer is shown or not, and how sure; load the page again")
         with self._lock:
             # The answer has to be to the clip in front of them, watched long enough.
-            clip = self._next(answer.annotator).clip
+            clip = self._choose_task(answer.annotator).clip
             if clip is None or clip.id != answer.item:
                 raise DatasetError(
                     f"{answer.item!r} is not the clip that was asked about; load the page again"
@@ -154,11 +161,9 @@ class AnnotationQueue:
             self._last[answer.annotator] = answer.item
 
     def undo(self, annotator: str) -> None:
-        """Ask an annotator again about the clip that they answered last. The new answer replaces
-        the old one.
+        """Assign the last answered clip to an annotator again. The new answer replaces the old one.
 
-        Raises DatasetError where they have answered none since the page was served, or have taken
-        it back already.
+        Raises DatasetError where there is no such answer.
         """
         with self._lock:
             if annotator not in self._last:
@@ -166,6 +171,6 @@ class AnnotationQueue:
             self._taken_back[annotator] = self._last.pop(annotator)
 
     def annotations(self) -> list[Answer]:
-        """Return the answers about clips to annotate, by people who are qualified."""
+        """Return the answers about clips to annotate, without those of the qualification test."""
         ids = {clip.id for clip in self.to_annotate}
         return [answer for answer in self._answers if answer.item in ids]

@@ -34,27 +34,33 @@ PAGE_FILES = {
 
 
 class Annotator(FrozenModel):
-    """Request of the page to undo the last answer."""
+    """Request to undo the last answer of an annotator."""
 
     annotator: AnnotatorName
 
 
 class ClipStart(Annotator):
-    """Request of the page when an annotator starts to watch a clip."""
+    """Request that notes the start of a clip."""
 
     clip: str
 
 
 def serve(queue: AnnotationQueue, folder: Path, port: int = 0) -> LocalServer:
-    """Return a server on this machine. Clips are cut into `folder` when they are first watched."""
+    """Return a web server of the annotation page on this machine. folder: for clips, which are cut
+    when first watched."""
     return serve_page(
         annotation_routes(queue, folder), port, token="annotate", policy=CONTENT_POLICY
     )
 
 
 def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> list[Route]:
-    """Return the page and its requests below the path `at`. Clips are cut into `folder` when first
-    watched."""
+    """Return the routes of the annotation page.
+
+    Args:
+        queue: clips and answers.
+        folder: for clips, which are cut when first watched.
+        at: path of the page.
+    """
     # A clip is asked for by its number, so no path of a video reaches the page.
     clips = list(queue.clips.values())
     numbers = {clip.id: number for number, clip in enumerate(clips)}
@@ -74,7 +80,7 @@ def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> li
     def next_task(request: Request) -> Response:
         # raises ValidationError for a missing name
         sender = Annotator(annotator=request.query_params.get("annotator", ""))
-        task = queue.next(sender.annotator)
+        task = queue.next_task(sender.annotator)
         reply: dict[str, object] = {"stage": task.stage, "left": task.remaining}
         if task.clip is not None:
             media = f"{at}clip/{numbers[task.clip.id]}.mp4"
@@ -97,7 +103,9 @@ def annotation_routes(queue: AnnotationQueue, folder: Path, at: str = "/") -> li
         *(Route(at + name, partial(file, name)) for name in PAGE_FILES),
         Route(f"{at}next", next_task),
         Route(f"{at}clip/{{name:path}}", clip),
-        post_route(f"{at}begin", ClipStart, lambda start: queue.begin(start.annotator, start.clip)),
+        post_route(
+            f"{at}begin", ClipStart, lambda start: queue.start_clip(start.annotator, start.clip)
+        ),
         post_route(f"{at}undo", Annotator, lambda sender: queue.undo(sender.annotator)),
-        post_route(f"{at}answer", Answer, queue.answer),
+        post_route(f"{at}answer", Answer, queue.add_answer),
     ]

@@ -1,14 +1,18 @@
 """Many videos of one task as one procedure: the same recipe in other words and another order."""
 
 import json
+from contextlib import closing
 
 import pytest
 
 from stepline.compare import TaskComparison, compare
 from stepline.compare.align import StepIndex, match_in_order, sort_groups
+from stepline.compare.read import read_folder
 from stepline.compare.settings import CompareSettings
 from stepline.compare.write import to_json, to_lines
 from stepline.errors import SettingsError, StoreError
+from stepline.library.corrected_library import CorrectedLibrary, video_id
+from stepline.library.corrections import ChangeEdit, Correction
 from stepline.records import Amount, Material, Record, Span, Step, Video
 from stepline.storage import write_record
 
@@ -212,7 +216,7 @@ def test_groups_come_in_the_order_of_most_videos():
     assert sort_groups([cut, stir], [9, 9, 9]) == [stir, cut]
 
 
-def test_the_command_writes_three_files_and_lines_that_ground_takes(folder, tmp_path, stepline):
+def test_the_command_writes_two_files_and_lines_that_ground_takes(folder, tmp_path, stepline):
     from stepline.pipeline.batch import read_texts
 
     out = tmp_path / "compared"
@@ -221,9 +225,7 @@ def test_the_command_writes_three_files_and_lines_that_ground_takes(folder, tmp_
     assert done.exit_code == 0, done.stderr
     assert "left out tyre" in done.stderr
     assert "3 of 3" in done.stdout
-    assert sorted(path.name for path in out.iterdir()) == [
-        *("comparison.html", "comparison.json", "comparison.md")
-    ]
+    assert sorted(path.name for path in out.iterdir()) == [*("comparison.html", "comparison.json")]
     read = TaskComparison.model_validate_json((out / "comparison.json").read_text())
     assert read_texts(lines) == tuple(step.text for step in read.common_steps)
 
@@ -235,61 +237,14 @@ def test_the_command_prints_json_and_takes_settings(folder, tmp_path, stepline):
     assert len(json.loads(done.stdout)["videos"]) == 4
 
 
-@pytest.fixture
-def library(folder):
-    """The pancakes with videos of other tasks next to them."""
-    for id in ("tyre2", "tyre3", "tyre4"):
-        record = make_record(id, TYRE)
-        video = record.video.model_copy(update={"title": "A wheel"})
-        write_record(record.model_copy(update={"video": video}), folder / f"{id}.json")
-    return folder
-
-
-def test_a_query_compares_the_videos_that_it_finds(library, tmp_path, stepline):
-    options = ("--out", tmp_path / "compared", "--json")
-    done = stepline("compare", library, "--query", "how to make pancakes", *options)
-    assert done.exit_code == 0, done.stderr
-    assert {video["id"] for video in json.loads(done.stdout)["videos"]} == set(PANCAKES)
-    assert "videos answer 'how to make pancakes'" in done.stderr
-    done = stepline("compare", library, "--query", "change a flat tyre", *options)
-    tyres = {video["id"] for video in json.loads(done.stdout)["videos"]}
-    assert {"tyre2", "tyre3", "tyre4"} <= tyres
-    assert not tyres & set(PANCAKES)
-
-
-def test_a_query_takes_no_more_videos_than_asked(library, tmp_path, stepline):
-    options = ("--query", "make pancakes", "--most", "2", "--out", tmp_path / "compared", "--json")
-    done = stepline("compare", library, *options)
-    assert done.exit_code == 0, done.stderr
-    assert len(json.loads(done.stdout)["videos"]) == 2
-
-
-@pytest.mark.parametrize(
-    ("query", "reason"), [("neutrino mass", "no video answers"), ("?!", "no word in it")]
-)
-def test_a_query_without_an_answer_is_one_line_with_its_cure(
-    library, tmp_path, stepline, query, reason
-):
-    done = stepline("compare", library, "--query", query, "--out", tmp_path / "compared")
-    assert done.exit_code == 1
-    assert reason in done.stderr
-    assert not (tmp_path / "compared").exists()
-
-
-def test_a_query_reads_corrections(library):
-    from stepline.compare.read import search_folder
-    from stepline.library.corrected_library import CorrectedLibrary, video_id
-    from stepline.library.corrections import ChangeEdit, Correction
-
+def test_records_are_read_as_people_corrected_them(folder):
     text = "flip the pancake with a spatula"
     edit = ChangeEdit(do="change", step="a5", text=text)
     id = video_id("anna.json")
     correction = Correction(id="c1", video=id, by="Ann", when=0.0, base=0, edits=(edit,))
-    corrected_library = CorrectedLibrary(library)
-    corrected_library.correct(id, correction)
-    corrected_library.close()
-    records = search_folder(library, "make pancakes", most=20)
-    texts = [step.text for record in records for step in record.steps]
+    with closing(CorrectedLibrary(folder)) as library:
+        library.correct(id, correction)
+    texts = [step.text for record in read_folder(folder) for step in record.steps]
     assert text in texts
 
 

@@ -1,4 +1,4 @@
-"""The page and the Markdown of a comparison."""
+"""The page of a comparison."""
 
 import shutil
 from html.parser import HTMLParser
@@ -7,7 +7,7 @@ import pytest
 from browser import CHROMIUM, Browser
 
 from stepline.compare import compare
-from stepline.compare.write import comparison_view, to_html, to_markdown, write_comparison
+from stepline.compare.write import comparison_view, to_html, write_comparison
 from stepline.records import Record, Span, Step, Video
 
 HOSTILE = "<script>alert(1)</script> *stir* [x](y)"
@@ -68,14 +68,6 @@ def test_the_page_has_steps_shares_times_and_orders(comparison, tmp_path):
     assert "2 of 3 videos that do both" in page
     assert "1:00 – 1:05" in page
     assert "Pancakes (v2)" in page
-
-
-def test_the_markdown_escapes_what_people_wrote(comparison, tmp_path):
-    text = to_markdown(comparison_view(comparison, tmp_path))
-    assert "### 1. Whisk the eggs" in text
-    assert "\\*stir\\*" in text
-    assert "[1:00 – 1:05](a%20film.mp4#t=60,65)" in text
-    assert "## Orders that vary" in text
 
 
 @pytest.mark.browser

@@ -13,7 +13,7 @@ from s3_server import SECRET
 from small_video import CAPTIONS, draw_video
 from threadpoolctl import threadpool_info
 
-from stepline.curate.dataset_stages import PARALLEL_READS, fixed_threads, read_results
+from stepline.curate.dataset_stages import PARALLEL_READS, limit_threads, read_results
 from stepline.curate.driver import RunRequest, curate, run_recipe
 from stepline.curate.sources.read import read_source
 from stepline.curate.stage import VideoItem, load_recipe
@@ -80,7 +80,7 @@ def test_a_run_from_s3_to_s3_with_500s_and_slow_reads_gives_the_bytes_of_a_local
     )
     (tmp_path / "in" / "broken.mp4").write_bytes(b"nothing")
     copy_to_bucket(tmp_path / "in", "s3://bucket/in")
-    settings = ["visible.shown=0.0", "engine.workers=1", "export.webdataset=true"]
+    settings = ["visible.shown=0.0", "engine.workers=1"]
 
     def done(source, out, *more):
         recipe = load_recipe("visual_narration", [*settings, *more])
@@ -182,7 +182,7 @@ def test_a_run_in_a_bucket_that_fails_now_and_then_is_as_one_on_a_disk(kind, tmp
 def test_libraries_that_are_loaded_already_use_the_recipes_threads_too():
     np.ones((2, 2)) @ np.ones((2, 2))
     before = torch.get_num_threads(), [pool["num_threads"] for pool in threadpool_info()]
-    with fixed_threads(3):
+    with limit_threads(3):
         assert {pool["num_threads"] for pool in threadpool_info()} == {3}
         assert torch.get_num_threads() == 3
         assert os.environ["OPENBLAS_NUM_THREADS"] == "3"

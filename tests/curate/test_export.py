@@ -1,14 +1,11 @@
-import json
-import tarfile
-
 import pytest
 from exported import LEFT_OUT, export, record
 from forget import forget_file_systems
 from s3_server import s3_server
 
-from stepline.curate.export.card import pairs, stage_losses, without_folders
+from stepline.curate.export.card import format_counts, strip_folders
 from stepline.curate.export.dataset import publish
-from stepline.curate.export.shards import write_tars
+from stepline.curate.report.counts import count_stage_losses
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure
 from stepline.features import FeatureStore
@@ -49,13 +46,13 @@ def test_videos_that_are_left_out_have_their_stage_and_reason(tmp_path):
     assert [each.id for each in records] == sorted(LEFT_OUT)
     assert [each.dropped[0].text for each in records] == ["probe", "transcribe", "gather", "source"]
     assert all(each.dropped[0].what == "video" for each in records)
-    stage_losses = {
+    count_stage_losses = {
         fall["stage"]: (fall["entered"], fall["kept"], fall["dropped"]) for fall in told["stages"]
     }
-    assert stage_losses["source"] == (9, 8, {"evaluates: a video of youcook2": 1})
-    assert stage_losses["probe"] == (8, 7, {"no picture in it can be seen": 1})
-    assert stage_losses["write"] == (6, 6, {})
-    assert stage_losses["export"] == (5, 5, {})
+    assert count_stage_losses["source"] == (9, 8, {"evaluates: a video of youcook2": 1})
+    assert count_stage_losses["probe"] == (8, 7, {"no picture in it can be seen": 1})
+    assert count_stage_losses["write"] == (6, 6, {})
+    assert count_stage_losses["export"] == (5, 5, {})
 
 
 def test_hugging_face_datasets_open_it(tmp_path):
@@ -99,7 +96,7 @@ def test_features_go_along_in_a_store_of_their_own(tmp_path):
 
 
 def test_the_same_content_gives_the_same_bytes_and_another_gives_others(tmp_path):
-    settings = ExportSettings(name="Tea", rows=2, webdataset=True)
+    settings = ExportSettings(name="Tea", rows=2)
     first, _ = export(tmp_path, "a", settings=settings)
     second, _ = export(tmp_path, "b", settings=settings)
     assert files_of(first) == files_of(second)
@@ -109,7 +106,7 @@ def test_the_same_content_gives_the_same_bytes_and_another_gives_others(tmp_path
 
 
 def test_no_folder_of_this_machine_gets_into_a_dataset(tmp_path):
-    folder, _ = export(tmp_path, settings=ExportSettings(rows=2, webdataset=True))
+    folder, _ = export(tmp_path, settings=ExportSettings(rows=2))
     import pyarrow.parquet as parquet
 
     for name, data in files_of(folder).items():
@@ -120,7 +117,7 @@ def test_no_folder_of_this_machine_gets_into_a_dataset(tmp_path):
         )
         for secret in (b"/home/somebody", b"/somewhere", b"/weights", str(tmp_path).encode()):
             assert secret not in told, name
-    assert without_folders({"a": ["clip:/weights/clip", "x/y.txt", "and so/or so", 3]}) == {
+    assert strip_folders({"a": ["clip:/weights/clip", "x/y.txt", "and so/or so", 3]}) == {
         "a": ["clip:clip", "y.txt", "and so/or so", 3]
     }
 
@@ -157,94 +154,16 @@ def test_reasons_that_differ_in_ids_and_numbers_alone_are_one():
         StageFailure(id, "probe", "error", f"{id}: no mp4, cut off at {second} s")
         for id, second in cut.items()
     ]
-    (_, probe, _) = stage_losses(reasons, 1, ("probe", "export"))
+    (_, probe, _) = count_stage_losses(reasons, 1, ("probe", "export"))
     assert (probe.entered, probe.passed, probe.dropped) == (3, 1, {"no mp4, cut off at # s": 2})
 
 
 def test_what_strangers_wrote_stays_in_its_cell_of_a_table():
     assert (
-        pairs({"a | b\n`c` <img>": 2, "d": 1, "e": 1, "f": 3}, 2)
+        format_counts({"a | b\n`c` <img>": 2, "d": 1, "e": 1, "f": 3}, 2)
         == r"a \| b \`c\` \<img\> 2, d 1, 4 others"
     )
-    assert pairs({}) == "none"
-
-
-@pytest.mark.filterwarnings("ignore")  # of what mlcroissant itself builds on
-def test_croissant_is_valid_and_gives_the_records(tmp_path):
-    croissant = pytest.importorskip("mlcroissant", reason="needs mlcroissant")
-    folder, _ = export(tmp_path)
-    dataset = croissant.Dataset(jsonld=str(folder / "croissant.json"))
-    assert not dataset.metadata.ctx.issues.errors
-    rows = list(dataset.records("train"))
-    assert [row["train/id"] for row in rows] == [b"v00", b"v01", b"v02", b"v03", b"v04"]
-    assert next(iter(rows[0]["train/step_starts"])) == 2.0
-
-
-def test_croissant_lists_every_file_with_its_digest(tmp_path):
-    folder, told = export(tmp_path)
-    tree = json.loads((folder / "croissant.json").read_text())
-    listed = {
-        each["contentUrl"]: each["sha256"]
-        for each in tree["distribution"]
-        if each["@type"] == "cr:FileObject"
-    }
-    assert listed == {each["path"]: each["sha256"] for each in told["files"]}
-    assert all(sha256(folder / name) == digest for name, digest in listed.items())
-    for required in (
-        "@context",
-        "@type",
-        "conformsTo",
-        "name",
-        "description",
-        "license",
-        "distribution",
-        "recordSet",
-    ):
-        assert tree[required]
-
-
-def test_tars_hold_records_steps_and_where_asked_the_video(tmp_path):
-    settings = ExportSettings(rows=2, webdataset=True, media=True)
-    (tmp_path / "v00.mp4").write_bytes(b"film")
-    folder, _ = export(
-        tmp_path, settings=settings, media={"v00": RemotePath(str(tmp_path / "v00.mp4"))}
-    )
-    with tarfile.open(folder / "webdataset" / "train-00000.tar") as archive:
-        names = archive.getnames()
-        assert names[:4] == ["v00.json", "v00.vtt", "v00.mp4", "v01.json"]
-        assert archive.extractfile("v00.mp4").read() == b"film"
-        assert json.load(archive.extractfile("v00.json"))["video"]["path"] == "v00.mp4"
-        assert b"slice the lemons" in archive.extractfile("v00.vtt").read().lower()
-        assert {(member.mtime, member.uid, member.uname) for member in archive} == {(0, 0, "")}
-
-
-def test_tars_whose_first_videos_have_no_title_open_by_their_card(tmp_path):
-    datasets = pytest.importorskip("datasets", reason="needs the package datasets")
-    titles = [None] * 6 + ["Lemonade"]
-    records = []
-    for number, title in enumerate(titles):
-        plain = record(number)
-        records.append(
-            plain.model_copy(update={"video": plain.video.model_copy(update={"title": title})})
-        )
-    media = {}
-    for id, ending in (("v00", "mp4"), ("v06", "MKV")):
-        (tmp_path / f"{id}.{ending}").write_bytes(b"film")
-        media[id] = RemotePath(str(tmp_path / f"{id}.{ending}"))
-    exported = write_tars(records, tmp_path / "set", 2**20, media)
-    assert [file.path for file in exported] == [
-        "webdataset/train-00000.tar",
-        "webdataset/README.md",
-    ]
-    found = datasets.load_dataset(
-        str(tmp_path / "set/webdataset"), split="train", cache_dir=str(tmp_path / "cache")
-    )
-    rows = found.cast_column("mp4", datasets.Video(decode=False)).cast_column(
-        "mkv", datasets.Video(decode=False)
-    )
-    assert [row["json"]["video"]["title"] for row in rows] == titles
-    assert [bool(row["mp4"]) for row in rows] == [True] + [False] * 6
-    assert [bool(row["mkv"]) for row in rows] == [False] * 6 + [True]
+    assert format_counts({}) == "none"
 
 
 def test_a_dataset_of_no_video_can_be_loaded(tmp_path):

@@ -3,7 +3,7 @@ from dataclasses import replace
 from fake_stages import STAGES, recipe
 
 from stepline.curate.plan import Plan, task_key
-from stepline.curate.stage import VideoItem, files_read, resolve_stages
+from stepline.curate.stage import VideoItem, input_files, resolve_stages
 
 ITEM = VideoItem(
     "a", video="a.mp4", stamp="10-1", captions="a.vtt", captions_stamp="3-1", title="Whisk"
@@ -29,9 +29,9 @@ def test_a_key_changes_with_all_that_decides_a_result_and_nothing_else():
 
 def test_a_stage_reads_captions_and_features_where_there_are_some_and_else_the_video():
     looks = replace(READ, reads=("speech", "picture"))
-    assert files_read(looks, ITEM) == {"captions", "media"}
-    assert files_read(looks, replace(ITEM, features="a.npy")) == {"captions", "features"}
-    assert files_read(looks, replace(ITEM, captions=None)) == {"media"}
+    assert input_files(looks, ITEM) == {"captions", "media"}
+    assert input_files(looks, replace(ITEM, features="a.npy")) == {"captions", "features"}
+    assert input_files(looks, replace(ITEM, captions=None)) == {"media"}
 
 
 def test_what_a_recipe_says_of_its_engine_changes_no_key():
@@ -39,7 +39,7 @@ def test_what_a_recipe_says_of_its_engine_changes_no_key():
         Plan.from_recipe(one, resolve_stages(one, STAGES))
         for one in (recipe(workers=1, seconds=5.0), recipe(workers=7, engine="ray", memory=99))
     ]
-    assert plans[0].tasks(ITEM) == plans[1].tasks(ITEM)
+    assert plans[0].tasks_of(ITEM) == plans[1].tasks_of(ITEM)
     assert plans[0].dataset_key(STAGES["total"], [], ()) == plans[1].dataset_key(
         STAGES["total"], [], ()
     )
@@ -55,15 +55,15 @@ def test_a_librarys_next_minor_version_makes_again_what_it_computes_and_a_patch_
     def keys(version, item):
         monkeypatch.setattr("stepline.version.version", lambda package: version)
         planned = Plan.from_recipe(recipe(), resolve_stages(recipe(), stages))
-        assert planned.versions() == {"ctranslate2": version}
-        return [task.key for task in planned.tasks(item)]
+        assert planned.library_versions() == {"ctranslate2": version}
+        return [task.key for task in planned.tasks_of(item)]
 
     # results of the time before libraries were in keys
     before = Plan.from_recipe(recipe(), resolve_stages(recipe(), STAGES))
     assert (
         keys("4.8.5", spoken)
         == keys("4.8.99", spoken)
-        == [task.key for task in before.tasks(spoken)]
+        == [task.key for task in before.tasks_of(spoken)]
     )
     # and all that rests on what was heard
     assert not set(keys("4.9.0", spoken)) & set(keys("4.8.5", spoken))

@@ -297,19 +297,7 @@ def _tar(members: dict[str, bytes], mode: str = "w") -> bytes:
 
 def _tars() -> dict[str, bytes]:
     arrays = _arrays()
-    about = b'{"title": "Tea", "duration": 12, "task": 3}'
-    vtt = b"WEBVTT\n\n00:00.000 --> 00:02.000\nPour the tea.\n"
-    videos = {
-        "a.mp4": b"video",
-        "a.json": about,
-        "a.vtt": vtt,
-        "b.mp4": b"",
-        "b.npy": arrays["f.npy"],
-    }
-    return {
-        "v.tar": _tar(videos),
-        "f.tar": _tar({"a.npy": arrays["f.npy"], "b.pth": arrays["f.pth"]}),
-    }
+    return {"f.tar": _tar({"a.npy": arrays["f.npy"], "b.pth": arrays["f.pth"]})}
 
 
 def _parquet() -> dict[str, bytes]:
@@ -377,7 +365,6 @@ READERS: dict[str, Reader] = {
     "feature tar": Reader(_feature_tar, _tars),
     "source list": Reader(_source, corpus("list.csv", "list.jsonl")),
     "source table": Reader(_source, _parquet),
-    "source tar": Reader(_source, _tars),
     "how-to texts": Reader(_how_to_texts, _how_to_seeds),
     "lists": Reader(_lists, corpus("lines.txt", "excluded.txt", "order.json")),
     "network": Reader(_network, _networks),

@@ -16,7 +16,7 @@ from stepline.review import (
     read_clips,
     write_clips,
 )
-from stepline.review.answers import export, fleiss_kappa
+from stepline.review.answers import export_annotations, fleiss_kappa
 from stepline.review.clips import check_qualifying
 from stepline.storage import to_json
 
@@ -48,10 +48,10 @@ def clock():
 
 
 def watch(queue, clock, who, shown, seconds=4.0):
-    task = queue.next(who)
-    queue.begin(who, task.clip.id)
+    task = queue.next_task(who)
+    queue.start_clip(who, task.clip.id)
     clock.now += seconds
-    queue.answer(said(task.clip.id, who, shown))
+    queue.add_answer(said(task.clip.id, who, shown))
     return task
 
 
@@ -95,10 +95,10 @@ def test_qualifying_questions_come_first_and_gate(tmp_path, clock):
     for shown in (True, True, False):
         assert watch(queue, clock, "ann", shown).stage == "qualify"
     assert watch(queue, clock, "ann", True).stage == "annotate"
-    assert queue.next("ann").stage == "done"
+    assert queue.next_task("ann").stage == "done"
     for shown in (True, False, False):
         watch(queue, clock, "bob", shown)
-    assert queue.next("bob").stage == "not qualified"
+    assert queue.next_task("bob").stage == "not qualified"
     assert [answer.annotator for answer in queue.annotations()] == ["ann"]
 
 
@@ -116,35 +116,35 @@ def test_clips_nearest_to_all_their_answers_come_first(tmp_path, clock):
     )
     assert watch(queue, clock, "bob", True).clip.id == "b"  # an answer each, and it stands first
     assert watch(queue, clock, "bob", True).clip.id == "a"
-    assert queue.next("cat").clip.id == "c"  # the others have both of theirs
+    assert queue.next_task("cat").clip.id == "c"  # the others have both of theirs
 
 
 def test_a_clip_stays_an_annotators_whatever_others_answer(tmp_path, clock):
     answers = AnswerLog(tmp_path / "a.jsonl")
     queue = AnnotationQueue([clip("a"), clip("b")], answers, annotators=2, clock=clock)
-    given = queue.next("ann").clip.id
+    given = queue.next_task("ann").clip.id
     assert given == "a"
-    queue.begin("ann", "a")
+    queue.start_clip("ann", "a")
     answers.add(said("b", "bob", True))  # now b is nearer to having all its answers
-    assert queue.next("ann").clip.id == "a"
+    assert queue.next_task("ann").clip.id == "a"
     for who in ("cat", "dan"):
         answers.add(said("a", who, True))  # and now a has all of its own
     clock.now = 4.0
-    queue.answer(said("a", "ann", False))
-    assert queue.next("ann").clip.id == "b"
-    assert queue.next("eve").clip.id == "b"  # a is nobody's any more
+    queue.add_answer(said("a", "ann", False))
+    assert queue.next_task("ann").clip.id == "b"
+    assert queue.next_task("eve").clip.id == "b"  # a is nobody's any more
 
 
 def test_an_answer_before_the_clip_can_have_ended_is_refused(tmp_path, clock):
     queue = AnnotationQueue([clip("a", 4.0)], AnswerLog(tmp_path / "a.jsonl"), clock=clock)
     with pytest.raises(DatasetError, match="not watched to its end"):
-        queue.answer(said("a", "ann", True))
-    queue.begin("ann", "a")
+        queue.add_answer(said("a", "ann", True))
+    queue.start_clip("ann", "a")
     clock.now = 3.0
     with pytest.raises(DatasetError, match="4.0 s long"):
-        queue.answer(said("a", "ann", True))
+        queue.add_answer(said("a", "ann", True))
     clock.now = 4.0
-    queue.answer(said("a", "ann", True, seconds=99.0))
+    queue.add_answer(said("a", "ann", True, seconds=99.0))
     # the server's clock, not the page's
     assert [answer.seconds for answer in AnswerLog(tmp_path / "a.jsonl")] == [4.0]
 
@@ -154,13 +154,13 @@ def test_the_last_answer_can_be_taken_back_once_and_given_again(tmp_path, clock)
         [clip("a"), clip("b")], AnswerLog(tmp_path / "answers.jsonl"), clock=clock
     )
     watch(queue, clock, "ann", True)
-    assert queue.next("ann").clip.id == "b"
+    assert queue.next_task("ann").clip.id == "b"
     queue.undo("ann")
-    assert (queue.next("ann").clip.id, queue.next("ann").remaining) == ("a", 1)
+    assert (queue.next_task("ann").clip.id, queue.next_task("ann").remaining) == ("a", 1)
     with pytest.raises(DatasetError, match="only the last one can, once"):
         queue.undo("ann")
     watch(queue, clock, "ann", False)
-    assert queue.next("ann").clip.id == "b"
+    assert queue.next_task("ann").clip.id == "b"
     assert [(row.item, row.shown) for row in queue.annotations()] == [("a", False)]
     with pytest.raises(DatasetError, match="no answer can be taken back"):
         queue.undo("bob")
@@ -168,12 +168,12 @@ def test_the_last_answer_can_be_taken_back_once_and_given_again(tmp_path, clock)
 
 def test_only_the_clip_that_was_asked_about_can_be_answered(tmp_path, clock):
     queue = AnnotationQueue([clip("a"), clip("b")], AnswerLog(tmp_path / "a.jsonl"), clock=clock)
-    queue.begin("ann", "b")
+    queue.start_clip("ann", "b")
     clock.now = 9.0
     with pytest.raises(DatasetError, match="not the clip that was asked about"):
-        queue.answer(said("b", "ann", True))
+        queue.add_answer(said("b", "ann", True))
     with pytest.raises(DatasetError, match="no such clip"):
-        queue.begin("ann", "z")
+        queue.start_clip("ann", "z")
 
 
 def test_answers_outlive_a_kill_in_mid_line(tmp_path):
@@ -242,7 +242,7 @@ def test_clips_are_read_as_written_and_ids_occur_once(tmp_path):
 
 def test_the_set_is_scored_as_any_other_reference(tmp_path, stepline):
     clips = [clip("a"), clip("b"), clip("c")]
-    export(clips, votes("a", 6, 1) + votes("b", 0, 7) + votes("c", 4, 3), tmp_path)
+    export_annotations(clips, votes("a", 6, 1) + votes("b", 0, 7) + votes("c", 4, 3), tmp_path)
     assert json.loads((tmp_path / "vnd.json").read_text()) == {"a": 1, "b": 0}
     assert [one.shown for one in read_clips(tmp_path / "vnd_clips.json")] == [True, False]
     report = json.loads((tmp_path / "vnd_report.json").read_text())
@@ -278,6 +278,6 @@ def test_answers_of_earlier_releases_are_read(tmp_path):
 @pytest.mark.parametrize("fields", [{"confidence": None}, {"answer": "misplaced"}])
 def test_an_answer_about_a_clip_is_shown_or_not_and_how_sure(tmp_path, fields):
     queue = AnnotationQueue([clip("a")], AnswerLog(tmp_path / "a.jsonl"), clock=lambda: 0.0)
-    queue.begin("ann", "a")
+    queue.start_clip("ann", "a")
     with pytest.raises(DatasetError, match="shown or not, and how sure"):
-        queue.answer(said("a", "ann", True).model_copy(update=fields))
+        queue.add_answer(said("a", "ann", True).model_copy(update=fields))

@@ -28,19 +28,21 @@ MAX_LOSSES = 10  # actors that may be lost with the same video before the run en
 END_SECONDS = 10.0  # to wait for actors that end their workers and their log
 
 
-def last_line(error: Exception) -> str:
-    """Return the last line of what Ray says of an error: the cause, after the places."""
+def last_error_line(error: Exception) -> str:
+    """Return the last line of a Ray error, which names the cause."""
     lines = str(error).strip().splitlines()
     return lines[-1].strip()[:MAX_REASON_CHARS] if lines else ""
 
 
 class Actor:
-    """Does the stages of a phase in a worker process of its own, whose models stay loaded.
+    """Ray actor that runs the video stages of a phase in its own worker process.
 
     Args:
+        plan: stages, settings and keys.
         url: of OUT.
-        device: for stages that use a GPU. Ray shows an actor only the actor's own. None: it asked
-            for none.
+        stages: names of the stages to run.
+        retry: whether failed tasks are tried again.
+        device: device of the stages that use a GPU. None: the actor has no GPU.
     """
 
     def __init__(
@@ -60,29 +62,30 @@ class Actor:
         self._scheduler = Scheduler(phase, 1, scratch, run_log, devices)
         self._until_end.callback(self._scheduler.close)
 
-    def ready(self) -> bool:
-        """Return True, once it has started."""
+    def is_ready(self) -> bool:
+        """Return True once the actor has started."""
         return True
 
-    def do(self, items: list[VideoItem]) -> list[FinishedVideo]:
-        """Return videos once all of them are finished. Raises SteplineError where the run must
-        end."""
+    def run_videos(self, items: list[VideoItem]) -> list[FinishedVideo]:
+        """Run all stages of some videos and return the finished videos. Raises SteplineError where
+        the run must end."""
         self._finished.clear()
         self._scheduler.run(items)
         return list(self._finished)
 
     def close(self) -> None:
-        """End its worker and its log."""
+        """End the worker process and the log."""
         self._until_end.close()
 
 
 class ActorGroup:
-    """The actors of a run, and the videos that each of them holds.
+    """Starts the Ray actors of a run and assigns videos to them.
 
     Args:
-        start: makes an actor and returns its handle.
-        most: actors.
-        ahead: videos that an actor holds together.
+        ray: the module, connected to a cluster.
+        start: starts an actor and returns its handle.
+        most: maximal number of actors.
+        ahead: number of videos that an actor has at the same time.
     """
 
     def __init__(self, ray: Any, start: Callable[[], Any], *, most: int, ahead: int) -> None:
@@ -99,7 +102,7 @@ class ActorGroup:
         self._losses: Counter[str] = Counter()  # by id of the video
 
     def finished_videos(self, items: Iterator[VideoItem]) -> Iterator[FinishedVideo]:
-        """Yield videos as actors have done them. No others are held than the actors'.
+        """Yield videos as actors finish them. Only the videos that actors work on are in memory.
 
         Raises SteplineError where the run must end.
         """
@@ -112,16 +115,16 @@ class ActorGroup:
                 if videos:
                     self._waiting.append(videos)
             while self._waiting and self._idle:
-                self._give(self._idle.pop(), self._waiting.popleft())
+                self._assign_videos(self._idle.pop(), self._waiting.popleft())
             busy = sum(bool(videos) for _, videos in self._calls.values())
             while len(self._actors) < min(self._most, busy + len(self._waiting)):
                 actor = self._start()
                 self._actors.add(actor)
-                self._calls[actor.ready.remote()] = (actor, [])
+                self._calls[actor.is_ready.remote()] = (actor, [])
             if self._calls:
                 replied, _ = self._ray.wait(list(self._calls))
                 for call in replied:
-                    yield from self._take_reply(call)
+                    yield from self._handle_reply(call)
 
     def close(self) -> None:
         """End all actors."""
@@ -133,16 +136,16 @@ class ActorGroup:
         for actor in self._actors:
             self._ray.kill(actor)
 
-    def _give(self, actor: Any, videos: list[VideoItem]) -> None:
-        self._calls[actor.do.remote(videos)] = (actor, videos)
+    def _assign_videos(self, actor: Any, videos: list[VideoItem]) -> None:
+        self._calls[actor.run_videos.remote(videos)] = (actor, videos)
 
-    def _take_reply(self, call: Any) -> list[FinishedVideo]:
-        """Return the videos that a call has finished."""
+    def _handle_reply(self, call: Any) -> list[FinishedVideo]:
+        """Return the videos that an actor has finished with a call."""
         actor, videos = self._calls.pop(call)
         try:
             reply = self._ray.get(call)
         except self._ray.exceptions.RayActorError as error:
-            self._lose(actor, videos, last_line(error))
+            self._drop_lost_actor(actor, videos, last_error_line(error))
             return []
         except self._ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, SteplineError):
@@ -154,16 +157,18 @@ class ActorGroup:
         self._failed_starts = 0
         return []
 
-    def _lose(self, actor: Any, videos: list[VideoItem], reason: str) -> None:
-        """Forget an actor that is lost, or out of reach, which is then ended. Raises SteplineError
-        if that goes on."""
+    def _drop_lost_actor(self, actor: Any, videos: list[VideoItem], reason: str) -> None:
+        """Kill an actor that is lost, and queue its videos again. Raises SteplineError after too
+        many losses."""
         self._actors.remove(actor)
         self._ray.kill(actor)
         if not videos:
             self._failed_starts += 1
             if self._failed_starts == MAX_FAILED_STARTS:
-                what = f"{MAX_FAILED_STARTS} actors in a row did not start"
-                raise SteplineError(f"{what}, the last one: {reason}; see Ray's log")
+                raise SteplineError(
+                    f"{MAX_FAILED_STARTS} actors in a row did not start"
+                    f", the last one: {reason}; see Ray's log"
+                )
             return
         # Another actor does them, before the rest.
         self._waiting.appendleft(videos)
@@ -171,5 +176,7 @@ class ActorGroup:
             self._losses[video.id] += 1
             if self._losses[video.id] == MAX_LOSSES:
                 lost = f"{MAX_LOSSES} actors were lost with it"
-                what = f"{video.id}: {lost}, the last one: {reason}"
-                raise SteplineError(f"{what}; check the memory of their nodes, or leave it out")
+                raise SteplineError(
+                    f"{video.id}: {lost}, the last one: {reason}; "
+                    "check the memory of their nodes, or leave it out"
+                )

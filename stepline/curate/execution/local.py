@@ -25,10 +25,9 @@ from stepline.networks.device import core_count, cuda_gpus, current_device, requ
 
 
 def run_locally(phase: Phase, items: Iterable[VideoItem], run_log: RunLog) -> None:
-    """Take all items through a phase with worker processes. Some of them may have a GPU or a share
-    of one.
+    """Run the stages of a phase over all videos with worker processes on this machine.
 
-    Raises SteplineError where the run must end. What was finished is kept.
+    Raises SteplineError where the run must end. Finished results are kept.
     """
     engine = phase.plan.recipe.engine
     workers = engine.workers or core_count()
@@ -41,11 +40,12 @@ def run_locally(phase: Phase, items: Iterable[VideoItem], run_log: RunLog) -> No
 
 
 def worker_devices(share: float) -> list[str]:
-    """Return a device for each worker that has a GPU. share: GPUs that each takes (engine.gpus).
-    .25: four workers share one.
+    """Return the device name of each worker that has a GPU.
 
-    The GPUs are all of this machine, or the one that `--device` names. Raises SettingsError where
-    there are not enough.
+    Raises SettingsError where this machine has too few GPUs.
+
+    Args:
+        share: number of GPUs per worker (engine.gpus). 0.25: four workers share one.
     """
     if not share:
         return []
@@ -60,17 +60,17 @@ def worker_devices(share: float) -> list[str]:
     for number in range(0, len(gpus) - step + 1, step):
         devices += [gpus[number]] * workers
     if set(devices) <= {"cpu"}:
-        what = f"engine.gpus={share:g}: {len(gpus) - gpus.count('cpu')} GPUs are here"
-        raise SettingsError(f"{what}; set engine.gpus=0, or --device cpu")
+        raise SettingsError(
+            f"engine.gpus={share:g}: {len(gpus) - gpus.count('cpu')} GPUs are here; "
+            "set engine.gpus=0, or --device cpu"
+        )
     return devices
 
 
 def gpus_a_worker(share: float) -> float:
-    """Return how many GPUs each worker takes for the stages that use one. share: of the recipe
-    (engine.gpus).
+    """Return the number of GPUs per worker, from the recipe and `--device`.
 
-    `--device cpu`: none. A GPU that is here, or that it names: a whole one, unless the recipe says
-    otherwise.
+    `--device cpu` gives 0. Where the recipe sets nothing, it is 1 if this machine has a GPU.
     """
     if requested_device() == "cpu":
         return 0.0
@@ -79,8 +79,8 @@ def gpus_a_worker(share: float) -> float:
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yield a new folder in the cache. Remove it at the end, with those of runs that were
-    killed."""
+    """Yield a new scratch folder in the cache and delete it at the end. Folders of killed runs are
+    deleted too."""
     home = cache_folder() / "curate"
     # Machines may share the cache, and a process number means something only on its own.
     ours = f"{socket.gethostname()}-"
@@ -92,8 +92,9 @@ def scratch_folder() -> Iterator[Path]:
                 shutil.rmtree(old, ignore_errors=True)
         folder = Path(tempfile.mkdtemp(prefix=f"{ours}{os.getpid()}-", dir=home))
     except OSError as error:
-        cure = "set STEPLINE_CACHE to a folder that can be"
-        raise StoreError(f"{home}: cannot be written ({error.strerror}); {cure}") from error
+        raise StoreError(
+            f"{home}: cannot be written ({error.strerror}); set STEPLINE_CACHE to a folder that can be"
+        ) from error
     try:
         yield folder
     finally:
@@ -101,8 +102,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def process_is_alive(pid: int) -> bool:
-    """Return whether a process of this machine runs, which one that only waits for its parent to take
-    note of its end does not."""
+    """Return whether a process of this machine runs. A zombie process does not."""
     try:
         return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     except psutil.NoSuchProcess:

@@ -32,7 +32,7 @@ MAX_OUTSIDE_KILLS = 5  # of a task's worker, before the task counts as failed
 
 
 class TaskWorker(WorkerProcess):
-    """A worker process that does tasks, one at a time."""
+    """A worker process of curate, which runs one task at a time."""
 
     def __init__(self, setup: WorkerSetup) -> None:
         self.has_gpu = setup.device != "cpu"
@@ -51,22 +51,23 @@ class TaskWorker(WorkerProcess):
         )
 
     def can_do(self, request: TaskRequest) -> bool:
-        """Return whether it has the GPU that a request may need."""
+        """Return whether the worker has the GPU that a request may need."""
         return self.has_gpu or not request.gpu
 
     def restart(self) -> None:
-        """Replace the process by a fresh one, without models."""
+        """Replace the process by a new one without loaded models."""
         self.loaded_stages.clear()
         super().restart()
 
 
 class TaskPool(WorkerPool[TaskWorker]):
-    """Worker processes of one machine. Close it at the end, however that comes.
+    """The worker processes of one machine. Close it at the end.
 
     Args:
-        setup: of all workers.
-        size: workers at most.
-        devices: of the workers, those with a GPU first. A worker without one is on the CPU.
+        setup: what each worker gets at its start.
+        size: maximal number of workers.
+        run_log: log of the tasks.
+        devices: GPU devices of the first workers. The other workers run on the CPU.
     """
 
     def __init__(
@@ -81,16 +82,16 @@ class TaskPool(WorkerPool[TaskWorker]):
         super().__init__(lambda number: TaskWorker(setups[number]), size)
 
     def free_workers(self, useful: int) -> list[TaskWorker]:
-        """Return the workers that can take a request. useful: workers that would have something to
-        do. More are started where there are fewer."""
+        """Return the idle workers. useful: number of workers for which there is work. New ones are
+        started where there are fewer."""
         self.grow(useful)
         for worker in self.workers:
             # Only the end of a process that did nothing before says what a task does.
             if worker.task_count == 0:
-                self._submit_again(worker)
+                self._submit_retry(worker)
         return [worker for worker in self.workers if worker.is_free]
 
-    def _submit_again(self, worker: TaskWorker) -> None:
+    def _submit_retry(self, worker: TaskWorker) -> None:
         for request in self._retries:
             if worker.is_free and worker.can_do(request):
                 self._retries.remove(request)
@@ -98,7 +99,7 @@ class TaskPool(WorkerPool[TaskWorker]):
                 return
 
     def submit(self, worker: TaskWorker, request: TaskRequest) -> None:
-        """Send a request to a free worker."""
+        """Send a task request to an idle worker."""
         task = request.task
         self._run_log.write(
             "start", id=task.item.id, stage=task.stage, key=task.key, worker=worker.pid
@@ -109,9 +110,9 @@ class TaskPool(WorkerPool[TaskWorker]):
     def finished_tasks(
         self, seconds: float = POLL_SECONDS
     ) -> list[tuple[StageTask, StageFailure | None]]:
-        """Return the tasks that end within some seconds, with their failures.
+        """Return the tasks that end within some seconds, each with its failure or None.
 
-        Raises SteplineError where the whole run must end: wrong settings, no models, no room on the
+        Raises SteplineError where the whole run must end: wrong settings, missing models, a full
         disk.
         """
         outcomes = []
@@ -122,9 +123,9 @@ class TaskPool(WorkerPool[TaskWorker]):
                 wall = round(message.wall, 4)
                 self._run_log.write("worker", worker=worker.pid, cpu=cpu, wall=wall)
             elif isinstance(message, Reply):
-                ended = self._take_reply(worker, message.value)
+                ended = self._handle_reply(worker, message.value)
             elif isinstance(message, WorkerDeath):
-                ended = self._take_death(worker, message)
+                ended = self._handle_death(worker, message)
             if ended is None:
                 continue
             task, reply = ended
@@ -136,11 +137,11 @@ class TaskPool(WorkerPool[TaskWorker]):
             outcomes.append((task, failure))
         return outcomes
 
-    def _take_reply(
+    def _handle_reply(
         self, worker: TaskWorker, reply: TaskReply
     ) -> tuple[StageTask, TaskReply] | None:
-        """Return the task that is over. Models of other tasks may have taken the memory that was
-        short: then it is done again."""
+        """Return the finished task, or None where it must run again: another task's models may have
+        used up the memory."""
         request: TaskRequest = worker.task
         again = reply.kind == "memory" and worker.task_count > 1
         self._log_end(request, reply, again=again)
@@ -150,15 +151,16 @@ class TaskPool(WorkerPool[TaskWorker]):
         worker.restart()
         return None
 
-    def _take_death(
+    def _handle_death(
         self, worker: TaskWorker, death: WorkerDeath
     ) -> tuple[StageTask, TaskReply] | None:
-        """Replace a dead worker. Return its task, if the death is its fault."""
+        """Restart a dead worker. Return its task with a failure, or None where the task must run
+        again."""
         request: TaskRequest | None = worker.task if worker.is_busy else None
         is_fresh = worker.task_count == 1
         seconds = worker.seconds
         if not worker.is_ready:
-            self._check_start(worker, death)
+            self._check_failed_start(worker, death)
         worker.restart()
         if request is None:
             return None
@@ -169,20 +171,21 @@ class TaskPool(WorkerPool[TaskWorker]):
         self._retries.append(request)
         return None
 
-    def _check_start(self, worker: TaskWorker, death: WorkerDeath) -> None:
-        """Raise SteplineError where a process cannot start. It did no task, so no video is to
-        blame."""
+    def _check_failed_start(self, worker: TaskWorker, death: WorkerDeath) -> None:
+        """Raise SteplineError where worker processes cannot start."""
         if death.limit is not None:
-            late = f"did not start within {START_SECONDS:.0f} s"
-            raise SteplineError(f"a worker process {late}; is the machine overloaded?")
+            raise SteplineError(
+                f"a worker process did not start within {START_SECONDS:.0f} s; "
+                "is the machine overloaded?"
+            )
         if death.code not in OUTSIDE_CODES or worker.failed_starts >= MAX_KILLED_STARTS:
             raise SteplineError(f"a worker process cannot start ({death.message})")
 
     def _reply_for_death(
         self, death: WorkerDeath, request: TaskRequest, seconds: float, *, is_fresh: bool
     ) -> TaskReply | None:
-        """Return what a worker's death means for its request, or None where it is to be done
-        again."""
+        """Return the failure that a worker's death means for its task, or None where the task must
+        run again."""
         # Time is the task's own. Memory or a crash counts only in a fresh process.
         if death.limit == "time":
             reason = f"it took more than {self._limits.seconds:g} s"

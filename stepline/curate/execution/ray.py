@@ -1,4 +1,4 @@
-"""The Ray engine: the videos of a run spread over the actors of a cluster.
+"""The Ray engine: the videos of a run spread over the actors of a connect_cluster.
 
 Each actor has a scheduler and a worker process of the kind that the local engine has. So a video
 that hangs or crashes takes no actor with it (actors.py). Results go to OUT, which every node must
@@ -8,13 +8,13 @@ reach. What the engine is leaves no trace in a dataset.
 import contextlib
 import logging
 import os
-import pkgutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any
 
-from stepline.curate.execution.actors import Actor, ActorGroup, last_line
+from stepline.curate.execution.actors import Actor, ActorGroup, last_error_line
 from stepline.curate.execution.scheduler import FinishedVideo, OpenVideo, Phase
 from stepline.curate.plan import Plan
 from stepline.curate.stage import VideoItem
@@ -26,37 +26,29 @@ from stepline.processes import module_folders
 
 log = logging.getLogger(__name__)
 
-# Of every process of Ray: its servers log nothing on stderr, and an actor without a GPU sees what
-# CUDA_VISIBLE_DEVICES says.
-RAY_ENVIRONMENT = {"RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-# Of a cluster that is started here: its servers, which run whatever they are sent, listen to this
+# Of every process of Ray: its servers log nothing on stderr, an actor without a GPU sees what
+# CUDA_VISIBLE_DEVICES says, and nothing is reported to Ray's makers.
+RAY_ENVIRONMENT = {
+    "RAY_BACKEND_LOG_LEVEL": "fatal",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+# Of a connect_cluster that is started here: its servers, which run whatever they are sent, listen to this
 # machine alone. Read when Ray is imported. The name is that of the systems where it is Ray's own
 # choice. Actors get the processors as the local engine's workers do: Ray's own choice is 15, behind
 # its servers and everything else.
 LOCAL_ENVIRONMENT = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0"}
 OBJECT_STORE_BYTES = 80 * BYTES_PER_MIB  # near the least that Ray takes: nothing is stored in it
 
-# Parts of Ray that are changed here, since Ray promises none of them.
-TESTED_RELEASE = "2.60"  # of Ray; raise it here and in pyproject.toml once the tests pass
-# prints notices of lost processes on stdout, among the data
-PRINT_NOTICE = "ray._private.worker.print_to_stdstream"
-# Each starts a process that costs seconds and does nothing on one machine. The dashboard asks the
-# metadata servers of three clouds, also where it is to report nothing. include_dashboard=False
-# leaves out its pages alone.
-START_DASHBOARD = "ray._private.services.start_api_server"
-START_LOG_MONITOR = "ray._private.node.Node.start_log_monitor"
-START_AUTOSCALER = "ray._private.node.Node.start_monitor"
-CHANGED_PARTS = (PRINT_NOTICE, START_DASHBOARD, START_LOG_MONITOR, START_AUTOSCALER)
-
 
 def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
-    """Take all items through a phase on a Ray cluster: the one named, else one that is started
-    here.
+    """Run the stages of a phase over all videos on a Ray cluster, which is started here if none is
+    named.
 
     Raises ModelError where Ray is not installed, SteplineError where the run must end.
     """
     # Actors are started only where there is something to do.
-    unfinished = _unfinished(phase, items)
+    unfinished = _select_unfinished(phase, items)
     first = next(unfinished, None)
     if first is None:
         return
@@ -66,7 +58,7 @@ def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
     out = phase.results.out
     uses_gpu = any(plan.stages[name].uses_gpu(plan.recipe) for name in stages)
     gpus = engine.gpus if uses_gpu else 0.0
-    with cluster(plan) as ray, _ray_errors_in_one_line(ray):
+    with connect_cluster(plan) as ray, _ray_errors_in_one_line(ray):
         kind = ray.remote(Actor).options(num_cpus=1, num_gpus=gpus or None, max_restarts=0)
         device = "cuda" if gpus else None
         start = partial(kind.remote, plan, out.url, stages, phase.retry, device)
@@ -74,14 +66,14 @@ def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
         group = ActorGroup(ray, start, most=most, ahead=engine.ahead)
         try:
             for video in group.finished_videos(chain([first], unfinished)):
-                _finish(phase, video)
+                _count_finished(phase, video)
         finally:
             group.close()
             remove_partials(out)
 
 
-def _unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[VideoItem]:
-    """Yield each video that something is left to do for. The others need no actor."""
+def _select_unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[VideoItem]:
+    """Yield the videos with tasks to do. Report the others as finished."""
     for item in items:
         video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
         if video.finished:
@@ -90,41 +82,43 @@ def _unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[VideoItem]
             yield item
 
 
-def _finish(phase: Phase, video: FinishedVideo) -> None:
-    """Count a video that other machines have worked on. Raises SteplineError where too many failed
-    in a row."""
+def _count_finished(phase: Phase, video: FinishedVideo) -> None:
+    """Report a finished video. Raises SteplineError where a stage fails for too many videos in a
+    row."""
     # The tasks before the failure went well. Those after it did not run.
-    for task in phase.plan.tasks(video.item):
+    for task in phase.plan.tasks_of(video.item):
         if task.stage not in phase.stages:
             continue
         if video.failure is not None and video.failure.stage == task.stage:
-            phase.count_in_a_row(task.stage, video.failure)
+            phase.count_failures_in_a_row(task.stage, video.failure)
             break
-        phase.count_in_a_row(task.stage, None)
+        phase.count_failures_in_a_row(task.stage, None)
     phase.on_finished(video)
 
 
 @contextlib.contextmanager
 def _ray_errors_in_one_line(ray: Any) -> Iterator[None]:
-    """Raise what Ray itself cannot go on after as a SteplineError."""
+    """Raise Ray errors that end the run as SteplineError."""
     try:
         yield
     except ray.exceptions.RayError as error:
-        what = f"Ray ended the work ({type(error).__name__}: {last_line(error)})"
-        raise SteplineError(f"{what}; what is done stays done, run again") from error
+        raise SteplineError(
+            f"Ray ended the work ({type(error).__name__}: {last_error_line(error)}); "
+            "what is done stays done, run again"
+        ) from error
 
 
 @contextlib.contextmanager
-def cluster(plan: Plan) -> Iterator[Any]:
-    """Yield `ray`, connected to a cluster: one that is there already stays, one that is started
-    here ends."""
+def connect_cluster(plan: Plan) -> Iterator[Any]:
+    """Yield the module `ray`, connected to a cluster. A cluster that was started here is shut down
+    at the end."""
     engine = plan.recipe.engine
     address = engine.address or os.environ.get("RAY_ADDRESS") or "local"
     is_local = address == "local"
     ray = _import_ray(RAY_ENVIRONMENT | (LOCAL_ENVIRONMENT if is_local else {}))
     ours = not ray.is_initialized()
     if ours and is_local:
-        _start(
+        _start_ray(
             ray,
             address,
             num_cpus=engine.workers or core_count(),
@@ -134,12 +128,15 @@ def cluster(plan: Plan) -> Iterator[Any]:
         gpus = ray.cluster_resources().get("GPU", 0.0)
         if engine.gpus > gpus:  # it would wait for them without end
             ray.shutdown()
-            what = f"engine.gpus={engine.gpus:g}: Ray finds {gpus:g} GPUs on this machine"
-            raise SettingsError(f"{what}; set engine.gpus=0, or --device cpu")
+            raise SettingsError(
+                f"engine.gpus={engine.gpus:g}: Ray finds {gpus:g} GPUs on this machine; "
+                "set engine.gpus=0, or --device cpu"
+            )
     elif ours:
-        _start(ray, address)
+        _start_ray(ray, address)
     try:
-        with notices_in_log():
+        # Ray prints notices of lost processes, which must not get among the data on stdout.
+        with contextlib.redirect_stdout(sys.stderr):
             yield ray
     finally:
         if ours:
@@ -147,37 +144,40 @@ def cluster(plan: Plan) -> Iterator[Any]:
 
 
 def _import_ray(environment: Mapping[str, str]) -> Any:
-    """Return `ray`, with an environment where the user has set nothing else. Raises ModelError."""
+    """Return the module `ray`, imported with environment variables as defaults. Raises ModelError
+    where it is not installed."""
     for name, value in environment.items():
         os.environ.setdefault(name, value)
     try:
         import ray
     except ImportError as error:
-        what = "engine.name=ray needs Ray, which is not here"
-        raise ModelError(f"{what}; pip install 'stepline[ray]'") from error
-    check_internals(ray.__version__)
+        raise ModelError(
+            "engine.name=ray needs Ray, which is not here; pip install 'stepline[ray]'"
+        ) from error
     return ray
 
 
-def _start(ray: Any, address: str, **options: Any) -> None:
-    """Connect to a cluster or start one here, which a busy machine may need a second try for."""
-    # A second try only for a cluster that is started here.
+def _start_ray(ray: Any, address: str, **options: Any) -> None:
+    """Connect to a Ray cluster, or start one on this machine. Starting is tried twice."""
+    # A second try only for a connect_cluster that is started here.
     for last in (False, True):
         try:
-            with _importable(), without_watchers():
+            with _shared_module_folders():
                 ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
         except Exception as error:
             ray.shutdown()
             if last or address != "local":
-                what = f"Ray at {address!r} cannot be reached ({first_line(error)})"
-                raise SteplineError(f"{what}; see engine.address") from error
+                raise SteplineError(
+                    f"Ray at {address!r} cannot be reached ({first_line(error)}); "
+                    "see engine.address"
+                ) from error
         else:
             return
 
 
 @contextlib.contextmanager
-def _importable() -> Iterator[None]:
-    """Let processes that are started inside find modules where this one does."""
+def _shared_module_folders() -> Iterator[None]:
+    """Let child processes import modules from the folders of this process."""
     # Processes of Ray read it when they start.
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(module_folders())
@@ -188,64 +188,3 @@ def _importable() -> Iterator[None]:
             del os.environ["PYTHONPATH"]
         else:
             os.environ["PYTHONPATH"] = before
-
-
-def check_internals(release: str) -> None:
-    """Raise ModelError, with the names, where the installed Ray lacks a part that is changed here.
-
-    release: of the installed Ray.
-    """
-    # All are checked before one is changed.
-    missing = []
-    for part in CHANGED_PARTS:
-        try:
-            pkgutil.resolve_name(part)
-        except (ImportError, AttributeError):
-            missing.append(part)
-    if missing:
-        what = f"Ray {release} has no {', '.join(missing)}"
-        raise ModelError(f"{what}; pip install 'ray=={TESTED_RELEASE}.*'")
-
-
-@contextlib.contextmanager
-def notices_in_log() -> Iterator[None]:
-    """Send Ray's notices of lost processes to the log."""
-
-    def log_notice(notice: dict[str, Any], **_: Any) -> None:
-        log.info("Ray: %s", " ".join(notice["lines"]))
-
-    with _replaced(PRINT_NOTICE, log_notice):
-        yield
-
-
-@contextlib.contextmanager
-def without_watchers() -> Iterator[None]:
-    """Keep Ray from starting a dashboard, log monitor and autoscaler. It goes on as where they
-    cannot be started."""
-
-    def start_nothing(*_: Any, **__: Any) -> None:
-        return None
-
-    def start_no_server(*_: Any, **__: Any) -> tuple[None, None]:
-        return None, None  # its address, its process
-
-    with (
-        _replaced(START_DASHBOARD, start_no_server),
-        _replaced(START_LOG_MONITOR, start_nothing),
-        _replaced(START_AUTOSCALER, start_nothing),
-    ):
-        yield
-
-
-@contextlib.contextmanager
-def _replaced(part: str, function: Callable[..., Any]) -> Iterator[None]:
-    """Put a function in the place of a part of Ray."""
-    # The usual part comes back whatever happens.
-    owner_name, _, name = part.rpartition(".")
-    owner = pkgutil.resolve_name(owner_name)
-    usual = getattr(owner, name)
-    setattr(owner, name, function)
-    try:
-        yield
-    finally:
-        setattr(owner, name, usual)

@@ -17,15 +17,19 @@ from typing import Literal, TypeAlias
 
 from stepline.curate.execution.fetcher import Fetcher, file_urls
 from stepline.curate.execution.pool import POLL_SECONDS, TaskPool, TaskWorker
-from stepline.curate.execution.worker import TaskRequest, WorkerSetup, disk_is_full, portable_reason
+from stepline.curate.execution.worker import (
+    TaskRequest,
+    WorkerSetup,
+    disk_is_full,
+    make_reason_portable,
+)
 from stepline.curate.plan import KEYED_VERSIONS, Plan, StageTask
-from stepline.curate.stage import StageFailure, VideoItem, files_read
+from stepline.curate.stage import StageFailure, VideoItem, input_files
 from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
 from stepline.files.remote import RemotePath
 from stepline.files.remote.retry import OutOfReachError
-from stepline.files.remote.settings import BYTES_PER_MIB
 
 FILE_POLL_SECONDS = 0.02  # to wait while a file is on its way and every worker is free
 
@@ -33,12 +37,14 @@ TaskState: TypeAlias = Literal["waiting", "running", "done", "failed"]
 
 
 class OpenVideo:
-    """A video under way: its tasks in some stages, and which of them may run next.
+    """A video in progress: the states of its tasks.
 
     Args:
-        stages: those before them are done.
-        retry: try again what failed before, as long as its attempts are fewer than the recipe's
-            limit.
+        plan: stages, settings and keys.
+        results: stored results and failures.
+        item: the video.
+        stages: names of the stages to run. Earlier stages are done.
+        retry: whether failed tasks with attempts left run again.
     """
 
     def __init__(
@@ -51,7 +57,7 @@ class OpenVideo:
         retry: bool = False,
     ) -> None:
         self.item = item
-        self.tasks = [task for task in plan.tasks(item) if task.stage in stages]
+        self.tasks = [task for task in plan.tasks_of(item) if task.stage in stages]
         self.computed = False  # a task of it ran
         self.failures: dict[str, StageFailure] = {}
         self.states: dict[str, TaskState] = {}
@@ -61,8 +67,8 @@ class OpenVideo:
             stage = plan.stages[task.stage]
             failure = None
             state: TaskState = "done"
-            if not results.has(stage, task.key):
-                failure = results.failure(stage, task.key)
+            if not results.has_result(stage, task.key):
+                failure = results.find_failure(stage, task.key)
                 state = "waiting"
             if failure is not None:
                 may_retry = retry and failure.kind != "left out"
@@ -71,37 +77,27 @@ class OpenVideo:
                     state = "failed"
             self.states[task.stage] = state
 
-    def next_task(self, *, ahead: bool = False) -> StageTask | None:
-        """Return the task that may run now. ahead: also one whose turn has not come, but whose
-        needs are done."""
-        # In the recipe's order, the first task that is not done.
-        for task in self.tasks:
-            state = self.states[task.stage]
-            if state == "done":
-                continue
-            if state == "failed":
-                return None
-            needs = {self.states.get(need, "done") for need in task.needs}
-            if state == "waiting" and needs <= {"done"}:
-                return task
-            if not ahead:
-                return None
+    def next_task(self) -> StageTask | None:
+        """Return the task that may run now: the first in the recipe's order that is not done."""
+        open_tasks = [task for task in self.tasks if self.states[task.stage] != "done"]
+        if open_tasks and self.states[open_tasks[0].stage] == "waiting":
+            return open_tasks[0]
         return None
 
-    def start(self, task: StageTask) -> None:
-        """Note that a task runs."""
+    def mark_running(self, task: StageTask) -> None:
+        """Note that a task has been given to a worker."""
         self.states[task.stage] = "running"
         self.computed = True
 
-    def record(self, task: StageTask, failure: StageFailure | None) -> None:
-        """Note how a task ended."""
+    def record_outcome(self, task: StageTask, failure: StageFailure | None) -> None:
+        """Note that a task is done or failed."""
         self.states[task.stage] = "done" if failure is None else "failed"
         if failure is not None:
             self.failures[task.stage] = failure
 
     @property
     def failure(self) -> StageFailure | None:
-        """The first failure in the recipe's order, once all before it is done."""
+        """The first failure in the recipe's order. None while an earlier task is not done."""
         for task in self.tasks:
             if self.states[task.stage] != "done":
                 return self.failures.get(task.stage)
@@ -109,32 +105,30 @@ class OpenVideo:
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to do."""
+        """Whether the video has no task left to run."""
         states = set(self.states.values())
         if "running" in states:
             return False
         return self.failure is not None or states <= {"done"}
 
-    def files(self) -> frozenset[str]:
-        """Return what must be at hand for the tasks that may still run."""
-        files: set[str] = set()
-        for task in self.tasks:
-            if self.states[task.stage] in ("waiting", "running"):
-                files |= self.files_of(task)
-        return frozenset(files)
+    def required_files(self) -> frozenset[str]:
+        """Return the kinds of files that the remaining tasks read."""
+        open_tasks = [t for t in self.tasks if self.states[t.stage] in ("waiting", "running")]
+        return frozenset().union(*map(self.files_of_task, open_tasks))
 
-    def files_of(self, task: StageTask) -> frozenset[str]:
-        """Return the files that a task reads."""
-        return files_read(self._plan.stages[task.stage], self.item)
+    def files_of_task(self, task: StageTask) -> frozenset[str]:
+        """Return the kinds of files that a task reads."""
+        return input_files(self._plan.stages[task.stage], self.item)
 
 
 @dataclass(frozen=True)
 class FinishedVideo:
-    """A video with nothing left to do.
+    """A video whose tasks are all done, or one of which failed.
 
-    Args:
-        failure: the first in the recipe's order.
-        computed: whether a task of it ran in this run.
+    Attributes:
+        item: the video.
+        failure: its first failure in the recipe's order, None without one.
+        computed: whether a task of the video ran in this run.
     """
 
     item: VideoItem
@@ -144,12 +138,15 @@ class FinishedVideo:
 
 @dataclass(frozen=True)
 class Phase:
-    """Some stages over some videos.
+    """Consecutive video stages of a recipe, which run together over all videos.
 
-    Args:
-        retry: also what failed before.
-        on_finished: called as each video is finished.
-        failures_in_a_row: of each stage since its last success.
+    Attributes:
+        plan: stages, settings and keys.
+        results: stored results and failures.
+        stages: names of the stages.
+        retry: whether failed tasks run again.
+        on_finished: called with each finished video.
+        failures_in_a_row: number of failures of each stage since its last success.
     """
 
     plan: Plan
@@ -159,9 +156,12 @@ class Phase:
     on_finished: Callable[[FinishedVideo], None] = lambda finished: None  # noqa: ARG005
     failures_in_a_row: Counter[str] = field(default_factory=Counter)
 
-    def count_in_a_row(self, stage: str, failure: StageFailure | None) -> None:
-        """Raise SteplineError where a stage fails for video after video, as when a server it asks
-        is down."""
+    def count_failures_in_a_row(self, stage: str, failure: StageFailure | None) -> None:
+        """Count the outcome of a task of a stage.
+
+        Raises SteplineError where the stage failed for limits.in_a_row videos in a row, as when its
+        server is down.
+        """
         # A video that the recipe leaves out does not point to a fault.
         if failure is None or failure.kind == "left out":
             self.failures_in_a_row[stage] = 0
@@ -170,13 +170,14 @@ class Phase:
         count = self.failures_in_a_row[stage]
         if count >= self.plan.recipe.limits.in_a_row:
             what = f"stage {stage} failed for {count} videos in a row"
-            cure = "cure it and give --retry-failed, or raise limits.in_a_row"
-            raise SteplineError(f"{what}, the last with: {failure.reason}; {cure}")
+            raise SteplineError(
+                f"{what}, the last with: {failure.reason}; cure it and give --retry-failed, or raise limits.in_a_row"
+            )
 
 
-def worker_setup(phase: Phase) -> WorkerSetup:
-    """Return what workers get, with the folders of dataset stages that their tasks need on this
-    machine."""
+def make_worker_setup(phase: Phase) -> WorkerSetup:
+    """Return what each worker process gets at its start. Folders of dataset stages are downloaded
+    where needed."""
     plan = phase.plan
     out = phase.results.out
     needs: set[str] = set()
@@ -199,13 +200,15 @@ def worker_setup(phase: Phase) -> WorkerSetup:
 
 
 class Scheduler:
-    """Takes videos through a phase with some workers of this machine. Close it at the end, however
-    that comes.
+    """Runs the stages of a phase over videos with worker processes of this machine. Close it at the
+    end.
 
     Args:
-        workers: processes at most.
-        scratch: folder for files that are fetched.
-        devices: of workers that have a GPU. Without any, every stage runs on the CPU.
+        phase: stages and plan.
+        workers: maximal number of worker processes.
+        scratch: folder for downloaded files.
+        run_log: log of the tasks.
+        devices: GPU devices of the first workers. Without any, every stage runs on the CPU.
     """
 
     def __init__(
@@ -217,101 +220,92 @@ class Scheduler:
         devices: Sequence[str] = (),
     ) -> None:
         recipe = phase.plan.recipe
-        engine = recipe.engine
         stages = phase.plan.stages
         # Stages that use a GPU wait for the workers that have one.
-        self._gpu_stages: set[str] = set()
-        if devices:
-            self._gpu_stages = {name for name in phase.stages if stages[name].uses_gpu(recipe)}
+        self._gpu_stages = {n for n in phase.stages if devices and stages[n].uses_gpu(recipe)}
         self._phase = phase
-        self._max_open = engine.ahead * workers
+        self._max_open = recipe.engine.ahead * workers
         self._open: dict[str, OpenVideo] = {}
         self._awaits_file = False
-        self._fetcher = Fetcher(scratch, engine.cache * BYTES_PER_MIB, recipe.remote)
-        self._pool = TaskPool(worker_setup(phase), workers, run_log, devices)
+        self._fetcher = Fetcher(scratch, recipe.remote)
+        self._pool = TaskPool(make_worker_setup(phase), workers, run_log, devices)
 
     def run(self, items: Iterable[VideoItem]) -> None:
-        """Work until every video is finished, the oldest first.
+        """Run all tasks of all videos, the oldest videos first.
 
-        Raises SteplineError where the run must end. What was finished is kept.
+        Raises SteplineError where the run must end. Finished results are kept.
         """
         for item in items:
             self.add(item)
             # A bound on open videos is a bound on files that are here.
             while len(self._open) >= self._max_open:
-                self.step()
+                self.run_once()
         while self._open:
-            self.step()
+            self.run_once()
 
     def add(self, item: VideoItem) -> None:
-        """Open a video. One with nothing to do is finished immediately."""
+        """Open a video. A video without a task to run is finished at once."""
         phase = self._phase
         video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
         self._open[item.id] = video
-        self._close_if_finished(video)
+        if not self._close_if_finished(video):
+            self._fetcher.open(item, video.required_files())
 
-    def step(self) -> None:
-        """Submit the tasks that can be, wait a little, and record those that came to an end."""
+    def run_once(self) -> None:
+        """Submit tasks to idle workers, wait briefly, and record the outcomes of finished tasks."""
         self._submit_tasks()
         seconds = FILE_POLL_SECONDS if self._awaits_file else POLL_SECONDS
         for task, failure in self._pool.finished_tasks(seconds):
-            self._record(task, failure)
+            self._record_outcome(task, failure)
 
     def close(self) -> None:
-        """End the workers and remove what was fetched."""
+        """End the worker processes and the downloads."""
         self._pool.close()
         self._fetcher.close()
 
     def _submit_tasks(self) -> None:
-        """Give every free worker a task, as far as there are any. Note whether one still waits for
-        a file."""
+        """Give each idle worker a task. Note whether a video waits for a download."""
         self._awaits_file = False
-        # Files are fetched for all open videos, before anyone waits for them.
-        for video in self._open.values():
-            self._fetcher.prefetch(video.item, sorted(video.files()))
-        # First the next task of each video. Only idle workers take one ahead.
-        for ahead in (False, True):
-            for worker in self._pool.free_workers(len(self._open)):
-                request = self._request_for(worker, ahead=ahead)
-                if request is not None:
-                    self._open[request.task.item.id].start(request.task)
-                    self._pool.submit(worker, request)
+        for worker in self._pool.free_workers(len(self._open)):
+            request = self._choose_request(worker)
+            if request is not None:
+                self._open[request.task.item.id].mark_running(request.task)
+                self._pool.submit(worker, request)
 
-    def _request_for(self, worker: TaskWorker, *, ahead: bool) -> TaskRequest | None:
-        """Return a task: of a stage that the worker has models of, else of the oldest video.
-        Return None where none can run.
+    def _choose_request(self, worker: TaskWorker) -> TaskRequest | None:
+        """Return a task for a worker, or None where none can run.
 
-        A worker with a GPU takes the stages that use one first. Others take none of them.
+        Tasks of stages whose models the worker has loaded come first, then those of the oldest
+        video. A worker with a GPU prefers stages that use a GPU.
         """
         # A stage whose models are loaded costs less than another one.
         preferred = self._gpu_stages if worker.has_gpu else worker.loaded_stages
         oldest = None
-        for request in self._possible_requests(worker, ahead=ahead):
+        for request in self._possible_requests(worker):
             if request.task.stage in preferred:
                 return request
             oldest = oldest or request
         return oldest
 
-    def _possible_requests(self, worker: TaskWorker, *, ahead: bool) -> Iterator[TaskRequest]:
-        """Yield the tasks that may run on a worker and whose files are here, the oldest video's
-        first, so that videos are finished and not only begun."""
+    def _possible_requests(self, worker: TaskWorker) -> Iterator[TaskRequest]:
+        """Yield the tasks that a worker can run now, the oldest video's first."""
         for video in list(self._open.values()):
-            task = video.next_task(ahead=ahead)
+            task = video.next_task()
             if task is None:
                 continue
-            files = self._files(video, task)
+            files = self._find_local_files(video, task)
             if files is None:
                 continue
             request = TaskRequest(task, files, task.stage in self._gpu_stages)
             if worker.can_do(request):
                 yield request
 
-    def _files(self, video: OpenVideo, task: StageTask) -> dict[str, Path] | None:
-        """Return where the files of a task are, or None while they come, or where they cannot,
-        which ends the video."""
+    def _find_local_files(self, video: OpenVideo, task: StageTask) -> dict[str, Path] | None:
+        """Return the local paths of the files of a task, or None while they are downloaded. A
+        failed download is a failure of the video."""
         item = video.item
         try:
-            files = self._fetcher.local_files(item, video.files_of(task))
+            files = self._fetcher.local_files(item, video.files_of_task(task))
         except SteplineError as error:
             addresses = [RemotePath(url).display_url for url in file_urls(item).values()]
             # A store that is out of reach is not a fault of the video. On the web each may have a
@@ -320,15 +314,15 @@ class Scheduler:
             out_of_reach = isinstance(error, OutOfReachError) and not on_the_web
             if out_of_reach or disk_is_full(error):
                 raise
-            reason = portable_reason(str(error), addresses, item.id)
-            self._record(task, StageFailure(item.id, task.stage, "error", reason))
+            reason = make_reason_portable(str(error), addresses, item.id)
+            self._record_outcome(task, StageFailure(item.id, task.stage, "error", reason))
             return None
         if files is None:
             self._awaits_file = True
         return files
 
-    def _record(self, task: StageTask, failure: StageFailure | None) -> None:
-        """Keep the outcome of a task, and finish its video where nothing is left to do."""
+    def _record_outcome(self, task: StageTask, failure: StageFailure | None) -> None:
+        """Store the outcome of a task, and finish its video where no task is left."""
         phase = self._phase
         video = self._open[task.item.id]
         stage = phase.plan.stages[task.stage]
@@ -336,18 +330,17 @@ class Scheduler:
             phase.results.add_key(stage, task.key)
         else:
             failure = phase.results.add_failure(stage, task.key, failure)
-        phase.count_in_a_row(task.stage, failure)
-        video.record(task, failure)
+        phase.count_failures_in_a_row(task.stage, failure)
+        video.record_outcome(task, failure)
         self._close_if_finished(video)
         # Its files go as soon as no task can need them.
-        if not video.files():
+        if not video.required_files():
             self._fetcher.release(video.item)
 
-    def _close_if_finished(self, video: OpenVideo) -> None:
-        if not video.finished:
-            return
-        item = video.item
-        failure = video.failure
-        del self._open[item.id]
-        self._fetcher.release(item)
-        self._phase.on_finished(FinishedVideo(item, failure, video.computed))
+    def _close_if_finished(self, video: OpenVideo) -> bool:
+        """Finish a video that has no task left to run. Return whether it is finished."""
+        if video.finished:
+            del self._open[video.item.id]
+            self._fetcher.release(video.item)
+            self._phase.on_finished(FinishedVideo(video.item, video.failure, video.computed))
+        return video.finished

@@ -41,14 +41,16 @@ ADDRESS_PATTERN = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")  # of an object in memory
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """What a worker gets once.
+    """What a worker process gets at its start.
 
-    Args:
-        stages: of kind "video".
+    Attributes:
+        recipe: stages and settings.
+        stages: the video stages by name.
         out: URL of OUT.
-        folders: local, of the dataset stages that are done, by stage.
-        device: for the stages that use a GPU. Others run on the CPU.
-        versions: of libraries (major.minor) by which the driver has named the results.
+        folders: local result folders of finished dataset stages, by stage.
+        device: device of the stages that use a GPU. Other stages run on the CPU.
+        versions: major.minor versions of libraries that the driver has, which are part of result
+            keys.
     """
 
     recipe: Recipe
@@ -61,12 +63,14 @@ class WorkerSetup:
 
 @dataclass(frozen=True)
 class TaskRequest:
-    """One task to do.
+    """A task for a worker process.
 
-    Args:
-        files: local paths of what it reads: "media", "captions", "features".
-        gpu: whether it is done on the worker's device, which is a GPU. Else it is done on the CPU,
-            by any worker.
+    Attributes:
+        task: the stage and the video.
+        files: local paths of the files that the stage reads, by kind: "media", "captions",
+            "features".
+        gpu: whether the task runs on the GPU of the worker. Otherwise any worker runs it on the
+            CPU.
     """
 
     task: StageTask
@@ -76,16 +80,17 @@ class TaskRequest:
 
 @dataclass(frozen=True)
 class TaskReply:
-    """The outcome of a request. "done": its result is stored. "run": the whole run must end.
+    """The outcome of a task in a worker process.
 
-    Args:
-        reason: of a failure, in one line.
-        cpu: seconds.
-        wall: seconds.
-        peak_rss: bytes of memory.
-        bytes: of the result.
-        first: whether the worker had not done this stage before, so that its models loaded.
-        notes: numbers for the log.
+    Attributes:
+        kind: "done" (the result is stored), "run" (the whole run must end) or the kind of failure.
+        reason: error message in one line.
+        cpu: CPU seconds.
+        wall: wall seconds.
+        peak_rss: peak memory in bytes.
+        bytes: size of the result.
+        first: whether the worker ran this stage for the first time, so that models were loaded.
+        notes: further numbers for the log.
     """
 
     kind: ReplyKind
@@ -102,13 +107,13 @@ def start_worker(
     setup: WorkerSetup,
     send: Send,  # noqa: ARG001
 ) -> Callable[[TaskRequest], TaskReply]:
-    """Return what does the tasks of a worker process."""
+    """Return the function that runs the tasks of this worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
     return TaskRunner(setup).run
 
 
 class TaskRunner:
-    """Does one task after another, and remembers which stages have loaded their models."""
+    """Runs tasks one after another and stores their results."""
 
     def __init__(self, setup: WorkerSetup) -> None:
         self._setup = setup
@@ -117,7 +122,7 @@ class TaskRunner:
 
     @one_blas_thread()
     def run(self, request: TaskRequest) -> TaskReply:
-        """Return the outcome of a task, whose result is stored."""
+        """Run a task, store its result and return the outcome."""
         stage = self._setup.stages[request.task.stage]
         # Its cost includes the loading of models, which the log marks.
         first = stage.name not in self._loaded
@@ -140,7 +145,7 @@ class TaskRunner:
         self, stage: Stage, request: TaskRequest, notes: dict[str, float]
     ) -> TaskReply:
         try:
-            context = self._context(request, notes)
+            context = self._make_context(request, notes)
         # A lost GPU, a result that cannot be read: no fault of the video.
         except SteplineError as error:
             return TaskReply("run", " ".join(str(error).split()))
@@ -150,30 +155,32 @@ class TaskRunner:
             return TaskReply(kind, " ".join(reason.split()))
         if data is None:
             files = map(str, request.files.values())
-            return TaskReply(kind, portable_reason(reason, files, request.task.item.id))
+            return TaskReply(kind, make_reason_portable(reason, files, request.task.item.id))
         try:
-            self._results.write(stage, request.task.key, data)
+            self._results.write_result(stage, request.task.key, data)
         except SteplineError as error:
             return TaskReply("run", str(error))
         return TaskReply("done", bytes=len(data))
 
-    def _context(self, request: TaskRequest, notes: dict[str, float]) -> VideoContext:
-        """Return what the stage gets, once this process is on the device of the task. Raises
-        SteplineError."""
+    def _make_context(self, request: TaskRequest, notes: dict[str, float]) -> VideoContext:
+        """Return the inputs of a stage and switch to its device. Raises SteplineError where a
+        library version differs from that of the driver."""
         # This machine must compute what the driver has named.
         for library, version in self._setup.versions.items():
             installed = minor_version(library)
             if installed != version:
                 here = f"{socket.gethostname()} has {library} {installed or 'not at all'}"
-                what = f"{here}, the driver {version or 'none'}"
-                raise SettingsError(f"{what}; install the same version on every machine")
+                raise SettingsError(
+                    f"{here}, the driver {version or 'none'}; "
+                    "install the same version on every machine"
+                )
         set_device(self._setup.device if request.gpu else "cpu")
         results = {}
         folders = {}
         # What it needs: results from the store, and folders on this machine.
         for need, key in request.task.needs.items():
             if need in self._setup.stages:
-                results[need] = self._results.read(self._setup.stages[need], key)
+                results[need] = self._results.read_result(self._setup.stages[need], key)
             if need in self._setup.folders:
                 folders[need] = self._setup.folders[need]
         return VideoContext(
@@ -189,7 +196,7 @@ class TaskRunner:
 def try_stage(
     run: Callable[[VideoContext], bytes], context: VideoContext
 ) -> tuple[ReplyKind, str, bytes | None]:
-    """Return the bytes that a stage makes of a video, or how it failed and why."""
+    """Run a stage for a video. Return kind of outcome, reason, and the bytes of the result or None."""
     try:
         data = run_on_gpu_or_cpu(run, context)
     except LeftOutError as error:
@@ -213,8 +220,8 @@ def try_stage(
 
 
 def run_on_gpu_or_cpu(run: Callable[[VideoContext], bytes], context: VideoContext) -> bytes:
-    """Return what a stage makes of a video: on the CPU where its GPU is short of memory or lost,
-    which a note records."""
+    """Run a stage for a video and return its result. Where the GPU is out of memory or lost, run it
+    on the CPU and note that."""
     try:
         return run(context)
     except Exception as error:
@@ -231,16 +238,14 @@ def run_on_gpu_or_cpu(run: Callable[[VideoContext], bytes], context: VideoContex
 
 
 def disk_is_full(error: BaseException) -> bool:
-    """Return whether a full disk is behind an error."""
-    for cause in causes(error):
-        number = getattr(cause, "errno", None)
-        if isinstance(cause, OSError) and number in DISK_FULL_ERRORS:
-            return True
-    return False
+    """Return whether a full disk caused an error."""
+    return any(
+        isinstance(cause, OSError) and cause.errno in DISK_FULL_ERRORS for cause in causes(error)
+    )
 
 
 def reset_peak_memory() -> None:
-    """Start again to measure the peak of memory, where the system can (Linux)."""
+    """Reset the peak memory counter of this process, where the system can (Linux)."""
     if sys.platform == "linux":
         try:
             Path("/proc/self/clear_refs").write_text("5")
@@ -249,8 +254,7 @@ def reset_peak_memory() -> None:
 
 
 def peak_memory() -> int:
-    """Return the most bytes of main memory held since `reset_peak_memory`, which psutil does not
-    know."""
+    """Return the peak memory of this process in bytes since `reset_peak_memory`."""
     # The kernel's own peak, which is reset for each task.
     if sys.platform == "linux":
         for line in Path("/proc/self/status").read_text().splitlines():
@@ -260,13 +264,14 @@ def peak_memory() -> int:
     return usage.ru_maxrss if sys.platform == "darwin" else usage.ru_maxrss * 1024
 
 
-def portable_reason(reason: str, files: Iterable[str], identity: str) -> str:
-    """Return a reason as one line without paths or memory addresses of this machine: it is part
-    of the dataset.
+def make_reason_portable(reason: str, files: Iterable[str], identity: str) -> str:
+    """Return an error message in one line without paths and memory addresses of this machine.
+
+    Failure reasons are part of the dataset, so they must be equal on all machines.
 
     Args:
-        reason: of a failure.
-        files: the video's own files, which become its id. Any other path becomes `(a path)`.
+        reason: error message.
+        files: paths of the files of the video, which become its id. Other paths become `(a path)`.
         identity: id of the video.
     """
     # Longest first, since one path may begin with another.

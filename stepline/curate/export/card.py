@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 
 from stepline.curate.export.shards import RECORD_COLUMNS, ExportedFile
-from stepline.curate.report.counts import DatasetCounts
-from stepline.curate.report.sections import biases
+from stepline.curate.report.counts import DatasetCounts, StageLosses, describe_biases, sort_counts
 from stepline.curate.settings import ExportSettings
-from stepline.curate.stage import StageFailure
 from stepline.networks.weights import known_weights
 from stepline.records import RECORD_VERSION, Record
 from stepline.version import __version__
@@ -57,50 +55,43 @@ PAPERS_BY_STAGE = {  # stage -> whose method it is
 def dataset_card(
     dataset: Mapping[str, JsonValue], settings: ExportSettings, stages: Sequence[str]
 ) -> str:
-    """Return the card of a dataset. dataset: its `dataset.json`. stages: of its recipe."""
+    """Return the dataset card: a README in Markdown with YAML metadata.
+
+    Args:
+        dataset: contents of `dataset.json`.
+        settings: name and licence.
+        stages: names of the stages of the recipe.
+    """
     videos = dataset["videos"]
-    size = SIZE_NAMES[0][1]
-    if isinstance(videos, int):
-        size = _size_name(videos)
     papers = [paper for stage, paper in PAPERS_BY_STAGE.items() if stage in stages]
-    return _template().render(
-        name=_plain(settings.name),
+    return _load_template().render(
+        name=_escape_markdown(settings.name),
         licence=settings.licence,
-        codes=_language_codes(_mapping(dataset["languages"])),
-        size=size,
-        tars=settings.webdataset,
-        media=settings.webdataset and settings.media,
+        codes=_language_codes(_as_mapping(dataset["languages"])),
+        size=_size_name(videos if isinstance(videos, int) else 0),
         dataset=dataset,
         columns=RECORD_COLUMNS,
-        settings=_settings_lines(_mapping(dataset["settings"]), stages),
+        settings=_format_settings(_as_mapping(dataset["settings"]), stages),
         papers=papers or list(PAPERS_BY_STAGE.values())[:1],
     )
 
 
 def _size_name(videos: int) -> str:
-    for limit, name in SIZE_NAMES:
-        if videos < limit:
-            return name
-    return LARGEST_SIZE_NAME
+    return next((name for limit, name in SIZE_NAMES if videos < limit), LARGEST_SIZE_NAME)
 
 
 def _language_codes(languages: Iterable[str]) -> list[str]:
-    """Return the codes that hubs take, without regions, sorted."""
-    codes = set()
-    for language in languages:
-        # Hubs take language codes alone, without a region.
-        code, _, _ = language.partition("-")
-        if LANGUAGE_PATTERN.fullmatch(code):
-            codes.add(code)
-    return sorted(codes)
+    """Return the ISO 639 codes of languages without regions, sorted."""
+    codes = {language.partition("-")[0] for language in languages}
+    return sorted(filter(LANGUAGE_PATTERN.fullmatch, codes))
 
 
-def _mapping(value: JsonValue) -> dict[str, JsonValue]:
+def _as_mapping(value: JsonValue) -> dict[str, JsonValue]:
     return value if isinstance(value, dict) else {}
 
 
-def _settings_lines(settings: Mapping[str, JsonValue], stages: Sequence[str]) -> dict[str, str]:
-    """Return the settings of each stage as one line of code, in the recipe's order."""
+def _format_settings(settings: Mapping[str, JsonValue], stages: Sequence[str]) -> dict[str, str]:
+    """Return the settings of each stage as one line of JSON, in the order of the recipe."""
     # The recipe's order, and after it what no stage of it owns.
     names = [name for name in stages if name in settings]
     names += sorted(settings.keys() - set(stages))
@@ -113,21 +104,21 @@ def _settings_lines(settings: Mapping[str, JsonValue], stages: Sequence[str]) ->
 
 
 @lru_cache(maxsize=1)
-def _template() -> "Template":
+def _load_template() -> "Template":
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(
         undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
     )
-    environment.filters["pairs"] = pairs
+    environment.filters["pairs"] = format_counts
     path = files("stepline.curate.export").joinpath("card.txt")
     return environment.from_string(path.read_text(encoding="utf-8"))
 
 
-def pairs(counted: Mapping[str, int], most: int = 6) -> str:
-    """Return counts as text for a cell of a table: "en 12, de 3, 4 others". Reasons may come from
-    anywhere."""
-    texts = [f"{_plain(name)} {count:,}" for name, count in counted.items()]
+def format_counts(counted: Mapping[str, int], most: int = 6) -> str:
+    """Return counts as text for a table cell: "en 12, de 3, 4 others". most: number of entries that
+    are named."""
+    texts = [f"{_escape_markdown(name)} {count:,}" for name, count in counted.items()]
     counts = list(counted.values())
     # The rare ones are added up, so that the cell stays short.
     others = sum(counts[most:])
@@ -136,8 +127,8 @@ def pairs(counted: Mapping[str, int], most: int = 6) -> str:
     return ", ".join(texts) or "none"
 
 
-def _plain(text: Any) -> str:
-    """Return text that Markdown takes as it is, on one line."""
+def _escape_markdown(text: Any) -> str:
+    """Return untrusted text as one line with its Markdown characters escaped."""
     # Names and reasons may hold what Markdown reads as markup.
     line = " ".join(str(text).split())
     escaped = re.sub(r"([|`<>\[\]*_\\])", r"\\\1", line)
@@ -147,78 +138,39 @@ def _plain(text: Any) -> str:
 MAKER_KINDS = ("asr", "writer", "vision", "judge")  # of a record's `models`, what the card names
 MAX_MAKERS = 50  # distinct ones of a kind that are counted; more would be no names
 WEIGHTS_BEHIND = {"conse": ("efficientnet-lite0", "minilm")}  # names of weights by maker
-SOURCE_STAGE = "source"  # the name in losses of what comes before the first stage
-NUMBER_PATTERN = re.compile(r"(?<![A-Za-z\d])\d+(?:[.,:]\d+)*")  # but no part of a word, as in mp4
 # With or without a word before it, as in clip:/weights/clip.
 PATH_PATTERN = re.compile(r"(\w+:)?[^\s:]*/[^\s:/]+")
 
 
-@dataclass(frozen=True)
-class StageLosses:
-    """What a stage left out. entered: videos that reached it. dropped: reason -> videos, the
-    commonest first."""
-
-    stage: str
-    entered: int
-    dropped: Mapping[str, int]
-
-    @property
-    def passed(self) -> int:
-        """Videos that passed it."""
-        return self.entered - sum(self.dropped.values())
-
-
-def stage_losses(
-    left_out: Iterable[StageFailure], videos: int, stages: Sequence[str]
-) -> list[StageLosses]:
-    """Return what each stage left out, in the recipe's order. Reasons that differ in numbers alone
-    are one. videos: of the dataset."""
-    lost: dict[str, Counter[str]] = {}
-    lost_videos = 0
-    for failure in left_out:
-        # As the reason reads for every video: without the video's id, with # for each number.
-        reason = failure.reason.removeprefix(f"{failure.id}: ")
-        reason = NUMBER_PATTERN.sub("#", reason)
-        lost.setdefault(failure.stage, Counter())[reason] += 1
-        lost_videos += 1
-    names = [SOURCE_STAGE, *stages]
-    other_names = lost.keys() - set(names)
-    losses = []
-    # Each stage sees what the ones before it let through.
-    entered = videos + lost_videos
-    for stage in [*names, *sorted(other_names)]:
-        dropped = _sorted(lost.get(stage, Counter()))
-        loss = StageLosses(stage, entered, dropped)
-        losses.append(loss)
-        entered = loss.passed
-    return losses
-
-
-def _no_makers() -> dict[str, Counter[str]]:
+def _empty_maker_counts() -> dict[str, Counter[str]]:
     return {kind: Counter() for kind in MAKER_KINDS}
 
 
 @dataclass
 class DatasetFacts:
-    """Counts of the records, and of those who made what is in them."""
+    """Counts of the records of a dataset, for its card.
+
+    Attributes:
+        counts: numbers of videos, steps, sentences and reasons.
+        makers: number of videos by the model that made each part, by kind of part.
+        featured: number of videos with features.
+    """
 
     counts: DatasetCounts = field(default_factory=DatasetCounts)
-    makers: dict[str, Counter[str]] = field(default_factory=_no_makers)  # by their kind
+    makers: dict[str, Counter[str]] = field(default_factory=_empty_maker_counts)  # by their kind
     featured: int = 0  # videos with features
 
     def add(self, record: Record) -> None:
-        """Count a record that is in the dataset."""
+        """Count a record of the dataset."""
         self.counts.add(record)
         # Only names count, and a bounded number of them, since a record may hold anything.
         for kind, counter in self.makers.items():
             maker = record.models.get(kind)
-            if not isinstance(maker, str):
-                continue
-            if maker in counter or len(counter) < MAX_MAKERS:
+            if isinstance(maker, str) and (maker in counter or len(counter) < MAX_MAKERS):
                 counter[maker] += 1
 
     def weights(self) -> list[str]:
-        """Return the names of the known weights behind the dataset, sorted."""
+        """Return the names of the model weights that made the dataset, sorted."""
         weights: set[str] = set()
         for maker in chain.from_iterable(self.makers.values()):
             # A maker's name often contains that of its weights.
@@ -234,20 +186,26 @@ def describe_dataset(
     settings: ExportSettings,
     stage_settings: JsonValue,
 ) -> dict[str, JsonValue]:
-    """Return `dataset.json`: all that machines may ask. stage_settings: of each stage, what decides
-    it."""
+    """Return the contents of `dataset.json`: all counts, settings and files.
+
+    Args:
+        facts: counts of the records.
+        losses: videos that each stage left out.
+        files: files of the dataset with their sha256.
+        settings: name and licence.
+        stage_settings: result settings of each stage.
+    """
     counts = facts.counts
     # What each stage left out.
-    stages: list[JsonValue] = []
-    for loss in losses:
-        stages.append(
-            {
-                "stage": loss.stage,
-                "entered": loss.entered,
-                "kept": loss.passed,
-                "dropped": dict(loss.dropped),
-            }
-        )
+    stages: list[JsonValue] = [
+        {
+            "stage": loss.stage,
+            "entered": loss.entered,
+            "kept": loss.passed,
+            "dropped": dict(loss.dropped),
+        }
+        for loss in losses
+    ]
     return {
         "name": settings.name,
         "licence": settings.licence,
@@ -261,27 +219,27 @@ def describe_dataset(
         "sentences": counts.sentences,
         "with_features": facts.featured,
         "tasks": len(counts.tasks),
-        "languages": _json(counts.languages),
-        "step_statuses": _json(counts.statuses),
-        "step_licences": _json(counts.licences),
-        "dropped_steps": _json(counts.dropped_steps),
-        "dropped_sentences": _json(counts.dropped_sentences),
+        "languages": _counts_as_json(counts.languages),
+        "step_statuses": _counts_as_json(counts.statuses),
+        "step_licences": _counts_as_json(counts.licences),
+        "dropped_steps": _counts_as_json(counts.dropped_steps),
+        "dropped_sentences": _counts_as_json(counts.dropped_sentences),
         "stages": stages,
-        "makers": {name: _json(counter) for name, counter in facts.makers.items()},
+        "makers": {name: _counts_as_json(counter) for name, counter in facts.makers.items()},
         "weights": {name: known_weights()[name].licence for name in facts.weights()},
         "settings": stage_settings,
-        "biases": list(biases(counts)),
+        "biases": list(describe_biases(counts)),
         "files": [asdict(file) for file in files],
     }
 
 
-def without_folders(value: JsonValue) -> JsonValue:
-    """Return settings in which every path is its last name: folders of a machine are private to
-    it."""
+def strip_folders(value: JsonValue) -> JsonValue:
+    """Return settings in which each path is reduced to its last name, so that no folder of a
+    machine is published."""
     if isinstance(value, dict):
-        return {key: without_folders(inner) for key, inner in value.items()}
+        return {key: strip_folders(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [without_folders(inner) for inner in value]
+        return [strip_folders(inner) for inner in value]
     # Only texts that are a path as a whole change.
     if isinstance(value, str) and PATH_PATTERN.fullmatch(value):
         folder, _, name = value.rpartition("/")
@@ -290,11 +248,5 @@ def without_folders(value: JsonValue) -> JsonValue:
     return value
 
 
-def _sorted(counter: Counter[str]) -> dict[str, int]:
-    """Return the counts, the largest first."""
-    names = sorted(counter, key=lambda name: (-counter[name], name))
-    return {name: counter[name] for name in names}
-
-
-def _json(counter: Counter[str]) -> dict[str, JsonValue]:
-    return {**_sorted(counter)}
+def _counts_as_json(counter: Counter[str]) -> dict[str, JsonValue]:
+    return {**sort_counts(counter)}

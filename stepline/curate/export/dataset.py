@@ -10,25 +10,18 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from stepline.curate.export.card import (
-    DatasetFacts,
-    dataset_card,
-    describe_dataset,
-    stage_losses,
-    without_folders,
-)
-from stepline.curate.export.croissant import croissant
+from stepline.curate.export.card import DatasetFacts, dataset_card, describe_dataset, strip_folders
 from stepline.curate.export.shards import (
     LEFT_OUT_SPLIT,
     TRAIN_SPLIT,
     DatasetRow,
     copy_features,
     write_shards,
-    write_tars,
 )
+from stepline.curate.report.counts import count_stage_losses
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure, VideoItem
-from stepline.curate.store.results import files_in
+from stepline.curate.store.results import list_files
 from stepline.files.atomic_files import remove_file, write_atomic
 from stepline.files.remote import RemotePath
 from stepline.files.remote.settings import BYTES_PER_MIB
@@ -38,20 +31,20 @@ if TYPE_CHECKING:
     from stepline.features import FeatureStore
 
 CARD_NAME = "README.md"
-METADATA_NAME = "croissant.json"
 INDEX_NAME = "dataset.json"  # written last: it lists every other file with its sha256
 
 
 @dataclass(frozen=True)
 class DatasetContents:
-    """What goes into a dataset.
+    """The contents of a dataset.
 
-    records: yields the records sorted by id, as often as it is called.
-    left_out: id -> why.
-    items: id -> where its video is and what its source knows of it.
-    stages: of the recipe, in its order.
-    settings: what decides each.
-    media: the videos, by id, where they go along.
+    Attributes:
+        records: returns an iterator over the records, sorted by id.
+        left_out: the failure of each video that is left out, by id.
+        items: videos of the source by id.
+        stages: names of the stages of the recipe, in its order.
+        settings: result settings of each stage.
+        features: store of the features, None without one.
     """
 
     records: Callable[[], Iterable[Record]]
@@ -60,7 +53,6 @@ class DatasetContents:
     stages: tuple[str, ...] = ()
     settings: JsonValue = None
     features: "FeatureStore | None" = None
-    media: Mapping[str, RemotePath] = field(default_factory=dict)
 
 
 def export_dataset(
@@ -68,56 +60,49 @@ def export_dataset(
 ) -> dict[str, JsonValue]:
     """Write a dataset into an empty folder and return its `dataset.json`, which lists every file.
 
-    Nothing but the contents and settings decides a byte. Raises StoreError where the disk does not
-    take it.
+    Equal contents and settings give equal bytes. Raises StoreError where the folder cannot be
+    written.
     """
     # Records, which are counted as they are written.
     facts = DatasetFacts()
-    rows = _counted_rows(contents, facts)
+    rows = _make_rows(contents, facts)
     files = write_shards(rows, TRAIN_SPLIT, folder, settings.rows)
     if contents.left_out:
-        rows = _left_out_rows(contents)
+        rows = _make_left_out_rows(contents)
         files += write_shards(rows, LEFT_OUT_SPLIT, folder, settings.rows)
 
-    # Features and media.
-    shard_bytes = settings.shard * BYTES_PER_MIB
     store = contents.features
     if store is not None and settings.features:
         ids = [record.id for record in contents.records() if record.id in store]
         facts.featured = len(ids)
         if ids:
-            files += copy_features(ids, store, folder, shard_bytes)
-    if settings.webdataset:
-        media: Mapping[str, RemotePath] = {}
-        if settings.media:
-            media = contents.media
-        records = _published(contents)
-        files += write_tars(records, folder, shard_bytes, media)
+            files += copy_features(ids, store, folder, settings.shard * BYTES_PER_MIB)
 
-    # Three texts about all of these, the list of files last.
-    losses = stage_losses(contents.left_out.values(), facts.counts.kept_videos, contents.stages)
-    tree = describe_dataset(facts, losses, files, settings, without_folders(contents.settings))
+    # Two texts about all of these, the list of files last.
+    losses = count_stage_losses(
+        contents.left_out.values(), facts.counts.kept_videos, contents.stages
+    )
+    tree = describe_dataset(facts, losses, files, settings, strip_folders(contents.settings))
     write_atomic(folder / CARD_NAME, dataset_card(tree, settings, contents.stages))
-    write_atomic(folder / METADATA_NAME, croissant(tree, files, settings))
     write_atomic(folder / INDEX_NAME, json.dumps(tree, indent=1, ensure_ascii=False) + "\n")
     return tree
 
 
-def _published(contents: DatasetContents) -> Iterator[Record]:
-    """Yield the records as others may see them: their videos by the address in the source."""
+def _published_records(contents: DatasetContents) -> Iterator[Record]:
+    """Yield the records with the path of each video in its source."""
     for record in contents.records():
         item = contents.items.get(record.id, VideoItem(record.id))
         video = record.video.model_copy(update={"path": item.path})
         yield record.model_copy(update={"video": video})
 
 
-def _counted_rows(contents: DatasetContents, facts: DatasetFacts) -> Iterator[DatasetRow]:
-    for record in _published(contents):
+def _make_rows(contents: DatasetContents, facts: DatasetFacts) -> Iterator[DatasetRow]:
+    for record in _published_records(contents):
         facts.add(record)
         yield DatasetRow(record)
 
 
-def _left_out_rows(contents: DatasetContents) -> Iterator[DatasetRow]:
+def _make_left_out_rows(contents: DatasetContents) -> Iterator[DatasetRow]:
     # A video that is left out has no record of its own, so it gets one with its reason.
     for id, failure in sorted(contents.left_out.items()):
         item = contents.items.get(id, VideoItem(id))
@@ -133,37 +118,34 @@ def _left_out_rows(contents: DatasetContents) -> Iterator[DatasetRow]:
         yield DatasetRow(Record(id=id, video=video, dropped=(dropped,)), failure)
 
 
-LARGE_SUFFIXES = (
-    ".parquet",
-    ".safetensors",
-    ".tar",
-)  # may share their bytes with the stage's folder
-# What names of a dataset's own files begin with, apart from its three texts.
+LARGE_SUFFIXES = (".parquet", ".safetensors")  # may share their bytes with the stage's folder
+# What names of a dataset's own files begin with, apart from its two texts. Earlier releases wrote
+# tars and croissant.json.
 OWN_PREFIXES = (
     "data/train-",
     "data/left_out-",
     "features/shard-",
     "webdataset/train-",
     "webdataset/README.md",
+    "croissant.json",
 )
 
 
 def publish(folder: Path, target: RemotePath) -> None:
-    """Copy a dataset's files to a target, and remove those of an earlier dataset that this one
-    lacks.
+    """Copy the files of a dataset to a target folder, and delete files of an earlier dataset there.
 
-    What belongs to no dataset stays. Doing it again, or after it was stopped, is harmless:
-    `dataset.json`, which lists every file, comes last.
+    Other files stay. An interrupted copy can be repeated: `dataset.json`, which lists every file,
+    is copied last.
     """
     files = (path for path in folder.rglob("*") if path.is_file())
     names = {path.relative_to(folder).as_posix() for path in files} - {INDEX_NAME}
-    sizes = {entry.name: entry.size for entry in files_in(target)}
+    sizes = {entry.name: entry.size for entry in list_files(target)}
     # The index lists every file with its sha256, so an equal index means equal files.
     index = (folder / INDEX_NAME).read_bytes()
     same = INDEX_NAME in sizes and (target / INDEX_NAME).read() == index
     for name in [*sorted(names), INDEX_NAME]:
         if not same or sizes.get(name) != (folder / name).stat().st_size:
-            _copy(folder / name, target / name)
+            _copy_file(folder / name, target / name)
     # What an earlier dataset had, and this one has not. Files of the user stay.
     for name in sorted(sizes.keys() - names):
         if name.startswith(OWN_PREFIXES):
@@ -171,20 +153,19 @@ def publish(folder: Path, target: RemotePath) -> None:
 
 
 def publish_features(folder: Path, target: RemotePath) -> None:
-    """Copy a feature store to a target, of each shard first the rows. Shards of an earlier store
-    that it lacks go."""
+    """Copy a feature store to a target folder, and delete the shards of an earlier store there."""
     # Shards of two stores must not be read together, so the old ones go first.
     names = sorted(file.name for file in folder.glob("shard-*"))
-    for entry in files_in(target):
+    for entry in list_files(target):
         if entry.name.startswith("shard-") and entry.name not in names:
             (target / entry.name).remove()
     # The rows of a shard come before the index that names them.
     for name in sorted(names, key=lambda name: name.endswith(".parquet")):
-        _copy(folder / name, target / name)
+        _copy_file(folder / name, target / name)
 
 
-def _copy(source: Path, target: RemotePath) -> None:
-    """Copy a file. On the same disk large ones share their bytes."""
+def _copy_file(source: Path, target: RemotePath) -> None:
+    """Copy a file. On the same disk, large files are hard links."""
     path = target.local
     if path is not None and source.name.endswith(LARGE_SUFFIXES):
         path.parent.mkdir(parents=True, exist_ok=True)

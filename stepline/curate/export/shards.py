@@ -3,25 +3,16 @@
 A record is a row: columns that are useful without Stepline, and the whole record as JSON, which
 loses nothing. A shard's name has its number, the count of all and its content. Features go into a
 store of their own, in the order of ids.
-
-Records in WebDataset tars: KEY.json, KEY.vtt with the steps, and KEY.mp4 (or as it is) where media
-go along. A card next to them has the types, which `datasets` would else guess from the first
-videos: no title there, none in any.
 """
 
-import io
-import tarfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from stepline.curate.stage import StageFailure
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.files.atomic_files import atomic_path, write_atomic
+from stepline.files.atomic_files import atomic_path
 from stepline.files.digests import sha256
-from stepline.files.remote import RemotePath
-from stepline.outputs import webvtt
 from stepline.records import RECORD_VERSION, Record
 from stepline.storage import to_json
 
@@ -35,7 +26,13 @@ NUMBERS_KIND = "list<double>"
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its name, its type, and what it means, as the card and the metadata say it."""
+    """A column of the Parquet shards.
+
+    Attributes:
+        name: of the column.
+        kind: Arrow type.
+        meaning: description for the card.
+    """
 
     name: str
     kind: str
@@ -90,27 +87,18 @@ RECORD_COLUMNS = (
 
 @dataclass(frozen=True)
 class DatasetRow:
-    """A record and, where it is left out, why."""
+    """A row of the Parquet shards: a record, and the failure of a video that is left out."""
 
     record: Record
     failure: StageFailure | None = None
 
-    def cells(self) -> dict[str, object]:
+    def column_values(self) -> dict[str, object]:
         """Return the value of each column."""
         record = self.record
         steps = record.steps
         video = record.video
         sentences = record.sentences
-        # What not every record has.
-        language = None
-        if record.transcript:
-            language = record.transcript.language
-        stage = kind = reason = None
         failure = self.failure
-        if failure:
-            stage = failure.stage
-            kind = failure.kind
-            reason = failure.reason
         return {
             "id": record.id,
             "video": video.id,
@@ -118,7 +106,7 @@ class DatasetRow:
             "title": video.title,
             "task": video.task,
             "duration": video.duration,
-            "language": language,
+            "language": record.transcript.language if record.transcript else None,
             "steps": len(steps),
             "step_texts": [step.text for step in steps],
             "step_starts": [step.start for step in steps],
@@ -130,9 +118,9 @@ class DatasetRow:
             "sentence_starts": [sentence.span.start for sentence in sentences],
             "sentence_ends": [sentence.span.end for sentence in sentences],
             "sentence_shown": [sentence.shown for sentence in sentences],
-            "stage": stage,
-            "kind": kind,
-            "reason": reason,
+            "stage": failure.stage if failure else None,
+            "kind": failure.kind if failure else None,
+            "reason": failure.reason if failure else None,
             "record": to_json(record),
         }
 
@@ -148,7 +136,13 @@ ROW_GROUP = 100  # rows that a reader must take together
 
 @dataclass(frozen=True)
 class ExportedFile:
-    """A file of the dataset. path: relative to it."""
+    """A file of the dataset.
+
+    Attributes:
+        path: relative to the dataset.
+        bytes: size.
+        sha256: hex digest of its contents.
+    """
 
     path: str
     bytes: int
@@ -158,36 +152,38 @@ class ExportedFile:
 def write_shards(
     rows: Iterable[DatasetRow], split: str, folder: Path, limit: int
 ) -> list[ExportedFile]:
-    """Write rows, sorted by id already, as shards of at most `limit` rows. Without any rows it
-    writes a shard without rows.
+    """Write rows as Parquet shards and return the files. Without rows, one empty shard is written.
 
-    split: "train" or "left_out". Shards end where only their content decides, so
-    that equal rows give equal files.
+    Equal rows give equal files.
+
+    Args:
+        rows: sorted by id.
+        split: "train" or "left_out".
+        folder: of the dataset.
+        limit: maximal number of rows per shard.
     """
     data = folder / DATA_FOLDER
     data.mkdir(parents=True, exist_ok=True)
     # The names hold how many shards there are, which is known at the end.
     parts = []
-    for number, block in enumerate(_blocks(rows, limit)):
+    for number, block in enumerate(_split_into_shards(rows, limit)):
         part = data / f".{split}-{number:05d}.parquet"
-        _write(block, part)
+        _write_shard(block, part)
         parts.append(part)
     exported = []
     for number, part in enumerate(parts):
-        digest = sha256(part)
         position = f"{number:05d}-of-{len(parts):05d}"
-        path = part.rename(data / f"{split}-{position}-{digest[:NAME_DIGITS]}.parquet")
-        size = path.stat().st_size
-        exported.append(ExportedFile(f"{DATA_FOLDER}/{path.name}", size, digest))
+        name = f"{split}-{position}-{sha256(part)[:NAME_DIGITS]}.parquet"
+        exported.append(_describe_file(part.rename(data / name)))
     return exported
 
 
-def _blocks(rows: Iterable[DatasetRow], limit: int) -> Iterator[list[dict[str, object]]]:
-    """Yield the cells of rows that go into one shard. An empty block where there are no rows."""
+def _split_into_shards(rows: Iterable[DatasetRow], limit: int) -> Iterator[list[dict[str, object]]]:
+    """Yield the column values of the rows of each shard. Without rows, one empty list."""
     block: list[dict[str, object]] = []
     size = 0
     for row in rows:
-        cells = row.cells()
+        cells = row.column_values()
         length = len(str(cells["record"]))
         # A shard ends before the row that would be too much, never within it.
         if block and (len(block) == limit or size + length > MAX_SHARD_CHARS):
@@ -199,7 +195,7 @@ def _blocks(rows: Iterable[DatasetRow], limit: int) -> Iterator[list[dict[str, o
     yield block
 
 
-def _write(block: list[dict[str, object]], path: Path) -> None:
+def _write_shard(block: list[dict[str, object]], path: Path) -> None:
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
@@ -221,7 +217,14 @@ def _write(block: list[dict[str, object]], path: Path) -> None:
 def copy_features(
     ids: Iterable[str], store: FeatureStore, folder: Path, shard_bytes: int
 ) -> list[ExportedFile]:
-    """Copy the features of ids of a store, sorted already, into FOLDER/features."""
+    """Copy features from a store into FOLDER/features and return the files.
+
+    Args:
+        ids: of the videos, sorted.
+        store: features of the videos.
+        folder: of the dataset.
+        shard_bytes: size of a shard of the copy.
+    """
     features = folder / "features"
     with FeatureWriter(features, shard_bytes=shard_bytes) as writer:
         # Rows are read and written one video at a time.
@@ -234,84 +237,8 @@ def copy_features(
                 backbone=location.backbone,
                 texts=store.texts(id),
             )
-    return list(map(_exported, sorted(features.glob("shard-*"))))
+    return list(map(_describe_file, sorted(features.glob("shard-*"))))
 
 
-TARS_FOLDER = "webdataset"
-TAR_BLOCK_BYTES = 512  # to which a tar rounds what it holds
-
-
-def write_tars(
-    records: Iterable[Record], folder: Path, shard_bytes: int, media: Mapping[str, RemotePath]
-) -> list[ExportedFile]:
-    """Write records, sorted by id already, into tars of about `shard_bytes`. media: videos by id,
-    to go along.
-
-    A key may hold no dot, which ends it for readers: one in an id becomes %2E, and % becomes %25.
-    """
-    tars = folder / TARS_FOLDER
-    tars.mkdir(parents=True, exist_ok=True)
-    exported: list[ExportedFile] = []
-    types = {"__key__": "string", "__url__": "string", "json": "json", "vtt": "binary"}
-    stream = iter(records)
-    record = next(stream, None)
-    while record is not None:
-        # Each tar ends with the record that fills it, and never begins without one.
-        path = tars / f"train-{len(exported):05d}.tar"
-        with (
-            atomic_path(path) as partial,
-            tarfile.open(partial, "w", format=tarfile.PAX_FORMAT) as archive,
-        ):
-            size = 0
-            while record is not None and (not size or size < shard_bytes):
-                video = media.get(record.id)
-                size += _add_record(archive, record, video)
-                if video is not None:
-                    types[_suffix(video)[1:]] = "video"
-                record = next(stream, None)
-        exported.append(_exported(path))
-    card = tars / "README.md"
-    write_atomic(card, _tars_card(types))
-    return [*exported, _exported(card)]
-
-
-def _exported(path: Path) -> ExportedFile:
+def _describe_file(path: Path) -> ExportedFile:
     return ExportedFile(f"{path.parent.name}/{path.name}", path.stat().st_size, sha256(path))
-
-
-def _tars_card(types: Mapping[str, str]) -> str:
-    """Return a card from which `datasets` takes the type of each file of a key."""
-    features = ""
-    for name, kind in sorted(types.items()):
-        features += f"  - name: {name}\n    dtype: {kind}\n"
-    return (
-        '---\nconfigs:\n- config_name: default\n  data_files: "train-*.tar"\ndataset_info:\n'
-        f"  features:\n{features}---\n\n"
-        "The records of the folder above as WebDataset tars; see its README.md.\n"
-    )
-
-
-def _suffix(video: RemotePath) -> str:
-    return Path(video.name).suffix.lower() or ".mp4"
-
-
-def _add_record(archive: tarfile.TarFile, record: Record, video: RemotePath | None) -> int:
-    # A reader takes all up to the first dot as the key.
-    key = record.id.replace("%", "%25").replace(".", "%2E")
-    size = 0
-    for ending, text in ((".json", to_json(record)), (".vtt", webvtt(record))):
-        data = text.encode()
-        size += _add(archive, key + ending, len(data), io.BytesIO(data))
-    if video is not None:
-        with video.open() as file:
-            size += _add(archive, key + _suffix(video), video.size(), file)
-    return size
-
-
-def _add(archive: tarfile.TarFile, name: str, size: int, file: "BinaryIO | io.BytesIO") -> int:
-    """Add a member whose header says nothing but its name and size."""
-    # Time, owner and mode stay at their defaults, so that equal files make equal tars.
-    header = tarfile.TarInfo(name)
-    header.size = size
-    archive.addfile(header, file)
-    return size + TAR_BLOCK_BYTES

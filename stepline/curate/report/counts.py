@@ -1,11 +1,19 @@
-"""Counts of a dataset that grow by a few numbers for each record: texts, seconds, reasons."""
+"""The numbers of a dataset, which its card and its report share.
 
+DatasetCounts: counts of texts, seconds and reasons that grow with each record. count_stage_losses:
+videos that each stage left out, by reason. describe_biases: sentences about what the dataset has
+too much or too little of. compute_means: steps per video, words and seconds per step, rate of
+speech, length of the videos.
+"""
+
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
 
+from stepline.curate.stage import StageFailure
 from stepline.records import Record, Step, Transcript
 
 Counts: TypeAlias = Counter[str]
@@ -13,18 +21,19 @@ Counts: TypeAlias = Counter[str]
 
 @dataclass
 class ScoreSums:
-    """Of each kept video: how many texts have a calibrated score, and the sum of those scores. Both
-    are lists of V numbers."""
+    """Sums of calibrated scores per video, from which their mean is estimated.
+
+    Attributes:
+        texts: number of scored texts of each video, V numbers.
+        sums: sum of the scores of each video, V numbers.
+    """
 
     texts: list[int] = field(default_factory=list)
     sums: list[float] = field(default_factory=list)
 
     def add(self, scores: Iterable[float | None]) -> None:
-        """Count a video's texts. Those without a score are left out."""
-        values = []
-        for score in scores:
-            if score is not None:
-                values.append(score)
+        """Add the scores of the texts of one video. Texts without a score (None) do not count."""
+        values = [score for score in scores if score is not None]
         # Only videos with scores, so that each has a mean.
         if values:
             self.texts.append(len(values))
@@ -33,8 +42,7 @@ class ScoreSums:
 
 @dataclass
 class DatasetCounts:
-    """The counts of a dataset. Steps and sentences are those of kept videos, `left_out` has the
-    others."""
+    """Counts of a dataset. Steps and sentences are counted for kept videos only."""
 
     videos: int = 0
     kept_videos: int = 0
@@ -65,7 +73,7 @@ class DatasetCounts:
     steps_shown: ScoreSums = field(default_factory=ScoreSums)
 
     def add(self, record: Record) -> bool:
-        """Count a record. Return whether its video is in the dataset."""
+        """Count a record and return whether its video is in the dataset."""
         self.videos += 1
         # A video that is left out counts by its reason alone.
         for rejected in record.dropped:
@@ -126,3 +134,126 @@ class DatasetCounts:
         if step.spans:
             self.placed += 1
             self.step_seconds += step.spans[0].duration
+
+
+SOURCE_STAGE = "source"  # the name in losses of what comes before the first stage
+NUMBER_PATTERN = re.compile(r"(?<![A-Za-z\d])\d+(?:[.,:]\d+)*")  # but no part of a word, as in mp4
+
+
+@dataclass(frozen=True)
+class StageLosses:
+    """The videos that a stage left out.
+
+    Attributes:
+        stage: name of the stage.
+        entered: number of videos before the stage.
+        dropped: number of videos by reason, the most frequent first.
+    """
+
+    stage: str
+    entered: int
+    dropped: Mapping[str, int]
+
+    @property
+    def passed(self) -> int:
+        """Number of videos after the stage."""
+        return self.entered - sum(self.dropped.values())
+
+
+def count_stage_losses(
+    left_out: Iterable[StageFailure], videos: int, stages: Sequence[str]
+) -> list[StageLosses]:
+    """Return the videos that each stage left out, in the order of the recipe.
+
+    Numbers in reasons are replaced by #, so that equal reasons count together.
+
+    Args:
+        left_out: failures of the videos that are left out.
+        videos: number of videos in the dataset.
+        stages: names of the stages of the recipe.
+    """
+    lost: dict[str, Counter[str]] = {}
+    lost_videos = 0
+    for failure in left_out:
+        # As the reason reads for every video: without the video's id, with # for each number.
+        reason = failure.reason.removeprefix(f"{failure.id}: ")
+        reason = NUMBER_PATTERN.sub("#", reason)
+        lost.setdefault(failure.stage, Counter())[reason] += 1
+        lost_videos += 1
+    names = [SOURCE_STAGE, *stages]
+    other_names = lost.keys() - set(names)
+    losses = []
+    # Each stage sees what the ones before it let through.
+    entered = videos + lost_videos
+    for stage in [*names, *sorted(other_names)]:
+        loss = StageLosses(stage, entered, sort_counts(lost.get(stage, Counter())))
+        losses.append(loss)
+        entered = loss.passed
+    return losses
+
+
+def sort_counts(counter: Counter[str]) -> dict[str, int]:
+    """Return counts sorted by size, the largest first."""
+    names = sorted(counter, key=lambda name: (-counter[name], name))
+    return {name: counter[name] for name in names}
+
+
+LEADING_SHARE = 0.5  # of the videos, from which one language is said to lead
+TOP_TASKS = 10  # that are counted together
+# Biases of every dataset.
+JUDGE_BIAS = (
+    "P(shown) comes from models that judge words and pictures; "
+    "where they err, the dataset errs with them."
+)
+SPEECH_BIAS = (
+    "Steps are what is said: what is shown in silence has no step, "
+    "unless a recipe describes pictures."
+)
+
+
+def describe_biases(counts: DatasetCounts) -> list[str]:
+    """Return sentences about the biases of a dataset, such as a leading language."""
+    sentences = []
+    videos = counts.kept_videos
+    # What counts give away, each sentence only where there is something to say.
+    for language, count in counts.languages.most_common(1):
+        if count >= LEADING_SHARE * videos:
+            percent = 100 * count / videos
+            sentences.append(f"{percent:.0f} % of the videos have one language: {language}.")
+    if counts.tasks:
+        tasks = f"The {min(TOP_TASKS, len(counts.tasks))} commonest of {len(counts.tasks)} tasks"
+        count = sum(count for _, count in counts.tasks.most_common(TOP_TASKS))
+        percent = 100 * count / counts.tasks.total()
+        sentences.append(f"{tasks} have {percent:.0f} % of the videos.")
+    elif videos:
+        sentences.append("No video names its task, so how the tasks are spread is not known.")
+    if counts.left_out:
+        percent = 100 * (counts.videos - videos) / counts.videos
+        reason, count = counts.left_out.most_common(1)[0]
+        share = f"{percent:.0f} % of the videos are left out"
+        sentences.append(f"{share}. The most common reason ({count:,} videos) is: {reason}.")
+    if counts.neighbours:
+        percent = 100 * counts.out_of_order / counts.neighbours
+        share = f"{percent:.0f} % of neighbouring steps"
+        sentences.append(f"{share} are shown in another order than they are written.")
+    unjudged = counts.steps - sum(counts.steps_shown.texts)
+    if unjudged:
+        sentences.append(f"{unjudged:,} of {counts.steps:,} steps have no P(shown).")
+    return [*sentences, SPEECH_BIAS, JUDGE_BIAS]
+
+
+def compute_means(counts: DatasetCounts) -> list[tuple[str, str, str]]:
+    """Return rows (name, mean, NaSVA's mean or an empty text) of the kept videos (NaSVA, appendix
+    on HowToStep)."""
+    minutes = counts.spoken_seconds / 60
+    return [
+        ("steps per video", _format_mean(counts.steps, counts.kept_videos), "10.6"),
+        ("words per step", _format_mean(counts.step_words, counts.steps), "8.0"),
+        ("seconds per step, where placed", _format_mean(counts.step_seconds, counts.placed), ""),
+        ("spoken words per minute", _format_mean(counts.spoken_words, minutes), ""),
+        ("seconds per video", _format_mean(3600 * counts.hours, counts.timed_videos), ""),
+    ]
+
+
+def _format_mean(total: float, count: float) -> str:
+    return f"{total / count:,.1f}" if count else "none"

@@ -1,27 +1,33 @@
 """Videos of a dataset as examples: some of their steps with seconds and pictures, and where each
 video is."""
 
+import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepline.errors import SteplineError
 from stepline.outputs.text import clock, shown_span, step_line
 from stepline.outputs.text import title as record_title
 from stepline.outputs.web_addresses import media_link
 from stepline.records import Record, Span
 
 PICTURE_SIDE = 240  # pixels of the longer side
+JPEG_QUALITY = 55
 WEB_SCHEMES = ("https://", "http://")  # of addresses that a page may lead to
-# video -> number of an example step -> JPEG
-ExamplePictures = Mapping[str, Mapping[int, bytes]]
 
 
 @dataclass(frozen=True)
 class ExampleStep:
-    """A step of an example. number: in its video, from 1 on. at: the second of its picture. score:
-    P(shown)."""
+    """A step of an example video.
+
+    Attributes:
+        number: of the step in its video, from 1.
+        text: of the step.
+        span: seconds in which it is shown.
+        at: second of its frame.
+        score: P(shown), None where nothing judged it.
+    """
 
     number: int
     text: str
@@ -31,14 +37,25 @@ class ExampleStep:
 
     @property
     def seconds(self) -> str:
-        """Its span as clock times."""
+        """The span as clock times."""
         return f"{clock(self.span.start)} – {clock(self.span.end)}"
 
 
 @dataclass(frozen=True)
 class ExampleVideo:
-    """A video of the dataset. path: as its record names it. url: of the page that it is from.
-    step_count: of all its steps."""
+    """A video of the dataset that the report shows as an example.
+
+    Attributes:
+        id: of the record.
+        title: of the video.
+        task: what is done in it, None where unknown.
+        language: of the speech, None where unknown.
+        duration: seconds, None where unknown.
+        path: of the file, as in the record.
+        url: of the web page that it was downloaded from.
+        step_count: number of all its steps.
+        steps: the steps that are shown.
+    """
 
     id: str
     title: str
@@ -52,7 +69,7 @@ class ExampleVideo:
 
     @property
     def facts(self) -> list[str]:
-        """What is known of the video, a few words each."""
+        """Task, language, duration and number of steps as short texts."""
         facts = [self.task, self.language]
         if self.duration is not None:
             facts.append(clock(self.duration))
@@ -61,8 +78,7 @@ class ExampleVideo:
 
 
 def example_video(record: Record, count: int) -> ExampleVideo:
-    """Return a video with at most `count` of its steps that have a time, spread over all of
-    them."""
+    """Return a video with at most `count` of its grounded steps, evenly spread."""
     # Only a step with a time can be shown with a picture.
     placed = []
     for number, step in enumerate(record.steps, start=1):
@@ -80,56 +96,35 @@ def example_video(record: Record, count: int) -> ExampleVideo:
         path=video.path,
         url=video.origin.url if video.origin else None,
         step_count=len(record.steps),
-        steps=tuple(_spread(placed, count)),
+        steps=tuple(_select_evenly(placed, count)),
     )
 
 
-def _spread(steps: Sequence[ExampleStep], count: int) -> list[ExampleStep]:
+def _select_evenly(steps: Sequence[ExampleStep], count: int) -> list[ExampleStep]:
     if len(steps) <= count:
         return list(steps)
     # The middles of `count` equal parts.
     return [steps[(2 * place + 1) * len(steps) // (2 * count)] for place in range(count)]
 
 
-def example_pictures(
-    examples: Sequence[ExampleVideo],
-    media: Callable[[str], Path | None],
-    encode: Callable[..., bytes],
-) -> tuple[ExamplePictures, list[str]]:
-    """Return a picture of each example step, and a note for each video that gave none.
+def read_jpegs(video: Path, times: Sequence[float]) -> dict[float, bytes]:
+    """Return small JPEGs of the frames at some seconds. Frames that cannot be decoded are absent."""
+    from PIL import Image
 
-    media(id): the video's file on this machine, None where it is missing. encode: makes a JPEG of a
-    picture.
-    """
     from stepline.media.reader import read_frames_at
 
-    pictures: dict[str, dict[int, bytes]] = {}
-    notes = []
-    for example in examples:
-        try:
-            path = media(example.id)
-            if path is None:
-                notes.append(f"{example.id}: no pictures, its file is not on this machine")
-                continue
-            times = [step.at for step in example.steps]
-            stills = {
-                still.time: still for still in read_frames_at(path, times, longer=PICTURE_SIDE)
-            }
-        except SteplineError as error:
-            notes.append(f"{example.id}: no pictures ({error})")
-            continue
-        # A step whose second could not be decoded has no picture.
-        of_video = pictures.setdefault(example.id, {})
-        for step in example.steps:
-            if step.at in stills:
-                of_video[step.number] = encode(stills[step.at].image)
-    return pictures, notes
+    jpegs = {}
+    for still in read_frames_at(video, times, longer=PICTURE_SIDE):
+        buffer = io.BytesIO()
+        Image.fromarray(still.image).save(buffer, "JPEG", quality=JPEG_QUALITY, optimize=True)
+        jpegs[still.time] = buffer.getvalue()
+    return jpegs
 
 
 def video_link(address: str | None, folder: Path | None) -> str | None:
-    """Return the link to a video in a page of `folder`, None where it leads nowhere.
+    """Return a link to a video from a page in `folder`. None where there is no such file.
 
-    address: a file, or an address of the web. Of any other kind no link is made.
+    address: path or web address of the video. Addresses of other kinds give no link.
     """
     if address is None:
         return None
@@ -142,17 +137,9 @@ def video_link(address: str | None, folder: Path | None) -> str | None:
     return media_link(os.path.relpath(path, folder))
 
 
-@dataclass(frozen=True)
-class ShownExample:
-    """An example with what it leads to. pictures: JPEGs by the number of their step."""
-
-    video: ExampleVideo
-    link: str | None
-    pictures: Mapping[int, bytes]
-
-    def step_link(self, step: ExampleStep) -> str | None:
-        """Return the link to a step's seconds of the video."""
-        # The page of a site takes no media fragment.
-        if self.link is None or self.link.lower().startswith(WEB_SCHEMES):
-            return self.link
-        return f"{self.link}#t={step.span.start:.2f},{step.span.end:.2f}"
+def step_link(link: str | None, step: ExampleStep) -> str | None:
+    """Return a link to the seconds of a step. link: to the video, None without one."""
+    # The page of a site takes no media fragment.
+    if link is None or link.lower().startswith(WEB_SCHEMES):
+        return link
+    return f"{link}#t={step.span.start:.2f},{step.span.end:.2f}"

@@ -2,46 +2,25 @@
 
 const part = (id) => document.getElementById(id);
 const told = JSON.parse(part("asked").textContent);
-const served = location.protocol !== "file:";
-const SENDER = location.pathname === "/" ? "audit" : "studio";   // below another path, it is a view of the studio
 const said = new Map();   // id of a text -> what this person says
 let annotator = "";
 let place = 0;
 
-if (served && SENDER === "studio") {
-  const link = document.createElement("a");
-  link.href = "/";
-  link.textContent = "‹";
-  link.className = "home";
-  link.ariaLabel = "Library";
-  part("library").append(link);
-  part("library").hidden = false;
-}
-part("where").textContent = served
-  ? "Verdicts are on disk as soon as you give them."
-  : "This page is a file, so verdicts stay in this browser until you save them. `stepline curate audit` stores them itself, and reads a saved file with --import.";
-
 async function ask(path, body) {
-  const options = body && { method: "POST", headers: { "X-Stepline": SENDER }, body: JSON.stringify(body) };
+  const options = body && { method: "POST", headers: { "X-Stepline": "audit" }, body: JSON.stringify(body) };
   const reply = await fetch(path, options || {});
   const answer = await reply.json();
   if (!reply.ok) throw new Error(answer.error);
   return answer;
 }
 
-function shelf() { return `stepline audit ${annotator} ${told.asked.map((one) => one.id).join(" ")}`; }
-
 async function earlier() {
-  if (served) return (await ask(`verdicts?annotator=${encodeURIComponent(annotator)}`)).said;
-  try { return JSON.parse(localStorage.getItem(shelf()) || "{}"); } catch { return {}; }
+  return (await ask(`verdicts?annotator=${encodeURIComponent(annotator)}`)).said;
 }
 
 async function keep(id, word) {
-  if (served) await ask("verdict", { item: id, annotator, answer: word });
+  await ask("verdict", { item: id, annotator, answer: word });
   said.set(id, word);
-  if (!served) {
-    try { localStorage.setItem(shelf(), JSON.stringify(Object.fromEntries(said))); } catch { /* saved as a file instead */ }
-  }
 }
 
 function trouble(error) {
@@ -77,7 +56,6 @@ function show() {
   const over = place >= told.asked.length;
   part("work").hidden = over;
   part("end").hidden = !over;
-  part("save").hidden = !said.size;
   if (over) {
     part("end").textContent = left ? `${left} texts have no verdict yet. Go back with Begin.` : "That was all. Thank you!";
     part("who").hidden = !left;
@@ -144,16 +122,5 @@ document.addEventListener("keydown", (event) => {
   const button = document.querySelectorAll("[data-said]")[Number(event.key) - 1];
   if (button) button.click();
 });
-part("save").addEventListener("click", () => {
-  const lines = [...said].map(([asked, word]) => JSON.stringify({ item: asked, annotator, answer: word }) + "\n");
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob(lines, { type: "application/jsonl" }));
-  link.download = `verdicts-${annotator.replace(/\W+/g, "-")}.jsonl`;
-  link.click();
-  URL.revokeObjectURL(link.href);
-});
-
-// Files are found from a file alone.
-if (served) {
-  for (const link of document.querySelectorAll("#examples a:not([href^=http])")) link.removeAttribute("href");
-}
+// A served page cannot lead to files.
+for (const link of document.querySelectorAll("#examples a:not([href^=http])")) link.removeAttribute("href");

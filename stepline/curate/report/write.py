@@ -1,202 +1,180 @@
-"""The report of a run, made from what it left in OUT (records, failures, provenance, verdicts), and
-written there."""
+"""The report of a run, made from what the run left in OUT, and written there.
+
+`collect_report` goes over the records once. Counts grow by a few numbers for each video, and the examples
+and the audit's texts are random samples of bounded size.
+"""
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from stepline.curate.audit.sample import AuditSample
-from stepline.curate.audit.verdicts import VERDICTS_FILE
-from stepline.curate.report.collect import ReportFindings, collect
-from stepline.curate.report.examples import (
-    ExamplePictures,
-    ShownExample,
-    example_pictures,
-    video_link,
-)
-from stepline.curate.report.page import Frames, key_frames, render_page, small_jpeg
+from stepline.curate.audit import AuditSampler
+from stepline.curate.report.counts import DatasetCounts, count_stage_losses
+from stepline.curate.report.examples import ExampleVideo, example_video, read_jpegs, video_link
+from stepline.curate.report.page import Report, audit_times, render_page
+from stepline.curate.sampling import ReservoirSample
 from stepline.curate.settings import ReportSettings
 from stepline.curate.stage import DATASET_FOLDER, Recipe, StageFailure
-from stepline.curate.store.results import FAILURES_FOLDER, files_in
+from stepline.curate.store.results import list_files
 from stepline.curate.store.run_log import ITEMS_FILE, RUN_FILE, read_items, read_recipe
-from stepline.errors import StoreError
+from stepline.errors import SteplineError, StoreError
 from stepline.files.remote import RemotePath
 from stepline.limits import parse_json
 from stepline.records import Record
-from stepline.review.answers import Answer, AnswerLog
+from stepline.review.answers import AnswerLog
 from stepline.storage import read_parquet
+
+MAX_EXAMPLE_STEPS = 4  # of a video
+# Below OUT.
+REPORT_NAME = "report.html"
+VERDICTS_PATH = "audit/verdicts.jsonl"
 
 
 def read_dataset(out: RemotePath) -> Iterator[Record]:
-    """Yield the records of the dataset below OUT, kept and left out. Raises StoreError where there
-    is no dataset."""
+    """Yield all records of the dataset in OUT, also those of videos that are left out. Raises
+    StoreError where there is no dataset."""
     folder = out / DATASET_FOLDER / "data"
-    names = [entry.name for entry in files_in(folder)]
-    shards = []
-    for name in sorted(names):
-        if name.endswith(".parquet"):
-            shards.append(folder / name)
-    if not shards:
-        what = f"{folder.display_url}: no dataset yet"
-        raise StoreError(f"{what}; `stepline curate` writes it when all stages are done")
+    names = sorted(entry.name for entry in list_files(folder) if entry.name.endswith(".parquet"))
+    if not names:
+        raise StoreError(
+            f"{folder.display_url}: no dataset yet; `stepline curate` writes it when all stages "
+            "are done"
+        )
     # Shards of a store are fetched one at a time, so that one of them is on the disk.
-    for shard in shards:
-        if shard.local is not None:
-            yield from read_parquet(shard.local)
-            continue
+    for name in names:
         with tempfile.TemporaryDirectory(prefix="stepline-") as scratch:
-            copy = Path(scratch) / "shard.parquet"
-            shard.fetch(copy)
-            yield from read_parquet(copy)
+            yield from read_parquet(_fetch_if_remote(folder / name, Path(scratch)))
 
 
-def read_failures(out: RemotePath) -> list[StageFailure]:
-    """Return every failure that the run noted, sorted by stage and id."""
-    folder = out / FAILURES_FOLDER
-    failures = []
-    for entry in files_in(folder):
-        if entry.name.endswith(".json"):
-            file = folder / entry.name
-            failure = StageFailure.from_json(file.read(), file.display_url)
-            failures.append(failure)
-    failures.sort(key=lambda failure: (failure.stage, failure.id))
-    return failures
+def _fetch_if_remote(file: RemotePath, scratch: Path) -> Path:
+    """Return the local path of a file, which is downloaded into `scratch` if it is remote."""
+    if file.local is not None:
+        return file.local
+    # Names of files elsewhere may be anything. Readers need the suffix.
+    copy = scratch / f"file{Path(file.name).suffix[:16]}"
+    file.fetch(copy)
+    return copy
 
 
-def report_recipe(out: RemotePath) -> Recipe:
-    """Return the recipe of the run on OUT, with the settings of its report. It is the usual one
-    where there was no run."""
-    if not (out / RUN_FILE).exists():
-        return Recipe()
-    return read_recipe(out)
+def read_report_recipe(out: RemotePath) -> Recipe:
+    """Return the recipe of the last run in OUT, or the default recipe without a run."""
+    return read_recipe(out) if (out / RUN_FILE).exists() else Recipe()
 
 
-# Below OUT.
-FRAME_WIDTH = 176  # pixels of a picture
-REPORT_NAME = "report.html"
-AUDIT_FOLDER = "audit"
+def collect_report(
+    records: Iterable[Record], settings: ReportSettings, stages: Sequence[str] = ()
+) -> Report:
+    """Return the report of a dataset without frames and links.
+
+    Args:
+        records: all records, also those of videos that are left out.
+        settings: sizes of the random samples, and their seed.
+        stages: names of the stages of the recipe.
+    """
+    counts = DatasetCounts()
+    sampler = AuditSampler(videos=settings.audit_videos, seed=settings.seed)
+    examples = ReservoirSample[ExampleVideo](settings.examples, seed=settings.seed)
+    left_out = []
+    for record in records:
+        if counts.add(record):
+            sampler.add(record)
+            examples.add(record.id, example_video(record, MAX_EXAMPLE_STEPS))
+        else:
+            left_out.append(_read_failure(record))
+    losses = count_stage_losses(left_out, counts.kept_videos, stages)
+    return Report(counts, losses, sampler.sample(), examples.values())
 
 
-@dataclass(frozen=True)
-class Report:
-    """What a report shows, apart from verdicts."""
-
-    findings: ReportFindings
-    frames: Frames
-    examples: tuple[ShownExample, ...] = ()
-
-    def html(self, verdicts: Sequence[Answer] = ()) -> str:
-        """Return the page with the verdicts so far."""
-        return render_page(self.findings, verdicts, self.frames, self.examples)
+def _read_failure(record: Record) -> StageFailure:
+    # A video that is left out has one such entry, with the stage in front of the reason.
+    dropped = next(dropped for dropped in record.dropped if dropped.what == "video")
+    stage = dropped.text or "the dataset"
+    reason = dropped.reason.removeprefix(f"{stage}: ")
+    return StageFailure(record.id, stage, "left out", reason)
 
 
-def make_report(out: RemotePath, settings: ReportSettings) -> Report:
-    """Return the report of the dataset below OUT. Raises StoreError where that is missing."""
+def make_report(out: RemotePath, settings: ReportSettings, *, with_audit: bool = False) -> Report:
+    """Return the report of the dataset in OUT, with frames and links.
+
+    Raises StoreError where there is no dataset. with_audit: read also the frames of the audited
+    texts.
+    """
     # What the dataset and the run record of themselves, as JSON.
     provenance = {}
     for path in (out / DATASET_FOLDER / "dataset.json", out / RUN_FILE):
         if path.exists():
-            data = path.read()
-            provenance[path.name] = data.decode("utf-8", "replace")
-    run = parse_json(provenance.get("run.json", "{}"))
-    findings = collect(
-        read_dataset(out),
-        settings,
-        failures=read_failures(out),
-        provenance=provenance,
-        stages=tuple(run.get("stages", ())),
-    )
+            provenance[path.name] = path.read().decode("utf-8", "replace")
+    stages = parse_json(provenance.get(RUN_FILE, "{}")).get("stages", ())
+    report = collect_report(read_dataset(out), settings, stages)
+    addresses = _video_addresses(out, report)
 
-    # Pictures of the audited texts and of the examples.
-    frames: Frames = {}
-    pictures: ExamplePictures = {}
-    sample = findings.sample
-    paths = _sample_paths(sample)
-    for example in findings.examples:
-        paths[example.id] = example.path
-    addresses = video_addresses(out, paths)
     # Files are fetched only where pictures are wanted.
+    frames: dict[str, Mapping[float, bytes]] = {}
+    notes = []
     if settings.frames:
-        with tempfile.TemporaryDirectory(prefix="stepline-") as scratch:
-            media = local_media(addresses, out, Path(scratch))
-            frames, notes = key_frames(sample, media, FRAME_WIDTH)
-            pictures, other_notes = example_pictures(findings.examples, media, small_jpeg)
-        notes = [*findings.notes, *notes, *other_notes]
-        unique_notes = tuple(dict.fromkeys(notes))
-        findings = replace(findings, notes=unique_notes)
-    examples = []
-    for example in findings.examples:
+        times = {example.id: {step.at for step in example.steps} for example in report.examples}
+        if with_audit:
+            for id in report.sample.videos:
+                times.setdefault(id, set()).update(audit_times(report.sample, id))
+        for id, seconds in times.items():
+            try:
+                frames[id] = _read_frames(addresses.get(id), seconds, out)
+            except SteplineError as error:
+                notes.append(f"{id}: no pictures ({error})")
+                continue
+            if not frames[id]:
+                notes.append(f"{id}: no pictures, its file is not on this machine")
+    links = {}
+    for example in report.examples:
         # The video's file, else the page that it is from.
         link = video_link(addresses.get(example.id), out.local)
         link = link or video_link(example.url, out.local)
-        examples.append(ShownExample(example, link, pictures.get(example.id, {})))
-    return Report(findings, frames, tuple(examples))
+        if link is not None:
+            links[example.id] = link
+    return replace(report, frames=frames, links=links, notes=notes, provenance=provenance)
+
+
+def _video_addresses(out: RemotePath, report: Report) -> dict[str, str]:
+    """Return the address of the file of each example and audited video, by id."""
+    addresses = {id: video.path for id, video in report.sample.videos.items()}
+    addresses |= {example.id: example.path for example in report.examples}
+    # The run's list names the file itself. A published record has only its path in the source.
+    if (out / ITEMS_FILE).exists():
+        for item in read_items(out):
+            if item.id in addresses and item.video:
+                addresses[item.id] = item.video
+    return {id: address for id, address in addresses.items() if address is not None}
+
+
+def _read_frames(
+    address: str | None, times: Iterable[float], out: RemotePath
+) -> Mapping[float, bytes]:
+    """Return JPEGs of a video by second. Empty where its file is missing."""
+    if address is None:
+        return {}
+    file = RemotePath(address, out.settings)
+    if file.local is not None and not file.local.exists():
+        return {}
+    with tempfile.TemporaryDirectory(prefix="stepline-") as scratch:
+        return read_jpegs(_fetch_if_remote(file, Path(scratch)), sorted(times))
 
 
 def write_report(out: RemotePath, settings: ReportSettings, report: Report | None = None) -> Report:
-    """Write OUT/report.html, with the verdicts that are there, and return what it shows. report:
-    where it was made before."""
-    # An audit serves the report that it has made already.
+    """Write OUT/report.html with the verdicts so far and return the report. report: one that was
+    made before."""
     if report is None:
         report = make_report(out, settings)
-    verdicts: list[Answer] = []
-    if out.local is not None:
-        verdicts = list(local_verdicts(out))
-    page = report.html(verdicts)
-    (out / REPORT_NAME).write(page)
+    verdicts = [] if out.local is None else list(open_verdicts(out))
+    (out / REPORT_NAME).write(render_page(report, verdicts))
     return report
 
 
-def local_verdicts(out: RemotePath) -> AnswerLog:
-    """Return the verdicts of auditors, to be added to.
-
-    Raises StoreError where OUT is not on this machine.
-    """
+def open_verdicts(out: RemotePath) -> AnswerLog:
+    """Return the log of verdicts in OUT. Raises StoreError where OUT is not on this machine."""
     if out.local is None:
-        what = f"{out.display_url}: an audit keeps its verdicts on this machine"
-        raise StoreError(f"{what}; copy OUT/dataset here first")
-    return AnswerLog(out.local / AUDIT_FOLDER / VERDICTS_FILE)
-
-
-def video_addresses(out: RemotePath, paths: Mapping[str, str | None]) -> dict[str, str]:
-    """Return where the file of each video is, as the run's list of items names it, else its record.
-
-    paths: by id, as the records name them.
-    """
-    # The run's list names the file itself. A published record has only its path in the source.
-    addresses = {id: path for id, path in paths.items() if path is not None}
-    if not (out / ITEMS_FILE).exists():
-        return addresses
-    for item in read_items(out):
-        if item.id in paths and item.video:
-            addresses[item.id] = item.video
-    return addresses
-
-
-def _sample_paths(sample: AuditSample) -> dict[str, str | None]:
-    return {id: sample.paths.get(id) for id in sample.titles}
-
-
-def local_media(
-    addresses: Mapping[str, str], out: RemotePath, scratch: Path
-) -> Callable[[str], Path | None]:
-    """Return what finds a video's file on this machine. It is fetched where it is elsewhere."""
-
-    def media(video: str) -> Path | None:
-        url = addresses.get(video)
-        if url is None:
-            return None
-        path = RemotePath(url, out.settings)
-        if path.local is not None:
-            if not path.local.exists():
-                return None
-            return path.local
-        # Names of files elsewhere may be anything, so a number is enough.
-        number = len(list(scratch.iterdir()))
-        suffix = Path(path.name).suffix[:16]
-        target = scratch / f"{number}{suffix}"
-        path.fetch(target)
-        return target
-
-    return media
+        raise StoreError(
+            f"{out.display_url}: an audit keeps its verdicts on this machine; copy OUT/dataset "
+            "here first"
+        )
+    return AnswerLog(out.local / VERDICTS_PATH)

@@ -12,45 +12,39 @@ LIST_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
 
 
 def is_list(name: str) -> bool:
-    """Return whether a file's name says that it is a list of videos."""
+    """Return whether a file name is that of a list of videos (.csv, .parquet and others)."""
     return name.lower().removesuffix(".gz").endswith(LIST_SUFFIXES)
 
 
 def absolute_path(path: RemotePath) -> RemotePath:
-    """Return a path that processes with another working folder find, too."""
+    """Return a path with an absolute local path, which is valid in any working folder."""
     if path.local is None or path.url.startswith("file://"):
         return path
     return RemotePath(os.path.abspath(path.local), path.settings)
 
 
-def root_of(source: str) -> str:
-    """Return what the addresses of a source are relative to: a folder itself, the folder that a
-    file is in."""
+def source_root(source: str) -> str:
+    """Return the folder to which the addresses of a source are relative."""
     # Without user, password and query, which say nothing of where it is.
     bare = RemotePath(source).display_url.rstrip("/")
-    if not is_list(bare) and not bare.endswith(".tar"):
+    if not is_list(bare):
         return bare or "/"
-    folder, _, _ = bare.rpartition("/")
-    if folder:
-        return folder
-    if bare.startswith("/"):
-        return "/"
-    return "."
+    folder, slash, _ = bare.rpartition("/")
+    return folder or slash or "."
 
 
-def whole_address(value: str, root: str) -> str:
-    """Return a value as it is where it is a URL or an absolute path, else below the root."""
+def make_absolute_address(value: str, root: str) -> str:
+    """Return a URL or absolute path unchanged, and a relative path below `root`."""
     if "://" in value or value.startswith("/"):
         return value
     return f"{root.rstrip('/')}/{value.removeprefix('./')}"
 
 
 def refusal_reason(address: str, source: RemotePath) -> str | None:
-    """Return why a list may not name an address, or None where it may, as a list of this machine
-    always does.
+    """Return why a list of videos may not name an address, or None where it may.
 
-    One from elsewhere names files of its own host, unless the settings allow others or files of
-    this machine.
+    A local list may name any address. A remote list may name files of its own host only, unless the
+    settings allow more.
     """
     if source.local is not None:
         return None
@@ -71,20 +65,16 @@ def refusal_reason(address: str, source: RemotePath) -> str | None:
 
 
 def relative_address(url: str, source: str) -> str:
-    """Return where a file is relative to its source.
+    """Return the address of a file relative to its source, as the dataset publishes it.
 
-    One from elsewhere keeps its URL without user, password and query. A path of this machine keeps
-    its name alone.
+    A file elsewhere keeps its URL without credentials. A local file outside the source keeps its
+    name only.
     """
-    root = root_of(source).rstrip("/") + "/"
+    root = source_root(source).rstrip("/") + "/"
     # Below the source, else a public address, else the name alone.
     path = RemotePath(url)
     bare = path.display_url
     is_url = "://" in bare
-    if bare.startswith(root):
+    if bare.startswith(root) or (root == "./" and not is_url and not bare.startswith("/")):
         return bare.removeprefix(root)
-    if root == "./" and not is_url and not bare.startswith("/"):
-        return bare.removeprefix("./")
-    if is_url and not bare.startswith("file://"):
-        return bare
-    return path.name
+    return bare if is_url and not bare.startswith("file://") else path.name

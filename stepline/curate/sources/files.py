@@ -1,26 +1,22 @@
-"""The files behind a run's videos: found by id, with a stamp that shows a change.
+"""The files of the videos of a source: found by id, each with a stamp that changes with the file.
 
-names       which id a file's name gives, and what kind of file it is
-FileIndex   the files of a folder by id
-FileStamps  stamps of files that a list names one by one, some looked at alone, many of one folder by its listing
-CaptionIndex, SideFolders    what belongs to the videos, by id, in files and folders that the settings name
+FileIndex: files of a folder by id. CaptionsFiles: captions files of a folder by video, language
+codes included. CaptionIndex: HowTo100M's captions of all videos in one JSON file. SideFolders:
+files by id in the folders that settings name.
 """
 
 import hashlib
 import io
-import os
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import islice, takewhile
 from operator import itemgetter
 from typing import Any, TextIO, TypeAlias
 
 from stepline.curate.settings import SourceSettings
 from stepline.curate.sources.addresses import absolute_path
-from stepline.curate.stage import SourceEntry, VideoItem, rejected_video
+from stepline.curate.stage import SourceEntry, VideoItem, reject_video
 from stepline.errors import DatasetError
 from stepline.features.import_files import item_id
 from stepline.files.remote import FileEntry, RemotePath
@@ -47,17 +43,17 @@ FileId: TypeAlias = Callable[[str], tuple[str, int] | None]
 
 
 def video_id(name: str) -> tuple[str, int] | None:
-    """Return the stem of a video's file name, or None for any other file."""
-    stem, suffix = _split(name)
+    """Return (stem, 0) of the file name of a video, or None for any other file."""
+    stem, suffix = _stem_and_suffix(name)
     return None if not stem or suffix not in VIDEO_SUFFIXES else (stem, 0)
 
 
 def captions_id(name: str) -> tuple[str, int] | None:
-    """Return the stem of a captions file, its language included: ID.vtt, ID.en.vtt.
+    """Return (stem, rank) of a captions file, or None for any other file.
 
-    The rank puts .vtt before .srt before the other forms. `CaptionsFiles` knows whose they are.
+    The stem includes the language (ID.en). The rank prefers .vtt over .srt over other formats.
     """
-    stem, suffix = _split(name)
+    stem, suffix = _stem_and_suffix(name)
     if not stem or suffix not in CAPTIONS_SUFFIXES:
         return None
     if name.lower().endswith(ABOUT_SUFFIX):
@@ -66,15 +62,15 @@ def captions_id(name: str) -> tuple[str, int] | None:
 
 
 def features_id(name: str) -> tuple[str, int] | None:
-    """Return the id that a file of features is named after: ID.npy, ID.mp4.npy, ID.pth.tar,
-    ID.safetensors."""
+    """Return (id, 0) of a file of features such as ID.npy or ID.mp4.npy, or None for any other
+    file."""
     # The same rule by which ready features are found elsewhere.
     file_name = _file_name(name)
     id = item_id(file_name)
     return None if id is None else (id, 0)
 
 
-def _split(name: str) -> tuple[str, str]:
+def _stem_and_suffix(name: str) -> tuple[str, str]:
     stem, dot, ending = _file_name(name).rpartition(".")
     return stem, f"{dot}{ending.lower()}"
 
@@ -86,14 +82,25 @@ def _file_name(path: str) -> str:
 
 @dataclass(frozen=True)
 class StampedFile:
-    """A file: its address, and a stamp that changes with it."""
+    """A file and its stamp.
+
+    Attributes:
+        url: address of the file.
+        stamp: text that changes with the contents, such as size and modification time.
+    """
 
     url: str
     stamp: str
 
 
 class FileIndex:
-    """The files of a folder, looked up by id."""
+    """The files of a folder by id.
+
+    Args:
+        folder: of the files.
+        entries: listing of the folder.
+        id_of: returns the id and rank of a file name, None for files to ignore.
+    """
 
     def __init__(self, folder: RemotePath, entries: Iterable[FileEntry], id_of: FileId) -> None:
         self._folder = folder
@@ -104,167 +111,118 @@ class FileIndex:
             if id_and_rank is not None:
                 id, rank = id_and_rank
                 files.setdefault(id, []).append((rank, entry.name, entry.fingerprint))
-        self._files = files
+        self._index_folder = files
         self._ids = sorted(files)
 
     def __len__(self) -> int:
-        return len(self._files)
+        return len(self._index_folder)
 
     def __iter__(self) -> Iterator[tuple[str, StampedFile]]:
-        """Yield every id and file, sorted by id. An id whose name several files give comes several
-        times."""
+        """Yield all (id, file) pairs, sorted by id. Several files may have one id."""
         for id in self._ids:
-            for file in sorted(self._files[id], key=itemgetter(0)):
-                yield id, self._stamped(file)
+            for file in sorted(self._index_folder[id], key=itemgetter(0)):
+                yield id, self._stamped_file(file)
 
     def find(self, id: str) -> StampedFile | None:
-        """Return the file of an id, or None where it has no file."""
-        files = self._files.get(id)
-        return self._stamped(min(files, key=itemgetter(0))) if files else None
+        """Return the file of an id with the lowest rank, or None."""
+        files = self._index_folder.get(id)
+        return self._stamped_file(min(files, key=itemgetter(0))) if files else None
 
-    def ids_with(self, start: str) -> list[str]:
-        """Return the ids that begin with a text, in order."""
+    def ids_with_prefix(self, start: str) -> list[str]:
+        """Return the ids that begin with a prefix, sorted."""
         row = bisect_left(self._ids, start)
         return list(takewhile(lambda id: id.startswith(start), islice(self._ids, row, None)))
 
-    def _stamped(self, file: tuple[int, str, str]) -> StampedFile:
+    def _stamped_file(self, file: tuple[int, str, str]) -> StampedFile:
         _, name, stamp = file
         return StampedFile((self._folder / name).url, stamp)
 
 
 class AmbiguousCaptionsError(DatasetError):
-    """A video has captions in several languages, and nothing says which of them are meant."""
+    """Raised where a video has captions in several languages and none without a language."""
 
 
 class CaptionsFiles:
-    """The captions files of a folder, and whose they are.
+    """The captions files of a folder.
 
-    is_video: whether a video has an id. The one with the longest name that fits owns captions.
+    Args:
+        files: captions files by stem, the language included.
+        is_video: returns whether a video has an id. Captions belong to the video with the longest
+            matching id.
     """
 
     def __init__(self, files: FileIndex, is_video: Callable[[str], bool]) -> None:
-        self._files = files
+        self._index_folder = files
         self._is_video = is_video
 
-    def __len__(self) -> int:
-        return len(self._files)
-
     def find(self, id: str) -> StampedFile | None:
-        """Return the captions of a video: those of its name, else those with a language behind it.
+        """Return the captions of a video: ID.vtt, else ID.LANGUAGE.vtt. None without captions.
 
-        Raises AmbiguousCaptionsError where these are of several languages.
+        Raises AmbiguousCaptionsError for several languages.
         """
-        file = self._files.find(id)
+        file = self._index_folder.find(id)
         if file is not None:
             return file
         # Only names that begin with the id and a point can be its captions.
-        longer_ids = self._files.ids_with(f"{id}.")
-        stem = choose_language(id, self._stems(id, longer_ids))
-        return None if stem is None else self._files.find(stem)
+        stems = []
+        languages = set()
+        for stem in self._index_folder.ids_with_prefix(f"{id}."):
+            base, ending = split_language(stem)
+            if base == id and not self._is_video(stem):
+                stems.append(stem)
+                languages.add(language_of_tag(ending.partition(".")[0]) or "")
+        if len(languages) > 1:
+            names = ", ".join(sorted(languages))
+            raise AmbiguousCaptionsError(
+                f"its captions are in several languages ({names}); name the one that is meant "
+                f"{id}.vtt, or take the others away"
+            )
+        return (
+            self._index_folder.find(min(stems, key=lambda stem: (len(stem), stem)))
+            if stems
+            else None
+        )
 
     def ids_without_video(self) -> list[str]:
-        """Return the ids of captions that belong to no video, in order.
-
-        Tables and JSON hold other things too, so they are not among them.
-        """
+        """Return the ids of captions files without a video, sorted. JSON and tables are ignored, as
+        they may hold other data."""
         ids: dict[str, None] = {}
-        for stem, file in self._files:
+        for stem, file in self._index_folder:
             base, _ = split_language(stem)
-            is_owned = self._is_video(stem) or self._is_video(base)
-            _, suffix = _split(file.url)
-            if not is_owned and suffix in FOLDER_SUFFIXES:
+            has_video = self._is_video(stem) or self._is_video(base)
+            if not has_video and _stem_and_suffix(file.url)[1] in FOLDER_SUFFIXES:
                 ids[base] = None
         return list(ids)
 
-    def _stems(self, id: str, stems: list[str]) -> list[str]:
-        """Return the stems that are the id with a language, and no video's own name."""
-        own = []
-        for stem in stems:
-            base, _ = split_language(stem)
-            if base == id and not self._is_video(stem):
-                own.append(stem)
-        return own
 
-
-def choose_language(id: str, stems: list[str]) -> str | None:
-    """Return the plainest of the stems of captions in one language, or None for none.
-
-    Raises AmbiguousCaptionsError for several languages.
-    """
-    languages = set()
-    for stem in stems:
-        _, ending = split_language(stem)
-        tag, _, _ = ending.partition(".")
-        languages.add(language_of_tag(tag) or "")
-    if len(languages) > 1:
-        names = ", ".join(sorted(languages))
-        cure = f"name the one that is meant {id}.vtt, or take the others away"
-        raise AmbiguousCaptionsError(f"its captions are in several languages ({names}); {cure}")
-    return min(stems, key=lambda stem: (len(stem), stem), default=None)
-
-
-# Files of a folder elsewhere that are asked for one by one before the folder is listed.
-MAX_SINGLE_LOOKS = 100
-MAX_LISTINGS = 4  # kept in memory
-
-
-class FileStamps:
-    """The stamps of any addresses. look=False: "" for every address."""
-
-    def __init__(self, settings: RemoteSettings, *, look: bool) -> None:
-        self._settings = settings
-        self._look = look
-        self._looks: Counter[str] = Counter()  # by folder
-        self._listing = lru_cache(MAX_LISTINGS)(self._list)
-
-    def stamp(self, url: str) -> str | None:
-        """Return the stamp of a file, or None where there is no such file. Raises StoreError where
-        its server refuses to answer."""
-        if not self._look:
-            return ""
-        # A file of this machine is asked for by itself, which costs next to nothing.
-        file = RemotePath(url, self._settings)
-        if file.local is not None:
-            try:
-                status = os.stat(file.local)
-            except OSError:
-                return None
-            return f"{status.st_size}-{status.st_mtime_ns}"
-        folder, _, name = url.rpartition("/")
-        self._looks[folder] += 1
-        # Many files of one folder are cheaper by one listing than by a request for each.
-        can_be_listed = file.byte_range is None and not url.startswith("http")
-        if can_be_listed and self._looks[folder] > MAX_SINGLE_LOOKS:
-            entry = self._listing(folder).find(name)
-            return None if entry is None else entry.stamp
-        if not file.exists():
-            return None
-        return file.fingerprint()
-
-    def _list(self, folder: str) -> FileIndex:
-        path = RemotePath(folder, self._settings)
-        return FileIndex(path, path.list(), lambda name: (name, 0))
+def file_stamp(url: str, settings: RemoteSettings) -> str | None:
+    """Return the stamp of a file, or None where it does not exist. Raises StoreError where the
+    server refuses access."""
+    file = RemotePath(url, settings)
+    if not file.exists():
+        return None
+    return file.fingerprint()
 
 
 MAX_LINE_CHARS = 2**20  # of a list
 
 
-def text_lines(source: RemotePath, text: TextIO) -> Iterator[str]:
-    """Yield the lines of a list, none of them endless, and from elsewhere no more than may be
-    fetched, unpacked.
-
-    Raises DatasetError for one that goes on.
-    """
+def read_text_lines(source: RemotePath, text: TextIO) -> Iterator[str]:
+    """Yield the lines of a list. Raises DatasetError for lines that are too long and for remote
+    lists that are too large."""
     size = 0
     max_size = source.settings.largest * BYTES_PER_MIB
     while line := text.readline(MAX_LINE_CHARS):
         size += len(line)
         if len(line) == MAX_LINE_CHARS:
-            what = f"{source.display_url}: a line has {MAX_LINE_CHARS} characters and more"
-            raise DatasetError(f"{what}; write the list again")
+            raise DatasetError(
+                f"{source.display_url}: a line has {MAX_LINE_CHARS} characters and more; "
+                "write the list again"
+            )
         if source.local is None and size > max_size:
-            what = f"{source.display_url}: unpacks to more than places.largest"
-            raise DatasetError(f"{what}; raise that")
+            raise DatasetError(
+                f"{source.display_url}: unpacks to more than places.largest; raise that"
+            )
         yield line
 
 
@@ -275,11 +233,10 @@ UTF8_MARK = b"\xef\xbb\xbf"  # which some editors put first
 
 
 class CaptionIndex:
-    """HowTo100M's captions of all videos in one JSON object: where each video's are, and a digest
-    of them.
+    """Index of HowTo100M's caption.json: byte range and digest of the captions of each video.
 
-    The file is read once, with one video in memory. Captions are then parts of the file.
-    Raises DatasetError for a file that is damaged, compressed or of another form.
+    The file is read once, with one video in memory. Raises DatasetError for a damaged or compressed
+    file.
     """
 
     def __init__(self, file_path: RemotePath) -> None:
@@ -297,8 +254,9 @@ class CaptionIndex:
             for key, value in reader.read_members():
                 if isinstance(value, JsonFileError):
                     what = f"{file_path.display_url}: {f'{key} '.lstrip()}{value.reason}"
-                    cure = "unpack it where it is compressed, else download it again"
-                    raise DatasetError(f"{what}; {cure}")
+                    raise DatasetError(
+                        f"{what}; unpack it where it is compressed, else download it again"
+                    )
                 start, end = reader.last_range
                 source = reader.last_source.encode(BYTE_ENCODING)
                 digest = hashlib.sha256(source).digest()
@@ -309,8 +267,7 @@ class CaptionIndex:
         return len(self._parts)
 
     def find(self, id: str) -> StampedFile | None:
-        """Return the part of the file that holds a video's captions, or None where it has no
-        captions."""
+        """Return the byte range with the captions of a video as a file, or None."""
         part = self._parts.get(id.encode(errors="replace"))
         if part is None:
             return None
@@ -320,25 +277,25 @@ class CaptionIndex:
 
 
 class SideFolders:
-    """The folders that `source.videos`, `source.captions` and `source.features` name, read once."""
+    """Files by id in the folders of `source.videos`, `source.captions` and `source.features`."""
 
     def __init__(self, settings: SourceSettings, remote: RemoteSettings) -> None:
         # HowTo100M's one file of captions, or a folder with a file for each video.
         captions = settings.captions or ""
-        videos = _files(settings.videos, remote, video_id, "videos")
+        videos = _index_folder(settings.videos, remote, video_id, "videos")
         self._indexes: dict[str, FileIndex | CaptionIndex | CaptionsFiles | None] = {
             "video": videos,
-            "features": _files(settings.features, remote, features_id, "features"),
+            "features": _index_folder(settings.features, remote, features_id, "features"),
         }
         if captions.lower().endswith(".json"):
             path = absolute_path(RemotePath(captions, remote))
             self._indexes["captions"] = CaptionIndex(path)
         else:
-            files = _files(captions, remote, captions_id, "captions")
+            files = _index_folder(captions, remote, captions_id, "captions")
             if files is None:
                 self._indexes["captions"] = None
             else:
-                is_video = _has_id(videos)
+                is_video = _id_check(videos)
                 self._indexes["captions"] = CaptionsFiles(files, is_video)
 
     @property
@@ -346,10 +303,10 @@ class SideFolders:
         """Whether the settings name captions."""
         return self._indexes["captions"] is not None
 
-    def completed(self, item: VideoItem) -> VideoItem:
-        """Return an item with what the folders hold of it. What it names itself stays.
+    def add_files(self, item: VideoItem) -> VideoItem:
+        """Return a video with the files of its id from the folders. Files that it has already stay.
 
-        Raises AmbiguousCaptionsError where its captions are of several languages.
+        Raises AmbiguousCaptionsError where its captions are in several languages.
         """
         for field, index in self._indexes.items():
             if index is None or getattr(item, field) is not None:
@@ -359,33 +316,36 @@ class SideFolders:
                 item = with_file(item, field, file)
         return item
 
-    def entry(self, item: VideoItem, no_file: str) -> SourceEntry:
-        """Return an item with what the folders hold of it. It is refused where its captions are of
-        several languages, and with the reason `no_file` where there is no file of it."""
+    def make_entry(self, item: VideoItem, no_file: str) -> SourceEntry:
+        """Return a video with the files of its id from the folders. It is refused for ambiguous
+        captions, and with reason `no_file` where it has no file at all."""
         try:
-            item = self.completed(item)
+            item = self.add_files(item)
         except AmbiguousCaptionsError as error:
-            return rejected_video(item.id, str(error))
-        return item if item.has_files else rejected_video(item.id, no_file)
+            return reject_video(item.id, str(error))
+        return item if item.has_files else reject_video(item.id, no_file)
 
 
-def _has_id(files: FileIndex | None) -> Callable[[str], bool]:
-    """Return whether an index has an id. Without an index, no id is there."""
+def _id_check(files: FileIndex | None) -> Callable[[str], bool]:
+    """Return a function that says whether an index has a file for an id."""
     return lambda id: files is not None and files.find(id) is not None
 
 
 def with_file(item: VideoItem, field: str, file: StampedFile) -> VideoItem:
-    """Return an item with a file as its video, captions or features."""
+    """Return a video with one file set. field: "video", "captions" or "features"."""
     changes: dict[str, Any] = {field: file.url, STAMP_FIELDS[field]: file.stamp}
     return replace(item, **changes)
 
 
-def _files(url: str | None, remote: RemoteSettings, id_of: FileId, kind: str) -> FileIndex | None:
+def _index_folder(
+    url: str | None, remote: RemoteSettings, id_of: FileId, kind: str
+) -> FileIndex | None:
     if not url:
         return None
     folder = absolute_path(RemotePath(url, remote))
     files = FileIndex(folder, folder.list([]), id_of)
     if not len(files):
-        what = f"source.{kind} {folder.display_url}: no file of {kind} in it"
-        raise DatasetError(f"{what}; correct the folder")
+        raise DatasetError(
+            f"source.{kind} {folder.display_url}: no file of {kind} in it; correct the folder"
+        )
     return files

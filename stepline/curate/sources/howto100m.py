@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stepline.curate.settings import SourceSettings
-from stepline.curate.sources.files import SideFolders, text_lines
+from stepline.curate.sources.files import SideFolders, read_text_lines
 from stepline.curate.sources.select import SourceFilter
 from stepline.curate.stage import SourceEntry, VideoItem
 from stepline.errors import DatasetError
@@ -39,20 +39,20 @@ def read_howto100m(
     source_filter: SourceFilter,
     remote: RemoteSettings,
 ) -> Iterator[SourceEntry]:
-    """Yield the wanted rows of HowTo100M's table. Raises DatasetError where the table is missing or
-    another."""
+    """Yield the selected videos of HowTo100M's table. Raises DatasetError where the table is
+    missing or has other columns."""
     # A folder, or the table in it.
     table = source
     if not source.name.endswith(".csv"):
         table = source / VIDEOS_FILE
     parent, _, _ = table.url.rpartition("/")
     folder = RemotePath(parent or ".", remote)
-    captions = settings.captions or _published_captions(folder)
+    captions = settings.captions or _find_captions(folder)
     settings = settings.model_copy(update={"captions": captions})
     side_folders = SideFolders(settings, remote)
     # The rows of the table, one video each.
-    lengths, titles = _tables(folder)
-    for row in _rows(table):
+    lengths, titles = _read_tables(folder)
+    for row in _read_rows(table):
         id = row["video_id"]
         category = row["category_1"] or None
         if not source_filter.accepts(id, category):
@@ -60,49 +60,45 @@ def read_howto100m(
         task_id = row["task_id"]
         task = titles.get(task_id, task_id) or None
         item = VideoItem(
-            id, title=task, task=task, category=category, duration=_duration(lengths, id)
+            id, title=task, task=task, category=category, duration=_find_duration(lengths, id)
         )
-        yield side_folders.entry(item, NO_FILE)
+        yield side_folders.make_entry(item, NO_FILE)
 
 
-def _published_captions(folder: RemotePath) -> str | None:
-    """Return the address of the captions that are next to the table."""
-    for name in CAPTIONS_NAMES:
-        path = folder / name
-        if path.exists():
-            return path.url
-    return None
+def _find_captions(folder: RemotePath) -> str | None:
+    """Return the address of the captions next to the table, None without any."""
+    paths = (folder / name for name in CAPTIONS_NAMES)
+    return next((path.url for path in paths if path.exists()), None)
 
 
-def _duration(lengths: CsvTable | None, id: str) -> float | None:
+def _find_duration(lengths: CsvTable | None, id: str) -> float | None:
     if lengths is None:
         return None
     length = lengths.find(id)
     return None if not length else parse_seconds(length[0])
 
 
-def _rows(table: RemotePath) -> Iterator[dict[str, str]]:
+def _read_rows(table: RemotePath) -> Iterator[dict[str, str]]:
     try:
         with table.open() as file:
             text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
-            rows = csv.DictReader(text_lines(table, text))
+            rows = csv.DictReader(read_text_lines(table, text))
             for column in TABLE_COLUMNS:
                 if column not in (rows.fieldnames or ()):
                     what = f"{table.display_url}: it lacks the column {column!r}"
-                    cure = "give HowTo100M_v1.csv, or source.kind=list for a list of your own"
-                    raise DatasetError(f"{what}; {cure}")
+                    raise DatasetError(
+                        f"{what}; give HowTo100M_v1.csv, or source.kind=list for a list of your own"
+                    )
             for row in rows:
-                cells = {}
-                for column in TABLE_COLUMNS:
-                    cells[column] = (row[column] or "").strip()
-                yield cells
+                yield {column: (row[column] or "").strip() for column in TABLE_COLUMNS}
     except csv.Error as error:
-        what = f"{table.display_url}: not valid csv ({error})"
-        raise DatasetError(f"{what}; download it again") from error
+        raise DatasetError(
+            f"{table.display_url}: not valid csv ({error}); download it again"
+        ) from error
 
 
-def _tables(folder: RemotePath) -> tuple[CsvTable | None, dict[str, str]]:
-    """Return the lengths by id and the titles by task, of the tables that are there."""
+def _read_tables(folder: RemotePath) -> tuple[CsvTable | None, dict[str, str]]:
+    """Return the video lengths by id and the task titles by task, from the tables that exist."""
     with tempfile.TemporaryDirectory(prefix="stepline-tables-") as scratch:
         for name in (LENGTHS_FILE, TITLES_FILE):
             if (folder / name).exists():

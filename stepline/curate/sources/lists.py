@@ -12,18 +12,18 @@ from itertools import chain
 from pathlib import PurePosixPath
 from typing import BinaryIO, TextIO, TypeAlias, cast
 
-from stepline.curate.settings import ColumnsSettings
-from stepline.curate.sources.addresses import refusal_reason, root_of, whole_address
+from stepline.curate.settings import ColumnsSettings, SourceSettings
+from stepline.curate.sources.addresses import make_absolute_address, refusal_reason, source_root
 from stepline.curate.sources.files import (
     STAMP_FIELDS,
-    FileStamps,
     SideFolders,
     StampedFile,
-    text_lines,
+    file_stamp,
+    read_text_lines,
     with_file,
 )
 from stepline.curate.sources.select import SourceFilter
-from stepline.curate.stage import SourceEntry, VideoItem, rejected_video
+from stepline.curate.stage import SourceEntry, VideoItem, reject_video
 from stepline.errors import DatasetError, first_line
 from stepline.files.parquet import ParquetError, ParquetReader
 from stepline.files.remote import RemotePath
@@ -40,50 +40,53 @@ DAMAGE_ERRORS = (OSError, EOFError, zlib.error, csv.Error, UnicodeDecodeError)
 
 def read_list(
     source: RemotePath,
-    columns: ColumnsSettings,
+    settings: SourceSettings,
     source_filter: SourceFilter,
     side_folders: SideFolders,
-    stamps: FileStamps,
 ) -> Iterator[SourceEntry]:
-    """Yield the video of each row, of those that are wanted. A row whose file is not there is
-    refused.
+    """Yield the selected videos of a list. A row whose file does not exist is refused.
 
-    Raises DatasetError for a file that cannot be read, or that lacks a column that is needed, with
-    the nearest name.
+    Raises DatasetError for an unreadable list or a missing column.
+
+    Args:
+        source: the list (.parquet, .csv, .tsv, .jsonl).
+        settings: column names, and whether files are checked.
+        source_filter: selects videos by id and category.
+        side_folders: further files by id.
     """
     with ExitStack() as opened:
         # The columns that the settings name, as far as the list has them.
-        names, rows = _open_list(source, opened, columns.model_dump().values())
-        fields = _columns_by_field(source, names, columns)
+        names, rows = _open_list(source, opened, settings.columns.model_dump().values())
+        fields = _find_columns(source, names, settings.columns)
         for number, row in enumerate(rows, start=1):
-            cells = {}
             # An empty cell counts as one that is not there.
+            cells = {}
             for field, column in fields.items():
                 cell = row.get(column)
-                cells[field] = ""
-                if cell is not None:
-                    cells[field] = str(cell).strip()
+                cells[field] = "" if cell is None else str(cell).strip()
             # Without an id of its own, a row is named by its video's file.
-            id = cells.get("id") or _stem(cells.get("video", ""))
+            id = cells.get("id") or _file_stem(cells.get("video", ""))
             if not id:
                 reason = "its row has neither an id nor a video's address"
-                yield rejected_video(f"row {number}", reason)
+                yield reject_video(f"row {number}", reason)
             elif source_filter.accepts(id, cells.get("category") or None):
-                yield _entry(id, cells, source, side_folders, stamps)
+                yield _make_entry(id, cells, source, side_folders, has_stamps=settings.stamps)
             # A list from elsewhere may have no end.
             if number == source.settings.most and source.local is None:
-                what = f"{source.display_url}: it has more rows than places.most={number}"
-                raise DatasetError(f"{what}; raise that")
+                raise DatasetError(
+                    f"{source.display_url}: it has more rows than places.most={number}; raise that"
+                )
 
 
-def _entry(
+def _make_entry(
     id: str,
     cells: Mapping[str, str],
     source: RemotePath,
     side_folders: SideFolders,
-    stamps: FileStamps,
+    *,
+    has_stamps: bool,
 ) -> SourceEntry:
-    root = root_of(source.url)
+    root = source_root(source.url)
     item = VideoItem(
         id,
         title=cells.get("title") or None,
@@ -92,27 +95,31 @@ def _entry(
         duration=parse_seconds(cells.get("duration", "")),
     )
     # Every address is checked before a file is looked at.
-    urls = {field: whole_address(cells[field], root) for field in STAMP_FIELDS if cells.get(field)}
+    urls = {
+        field: make_absolute_address(cells[field], root)
+        for field in STAMP_FIELDS
+        if cells.get(field)
+    }
     for url in urls.values():
         reason = refusal_reason(url, source)
         if reason is not None:
-            return rejected_video(id, reason)
+            return reject_video(id, reason)
     for field, url in urls.items():
-        stamp = stamps.stamp(url)
+        stamp = file_stamp(url, source.settings) if has_stamps else ""
         if stamp is None:
             what = "video" if field == "video" else f"file of {field}"
-            return rejected_video(id, f"its {what} is not there")
+            return reject_video(id, f"its {what} is not there")
         item = with_file(item, field, StampedFile(url, stamp))
     # The settings' folders complete what the row does not name.
     no_file = "its row names no file, and none of its id is in the folders of the settings"
-    return side_folders.entry(item, no_file)
+    return side_folders.make_entry(item, no_file)
 
 
-def _columns_by_field(
+def _find_columns(
     source: RemotePath, names: Sequence[str], columns: ColumnsSettings
 ) -> dict[str, str]:
-    """Return field -> column of those that the list has. Raises DatasetError for one that it must
-    have."""
+    """Return the columns of the list by field. Raises DatasetError where a required column is
+    missing."""
     usual = ColumnsSettings().model_dump()
     present: dict[str, str] = {}
     required = []
@@ -137,45 +144,44 @@ def _columns_by_field(
 def _open_list(
     source: RemotePath, opened: ExitStack, columns: Collection[str]
 ) -> tuple[Sequence[str], Rows]:
-    """Return the columns of a list and its rows. Its file is closed with `opened`."""
+    """Return the column names and an iterator over the rows. The file is closed with `opened`."""
     # The name says the form. Packed text is known by its first bytes.
     name = source.name.lower().removesuffix(".gz")
     file = opened.enter_context(source.open())
     if name.endswith(".parquet"):
-        return _parquet(source, file, columns)
+        return _open_parquet(source, file, columns)
     is_packed = file.read(2) == b"\x1f\x8b"
     file.seek(0)
     plain = gzip.GzipFile(fileobj=file) if is_packed else file
     text = opened.enter_context(io.TextIOWrapper(plain, encoding="utf-8-sig", newline=""))
     if name.endswith((".jsonl", ".ndjson")):
-        return _lines(source, text)
-    return _table(source, text)
+        return _open_json_lines(source, text)
+    return _open_table(source, text)
 
 
-def _stem(address: str) -> str:
-    """Return the name of the file at an address, without its ending."""
+def _file_stem(address: str) -> str:
     stem, _, _ = PurePosixPath(address).name.rpartition(".")
     return stem
 
 
-def _parquet(
+def _open_parquet(
     source: RemotePath, file: BinaryIO, columns: Collection[str]
 ) -> tuple[Sequence[str], Rows]:
-    """Return the columns of a list, and its rows. Only the columns of the settings are read."""
+    """Return the column names and the rows. Only columns of the settings are read."""
 
     def rows() -> Rows:
         names = [name for name in table.columns if name in columns]
-        with _reading(source, ParquetError):
+        with _translate_read_errors(source, ParquetError):
             yield from table.rows(names, BATCH_ROWS)
 
-    with _reading(source, ParquetError):
+    with _translate_read_errors(source, ParquetError):
         table = ParquetReader(file)
         return table.columns, rows()
 
 
-def _table(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
-    with _reading(source, *DAMAGE_ERRORS):
-        lines = text_lines(source, text)
+def _open_table(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
+    with _translate_read_errors(source, *DAMAGE_ERRORS):
+        lines = read_text_lines(source, text)
         head = next(lines, "")
         delimiter = ","
         # A tab in the first line is that of a table. Commas may be within its cells.
@@ -183,43 +189,48 @@ def _table(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
             delimiter = "\t"
         names = next(csv.reader([head], delimiter=delimiter), [])
         rows = csv.DictReader(lines, names, delimiter=delimiter)
-        return [name.strip() for name in names], _checked(source, rows, len(names))
+        return [name.strip() for name in names], _check_rows(source, rows, len(names))
 
 
-def _checked(source: RemotePath, rows: "csv.DictReader[str]", cells: int) -> Rows:
-    with _reading(source, *DAMAGE_ERRORS):
+def _check_rows(source: RemotePath, rows: "csv.DictReader[str]", cells: int) -> Rows:
+    with _translate_read_errors(source, *DAMAGE_ERRORS):
         for row in rows:
             # Too many cells come under None, and cells that are missing are None.
             if None in row or None in row.values():
-                what = f"line {rows.line_num + 1} does not hold {cells} cells"
-                raise DatasetError(f"{source.display_url}: {what}; correct it")
+                raise DatasetError(
+                    f"{source.display_url}: line {rows.line_num + 1} does not hold {cells} cells; "
+                    "correct it"
+                )
             yield cast(Row, row)
 
 
-def _lines(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
-    """Return the columns of the first line. Later lines may have others."""
-    rows = _objects(source, text)
+def _open_json_lines(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
+    """Return the keys of the first object as columns, and the rows."""
+    rows = _read_json_lines(source, text)
     first = next(rows, {})
     return (list(first), chain([first], rows)) if first else ([], rows)
 
 
-def _objects(source: RemotePath, text: TextIO) -> Rows:
-    with _reading(source, *DAMAGE_ERRORS, ValueError):
-        for number, line in enumerate(text_lines(source, text), start=1):
+def _read_json_lines(source: RemotePath, text: TextIO) -> Rows:
+    with _translate_read_errors(source, *DAMAGE_ERRORS, ValueError):
+        for number, line in enumerate(read_text_lines(source, text), start=1):
             if not line.strip():
                 continue
             row = parse_json_text(line)
             if not isinstance(row, dict):
-                what = f"{source.display_url}: line {number} is not a JSON object"
-                raise DatasetError(f"{what}; give one per line")
+                raise DatasetError(
+                    f"{source.display_url}: line {number} is not a JSON object; give one per line"
+                )
             yield row
 
 
 @contextmanager
-def _reading(source: RemotePath, *damage: type[Exception]) -> Iterator[None]:
-    """Make one line of what a damaged list raises."""
+def _translate_read_errors(source: RemotePath, *damage: type[Exception]) -> Iterator[None]:
+    """Raise errors of a damaged list as DatasetError."""
     try:
         yield
     except damage as error:
-        what = f"{source.display_url}: cannot be read ({first_line(error)[:MAX_QUOTED_CHARS]})"
-        raise DatasetError(f"{what}; write the list again") from error
+        raise DatasetError(
+            f"{source.display_url}: cannot be read ({first_line(error)[:MAX_QUOTED_CHARS]}); "
+            "write the list again"
+        ) from error

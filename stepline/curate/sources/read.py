@@ -14,7 +14,6 @@ from stepline.curate.sources.files import (
     AmbiguousCaptionsError,
     CaptionsFiles,
     FileIndex,
-    FileStamps,
     SideFolders,
     captions_id,
     video_id,
@@ -23,8 +22,7 @@ from stepline.curate.sources.files import (
 from stepline.curate.sources.howto100m import read_howto100m
 from stepline.curate.sources.lists import read_list
 from stepline.curate.sources.select import SourceFilter
-from stepline.curate.sources.webdataset import NUMBER_RANGE, read_webdataset
-from stepline.curate.stage import SourceEntry, VideoItem, rejected_video
+from stepline.curate.stage import SourceEntry, VideoItem, reject_video
 from stepline.errors import DatasetError
 from stepline.files.remote import DEFAULT_SETTINGS as REMOTE_DEFAULTS
 from stepline.files.remote import RemotePath
@@ -34,16 +32,15 @@ from stepline.sieve_swap.videos import VIDEOS_FILE
 
 
 def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[SourceEntry]:
-    """Yield every video below a folder, its id the file's stem, and what is refused: folders that
-    cannot be read, captions of several languages.
+    """Yield the videos below a folder. The id of a video is its file stem.
 
-    Captions that belong to no video are an entry of their own. Raises DatasetError where there is
-    neither a video nor captions.
+    Captions without a video are entries of their own. Unreadable folders and ambiguous captions are
+    refused. Raises DatasetError where the folder has neither videos nor captions.
     """
     # The videos below the folder, and what of it cannot be read.
     skipped: list[tuple[str, str]] = []
     videos = FileIndex(source, source.list(skipped), video_id)
-    yield from (rejected_video(name, reason) for name, reason in skipped)
+    yield from (reject_video(name, reason) for name, reason in skipped)
     # Captions are next to the videos, unless the settings name a folder of them.
     captions = None
     alone = []
@@ -52,8 +49,9 @@ def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Sourc
         captions = CaptionsFiles(files, lambda id: videos.find(id) is not None)
         alone = captions.ids_without_video()
     if not len(videos) and not alone:
-        cure = "give the folder of videos or captions, a list of them, or tars"
-        raise DatasetError(f"{source.display_url}: no video in it; {cure}")
+        raise DatasetError(
+            f"{source.display_url}: no video in it; give the folder of videos or captions, or a list of them"
+        )
     # Captions without a video are an entry of their own.
     items = [VideoItem(id) for id in alone]
     for item in chain((with_file(VideoItem(id), "video", video) for id, video in videos), items):
@@ -61,9 +59,9 @@ def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Sourc
             file = captions.find(item.id) if captions is not None else None
             if file is not None:
                 item = with_file(item, "captions", file)
-            yield side_folders.completed(item)
+            yield side_folders.add_files(item)
         except AmbiguousCaptionsError as error:
-            yield rejected_video(item.id, str(error))
+            yield reject_video(item.id, str(error))
 
 
 SOURCE_DEFAULTS = SourceSettings()
@@ -72,16 +70,19 @@ SOURCE_DEFAULTS = SourceSettings()
 def read_source(
     url: str, settings: SourceSettings = SOURCE_DEFAULTS, remote: RemoteSettings = REMOTE_DEFAULTS
 ) -> Iterator[SourceEntry]:
-    """Yield the videos of a folder, list, set of tars or HowTo100M, sorted by id, each a VideoItem
-    or Rejected.
+    """Yield the videos of a source and its refused entries, sorted by id.
 
-    url: a path, or s3://, gs://, http(s)://. Raises DatasetError or StoreError, in one line, where
-    the source cannot be read as a whole.
+    Raises DatasetError or StoreError where the source cannot be read.
+
+    Args:
+        url: folder, list or HowTo100M table: a path, s3://, gs:// or http(s)://.
+        settings: which videos are selected.
+        remote: limits and retries of remote files.
     """
     source = absolute_path(RemotePath(url, remote))
     source_filter = SourceFilter(settings)
-    entries = _bounded(source, _entries(source, settings, source_filter, remote))
-    for entry in sort_by_id(source_filter.apply(entries)):
+    entries = _limit_count(source, _read_entries(source, settings, source_filter, remote))
+    for entry in sort_by_id(source_filter.filter_entries(entries)):
         # What a dataset says of its place, without a path of this machine.
         if isinstance(entry, VideoItem) and entry.video is not None:
             entry = replace(entry, path=relative_address(entry.video, source.url))
@@ -101,8 +102,7 @@ INVALID_ID = (
 
 
 def sort_by_id(entries: Iterable[SourceEntry]) -> Iterator[SourceEntry]:
-    """Yield entries sorted by id. Of those with one id the first of the source counts, the others
-    are refused."""
+    """Yield entries sorted by id. Repeated and invalid ids are refused."""
     last: str | None = None
     for number, entry in sorted(enumerate(entries, start=1), key=lambda row: row[1].id):
         id = entry.id
@@ -110,30 +110,31 @@ def sort_by_id(entries: Iterable[SourceEntry]) -> Iterator[SourceEntry]:
             reason = entry.reason
         elif id == last:
             reason = REPEATED_ID
-        elif _is_plain(id):
+        elif _is_valid_id(id):
             last = id
             yield entry
             continue
         else:
             reason = INVALID_ID
-        yield rejected_video(id[:MAX_ID_CHARS] or f"item {number}", reason)
+        yield reject_video(id[:MAX_ID_CHARS] or f"item {number}", reason)
 
 
-def _is_plain(id: str) -> bool:
+def _is_valid_id(id: str) -> bool:
     if not 0 < len(id) <= MAX_ID_CHARS:
         return False
     return id.isprintable() and not {"/", "\\"} & set(id)
 
 
-def _bounded(source: RemotePath, entries: Iterator[SourceEntry]) -> Iterator[SourceEntry]:
+def _limit_count(source: RemotePath, entries: Iterator[SourceEntry]) -> Iterator[SourceEntry]:
     for number, entry in enumerate(entries):
         if number == source.settings.most and source.local is None:
-            what = f"{source.display_url}: it has more videos than places.most={number}"
-            raise DatasetError(f"{what}; raise that")
+            raise DatasetError(
+                f"{source.display_url}: it has more videos than places.most={number}; raise that"
+            )
         yield entry
 
 
-def _entries(
+def _read_entries(
     source: RemotePath,
     settings: SourceSettings,
     source_filter: SourceFilter,
@@ -141,34 +142,30 @@ def _entries(
 ) -> Iterator[SourceEntry]:
     kind: str = settings.kind
     if kind == "auto":
-        kind = _kind(source)
+        kind = _detect_kind(source)
     if kind == "howto100m":
         return read_howto100m(source, settings, source_filter, remote)
     side_folders = SideFolders(settings, remote)
     if kind == "list":
-        stamps = FileStamps(remote, look=settings.stamps)
-        return read_list(source, settings.columns, source_filter, side_folders, stamps)
-    if kind == "webdataset":
-        return read_webdataset(source, side_folders)
+        return read_list(source, settings, source_filter, side_folders)
     return read_folder(source, side_folders)
 
 
-def _kind(source: RemotePath) -> str:
-    """Return what an address is: by its name, else by what it holds."""
+def _detect_kind(source: RemotePath) -> str:
+    """Return the kind of a source from its name or contents: "howto100m", "list" or "folder"."""
     if source.name == VIDEOS_FILE:
         return "howto100m"
-    if source.name.endswith(".tar") or NUMBER_RANGE.search(source.url):
-        return "webdataset"
+    if source.name.endswith(".tar"):
+        raise DatasetError(f"{source.display_url}: tars are not read; unpack them into a folder")
     if is_list(source.name):
         return "list"
     path = source.local
     if path is not None and not path.exists():
-        cure = "give a folder of videos, a list of them, tars or HowTo100M"
-        raise DatasetError(f"{source.display_url}: is not there; {cure}")
+        raise DatasetError(
+            f"{source.display_url}: is not there; give a folder of videos, a list of them or HowTo100M"
+        )
     if path is not None and path.is_file():
-        cure = "give its folder, or `stepline steps` for one video"
-        raise DatasetError(f"{source.display_url}: one file is not a source; {cure}")
-    if (source / VIDEOS_FILE).exists():
-        return "howto100m"
-    first = next(source.list([]), None)
-    return "webdataset" if first is not None and first.name.endswith(".tar") else "folder"
+        raise DatasetError(
+            f"{source.display_url}: one file is not a source; give its folder, or `stepline steps` for one video"
+        )
+    return "howto100m" if (source / VIDEOS_FILE).exists() else "folder"

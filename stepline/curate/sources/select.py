@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from stepline.curate.settings import SourceSettings
-from stepline.curate.stage import FOLDER_MARK, SourceEntry, rejected_video
+from stepline.curate.stage import SourceEntry, reject_video
 from stepline.datasets.excluded import read_excluded
 from stepline.datasets.files import read_text
 from stepline.errors import DatasetError
@@ -17,8 +17,8 @@ MAX_NAMED_CATEGORIES = 8  # in an error
 
 
 class SourceFilter:
-    """Keeps the videos that the settings want. Raises DatasetError for lists that cannot be
-    read."""
+    """Selects the videos of a source by id and category, without those of evaluation sets. Raises
+    DatasetError for unreadable lists of ids."""
 
     def __init__(self, settings: SourceSettings) -> None:
         self._categories = settings.categories
@@ -33,7 +33,7 @@ class SourceFilter:
         self._accepted = False
 
     def accepts(self, id: str, category: str | None) -> bool:
-        """Return whether a video is wanted, which is asked before its files are looked at."""
+        """Return whether a video is selected by id and category."""
         # Ids first, then categories, which not every source knows.
         if self._ids is not None:
             if id not in self._ids:
@@ -46,47 +46,37 @@ class SourceFilter:
         self._accepted = True
         return True
 
-    def _evaluation_sets(self, id: str) -> tuple[str, ...]:
-        """Return the evaluation sets that hold a video, also without the folders before its id."""
-        sets = self._excluded.datasets_with(id)
-        # An id may begin with the folder of its tar. Lists of evaluation videos have the bare id.
-        mark = id.find(FOLDER_MARK)
-        while mark >= 0 and not sets:
-            start = mark + len(FOLDER_MARK)
-            sets = self._excluded.datasets_with(id[start:])
-            mark = id.find(FOLDER_MARK, mark + 1)
-        return sets
+    def filter_entries(self, entries: Iterable[SourceEntry]) -> Iterator[SourceEntry]:
+        """Yield the selected entries. Videos of evaluation sets, and requested ids that are
+        missing, are refused.
 
-    def apply(self, entries: Iterable[SourceEntry]) -> Iterator[SourceEntry]:
-        """Yield the wanted entries. Videos of evaluation sets, and wanted ids that never come, are
-        refused.
-
-        Videos of another category or not in the list of ids are not part of the run, and are not
-        named one by one.
-        Raises DatasetError where the wanted categories never come, though others do.
+        Videos that are not selected are silently ignored. Raises DatasetError where no video has a
+        requested category.
         """
         for entry in entries:
             if isinstance(entry, Rejected):
                 yield entry
             elif self.accepts(entry.id, entry.category):
-                sets = self._evaluation_sets(entry.id)
+                sets = self._excluded.datasets_with(entry.id)
                 if sets:
                     reason = f"evaluates: a video of {', '.join(sets)}"
-                    yield rejected_video(entry.id, reason)
+                    yield reject_video(entry.id, reason)
                 else:
                     yield entry
         # Categories that never come are a mistake in the settings.
         if self._other_categories and not self._accepted:
             others = ", ".join(sorted(self._other_categories))
-            what = f"source.categories {', '.join(self._categories)}: no video is of them"
-            raise DatasetError(f"{what}; the source has {others}")
+            raise DatasetError(
+                f"source.categories {', '.join(self._categories)}: no video is of them; "
+                f"the source has {others}"
+            )
         if self._ids is not None:
             for id in sorted(self._ids - self._ids_met):
-                yield rejected_video(id, ABSENT_ID)
+                yield reject_video(id, ABSENT_ID)
 
 
 def _read_ids(path: Path) -> set[str]:
-    """Return the first words of a file's lines. # begins a comment line."""
+    """Return the first word of each line of a file. Lines with # are comments."""
     ids = set()
     for line in read_text(path).splitlines():
         words = line.split()

@@ -1,10 +1,8 @@
-"""What of a recipe decides each stage's result: exactly the settings that it reads, with the sha256
-of named files.
+"""The settings that decide the result of each stage, with the sha256 of named files.
 
-And whether a stage runs a network with it, for which it may ask a GPU.
-
-A change of any other setting leaves a stage's stored results valid. Speed alone decides nothing:
-threads of recognition, retries, how many requests are sent together.
+Keys of stored results are made of these settings. A change of any other setting keeps the stored
+results valid, such as threads, retries or concurrency. Also here: the libraries whose versions
+count, and whether a stage uses a GPU.
 """
 
 from operator import attrgetter
@@ -45,45 +43,51 @@ NO_NETWORK_BACKBONES = ("precomputed", "none")
 Decisions: TypeAlias = dict[str, JsonValue]  # what decides a stage's result
 
 
-def section(path: str, recipe: "Recipe") -> JsonValue:
-    """Return what decides a stage that reads one section of a recipe alone, such as "filter"."""
+def section_settings(path: str, recipe: "Recipe") -> JsonValue:
+    """Return the settings of a stage that reads one section of a recipe only. path: of the section,
+    such as "filter"."""
     tree = attrgetter(path)(recipe).model_dump(mode="json")
     return with_constants(tree, path.rpartition(".")[2])
 
 
-def reading(recipe: "Recipe") -> JsonValue:
-    """Return what decides `probe`, and whatever reads sound or single pictures: these come from the
-    CPU's decoder."""
-    return _plain(recipe.steps.media, {"decoder"})
+def probe_settings(recipe: "Recipe") -> JsonValue:
+    """Return the settings that decide the result of `probe`. Sound and single frames are always
+    decoded on the CPU."""
+    return _dump_settings(recipe.steps.media, {"decoder"})
 
 
-def transcribe(recipe: "Recipe") -> JsonValue:
-    """Return what decides `transcribe`."""
+def transcribe_settings(recipe: "Recipe") -> JsonValue:
+    """Return the settings that decide the result of `transcribe`."""
     asr = recipe.steps.asr
     model_digest = None
     # A model in a folder counts by its files, a named one by its name.
     if asr.model is not None and Path(asr.model).is_dir():
         model_digest = file_digest(Path(asr.model))
-    decides = {"asr": _plain(asr, {"threads"}), "media": reading(recipe), "model": model_digest}
-    return decides | _plugin("recognisers", asr.recogniser)
+    decides = {
+        "asr": _dump_settings(asr, {"threads"}),
+        "media": probe_settings(recipe),
+        "model": model_digest,
+    }
+    return decides | _plugin_identity("recognisers", asr.recogniser)
 
 
-def write(recipe: "Recipe") -> JsonValue:
-    """Return what decides `write`: of a language model what it is asked, by its name or file."""
+def write_settings(recipe: "Recipe") -> JsonValue:
+    """Return the settings that decide the result of `write`. Of a language model: its prompt,
+    sampling, and name or file."""
     writing = recipe.steps.writing
     if writing.writer == "extractive":
         return {"writer": "extractive"}
     llm = writing.llm
     # Files count by content, so their paths do not.
-    files = _model_files(llm)
+    files = _model_file_digests(llm)
     # How a model is asked decides nothing of what it answers.
     without = ASKING_SETTINGS | {*files}
-    decides = {"writer": writing.writer, "llm": _plain(llm, without), **files}
-    return decides | _plugin("writers", writing.writer)
+    decides = {"writer": writing.writer, "llm": _dump_settings(llm, without), **files}
+    return decides | _plugin_identity("writers", writing.writer)
 
 
-def encode(recipe: "Recipe") -> JsonValue:
-    """Return what decides `encode`."""
+def encode_settings(recipe: "Recipe") -> JsonValue:
+    """Return the settings that decide the result of `encode`."""
     vision = recipe.steps.vision
     without = OTHER_VISION_SETTINGS | {"path", "dictionary"}
     tree = vision.model_dump(mode="json", exclude=without)
@@ -91,19 +95,19 @@ def encode(recipe: "Recipe") -> JsonValue:
     tree["hands"] = False
     decides: Decisions = {
         "vision": tree,
-        "media": _plain(recipe.steps.media),
+        "media": _dump_settings(recipe.steps.media),
         "weights": file_digest(vision.path),
     }
-    return decides | _plugin("backbones", vision.backbone)
+    return decides | _plugin_identity("backbones", vision.backbone)
 
 
-def coarse(recipe: "Recipe") -> JsonValue:
-    """Return what decides `coarse`."""
-    return {"said": recipe.coarse.said, "coarse": _plain(recipe.steps.nasva.coarse)}
+def coarse_settings(recipe: "Recipe") -> JsonValue:
+    """Return the settings that decide the result of `coarse`."""
+    return {"said": recipe.coarse.said, "coarse": _dump_settings(recipe.steps.nasva.coarse)}
 
 
-def ground(recipe: "Recipe") -> JsonValue:
-    """Return what decides `ground`."""
+def ground_settings(recipe: "Recipe") -> JsonValue:
+    """Return the settings that decide the result of `ground`."""
     vision = recipe.steps.vision
     nasva = recipe.steps.nasva
     # The space of texts and pictures.
@@ -111,10 +115,13 @@ def ground(recipe: "Recipe") -> JsonValue:
     for path in (vision.path, vision.texts, vision.dictionary):
         texts.append(file_digest(path))
     # A trained network, or the default placing.
-    placing: JsonValue = {"ground": _plain(nasva.ground)}
+    placing: JsonValue = {"ground": _dump_settings(nasva.ground)}
     aligner = nasva.aligner
     if aligner.path is not None:
-        placing = {"aligner": _plain(aligner, {"path"}), "network": file_digest(aligner.path)}
+        placing = {
+            "aligner": _dump_settings(aligner, {"path"}),
+            "network": file_digest(aligner.path),
+        }
     decides: Decisions = {}
     decides["texts"] = texts
     decides["tokens"] = vision.tokens
@@ -122,78 +129,79 @@ def ground(recipe: "Recipe") -> JsonValue:
     # A vision-language model.
     vlm = vision.vlm
     if vlm.named:
-        files = _model_files(vlm)
+        files = _model_file_digests(vlm)
         files["projector"] = file_digest(vlm.projector)
-        question = _plain(vlm, ASKING_SETTINGS | {*files, "dry_run"})
+        question = _dump_settings(vlm, ASKING_SETTINGS | {*files, "dry_run"})
         decides["witness"] = {"asked": question, **files}
-        decides["media"] = reading(recipe)
-    return decides | _plugin("backbones", vision.backbone)
+        decides["media"] = probe_settings(recipe)
+    return decides | _plugin_identity("backbones", vision.backbone)
 
 
-def judge(recipe: "Recipe") -> JsonValue:
-    """Return what decides `judge`."""
+def judge_settings(recipe: "Recipe") -> JsonValue:
+    """Return the settings that decide the result of `judge`."""
     settings = recipe.steps.judge
-    judging = _plain(settings, {"detector"})
+    judging = _dump_settings(settings, {"detector"})
     return {"judge": judging, "detector": file_digest(settings.detector)}
 
 
-def gather(recipe: "Recipe") -> JsonValue:
-    """Return what decides `gather`."""
+def gather_settings(recipe: "Recipe") -> JsonValue:
+    """Return the settings that decide the result of `gather`."""
     writer = recipe.steps.writing.writer
-    return {"gather": _plain(recipe.gather), "writer": writer}
+    return {"gather": _dump_settings(recipe.gather), "writer": writer}
 
 
-def sieve_swap(recipe: "Recipe") -> JsonValue:
-    """Return what decides `sieve-swap`. Raises SettingsError without a text base."""
+def sieve_swap_settings(recipe: "Recipe") -> JsonValue:
+    """Return the settings that decide the result of `sieve-swap`. Raises SettingsError without a
+    text base."""
     settings = recipe.sieve_swap
     if settings.base is None:
-        cure = "make one with `stepline text-base build`, and name its folder"
-        raise SettingsError(f"sieve_swap.base is not set; {cure}")
+        raise SettingsError(
+            "sieve_swap.base is not set; make one with `stepline text-base build`, and name its folder"
+        )
     manifest = settings.base / "manifest.json"
     # The manifest names every part of the base with its digest.
-    return {"sieve_swap": _plain(settings, {"base"}), "base": file_digest(manifest)}
+    return {"sieve_swap": _dump_settings(settings, {"base"}), "base": file_digest(manifest)}
 
 
-def train(recipe: "Recipe") -> JsonValue:
-    """Return what decides `train`."""
-    return _training_run(recipe, recipe.train)
+def train_settings(recipe: "Recipe") -> JsonValue:
+    """Return the settings that decide the result of `train`."""
+    return _training_settings(recipe, recipe.train)
 
 
-def refine(recipe: "Recipe") -> JsonValue:
-    """Return what decides `refine`."""
+def refine_settings(recipe: "Recipe") -> JsonValue:
+    """Return the settings that decide the result of `refine`."""
     # The path of the network is within the run, so it decides nothing.
     placing = recipe.place
     aligner = with_constants(
         placing.aligner.model_dump(mode="json", exclude={"path", "batch"}), "aligner"
     )
-    decides = _training_run(recipe, recipe.refine)
+    decides = _training_settings(recipe, recipe.refine)
     decides["place"] = [placing.calibrate, placing.shown_rate, aligner]
     return decides
 
 
-def _training_run(
+def _training_settings(
     recipe: "Recipe", settings: "AlignerRunSettings | RefineRunSettings"
 ) -> Decisions:
     tree = settings.model_dump(mode="json")
-    tree["train"] = _plain(settings.train, TRAINING_SETTINGS)
-    return {"run": tree, "threads": recipe.threads, "texts": text_source(recipe)}
+    tree["train"] = _dump_settings(settings.train, TRAINING_SETTINGS)
+    return {"run": tree, "threads": recipe.threads, "texts": text_encoder_name(recipe)}
 
 
-def hearing_libraries(recipe: "Recipe") -> tuple[str, ...]:
-    """Return the packages whose versions change what `transcribe` recognises."""
+def transcribe_libraries(recipe: "Recipe") -> tuple[str, ...]:
+    """Return the packages whose versions change the recognised speech."""
     if recipe.steps.asr.recogniser == "whisper":
         return ("ctranslate2", "faster-whisper")
     return ()
 
 
-def writing_libraries(recipe: "Recipe") -> tuple[str, ...]:
-    """Return the packages whose versions change what `write` writes by grammar. A server's are its
-    own."""
+def write_libraries(recipe: "Recipe") -> tuple[str, ...]:
+    """Return the packages whose versions change the steps of the extractive writer."""
     return ("spacy",) if recipe.steps.writing.writer == "extractive" else ()
 
 
-def seeing_libraries(recipe: "Recipe") -> tuple[str, ...]:
-    """Return the packages whose versions change what `encode` sees."""
+def encode_libraries(recipe: "Recipe") -> tuple[str, ...]:
+    """Return the packages whose versions change the visual features."""
     backbone = recipe.steps.vision.backbone
     if backbone in NO_NETWORK_BACKBONES:
         return ()
@@ -203,10 +211,10 @@ def seeing_libraries(recipe: "Recipe") -> tuple[str, ...]:
 
 
 def text_libraries(recipe: "Recipe") -> tuple[str, ...]:
-    """Return the packages whose versions change the vectors of texts, and what trained networks
-    predict."""
+    """Return the packages whose versions change text vectors and the predictions of trained
+    networks."""
     # A network in torch makes vectors or scores, next to the encoder that ONNX runs.
-    has_torch_backbone = "torch" in seeing_libraries(recipe)
+    has_torch_backbone = "torch" in encode_libraries(recipe)
     if has_torch_backbone or ground_uses_gpu(recipe) or judge_uses_gpu(recipe):
         return ("onnxruntime", "torch")
     return ("onnxruntime",)
@@ -214,7 +222,7 @@ def text_libraries(recipe: "Recipe") -> tuple[str, ...]:
 
 def encode_uses_gpu(recipe: "Recipe") -> bool:
     """Return whether `encode` runs a network in torch. ONNX Runtime uses the CPU."""
-    return "torch" in seeing_libraries(recipe)
+    return "torch" in encode_libraries(recipe)
 
 
 def ground_uses_gpu(recipe: "Recipe") -> bool:
@@ -232,14 +240,13 @@ def judge_uses_gpu(recipe: "Recipe") -> bool:
     return recipe.steps.judge.detector is not None
 
 
-def export(recipe: "Recipe") -> JsonValue:
-    """Return what decides `export`. Its card names the stages."""
-    return {"export": _plain(recipe.export), "stages": list(recipe.stages)}
+def export_settings(recipe: "Recipe") -> JsonValue:
+    """Return the settings that decide the result of `export`. The card names the stages."""
+    return {"export": _dump_settings(recipe.export), "stages": list(recipe.stages)}
 
 
-def text_source(recipe: "Recipe") -> str:
-    """Return the encoder of the steps' vectors, as `text_encoder` takes it: that of the features'
-    own space."""
+def text_encoder_name(recipe: "Recipe") -> str:
+    """Return the text encoder of the features' own embedding space, as `text_encoder` takes it."""
     vision = recipe.steps.vision
     backbone = vision.backbone
     if backbone == "conse":
@@ -251,19 +258,19 @@ def text_source(recipe: "Recipe") -> str:
     return f"{backbone}:{vision.path}"
 
 
-def _model_files(settings: "ChatSettings") -> Decisions:
-    """Return the sha256 of each file that a language model is made of."""
+def _model_file_digests(settings: "ChatSettings") -> Decisions:
+    """Return the sha256 of the files of a language model."""
     return {
         "gguf": file_digest(settings.gguf),
         "chat_template": file_digest(settings.chat_template),
     }
 
 
-def _plugin(kind: "Kind", name: str) -> Decisions:
-    """Return what decides the results of a plugin, or nothing for Stepline's own."""
+def _plugin_identity(kind: "Kind", name: str) -> Decisions:
+    """Return name and version of a plugin. Empty for parts of Stepline."""
     identities = plugin_identities({kind: name})
     return {"plugin": identities[kind]} if identities else {}
 
 
-def _plain(settings: Settings, without: set[str] | None = None) -> JsonValue:
+def _dump_settings(settings: Settings, without: set[str] | None = None) -> JsonValue:
     return settings.model_dump(mode="json", exclude=without or set())

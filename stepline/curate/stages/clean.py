@@ -15,13 +15,12 @@ from stepline.curate.stage import DatasetContext, StageFailure
 from stepline.curate.stages.gather import (
     FEATURES_FOLDER,
     RECORDS_FILE,
-    last_folder,
-    last_records,
+    previous_folder,
+    previous_records,
     read_left_out,
     write_dataset,
 )
 from stepline.features import FeatureStore
-from stepline.files.remote import RemotePath
 from stepline.records import Record, Rejected, Step
 from stepline.storage import read_parquet
 
@@ -35,11 +34,13 @@ FEW_STEPS = "too few clean steps are left of it"
 
 @dataclass(frozen=True)
 class StepScores:
-    """What is known of one step. wording: P(it describes a step). support: best cosine to its
-    sentences, 0 without any.
+    """Four scores of a step.
 
-    visibility: P(shown) of the model that placed it last. agreement: IoU of the grounding's span
-    and the network's.
+    Attributes:
+        wording: P(the text describes a step).
+        support: best cosine to its source sentences, 0 without any.
+        visibility: P(shown) of the model that grounded it last.
+        agreement: IoU of the spans of the grounding and of the network.
     """
 
     wording: float
@@ -49,16 +50,15 @@ class StepScores:
 
 
 def clean(dataset: DatasetContext) -> None:
-    """Write the records with their clean steps. The others are in `dropped`, each with its
-    reason."""
+    """Write the records with their clean steps only. Dropped steps are listed with a reason."""
     settings = dataset.recipe.clean
-    left_out = read_left_out(last_folder(dataset))
+    left_out = read_left_out(previous_folder(dataset))
     gathered = read_parquet(dataset.folders["gather"] / RECORDS_FILE)
     grounded = {record.id: record.steps for record in gathered}
     # Two places of a step can be compared only where both stages are in the recipe.
     placed_twice = "refine" in dataset.folders and "ground" in dataset.recipe.stages
     records: list[Record] = []
-    for record in last_records(dataset):
+    for record in previous_records(dataset):
         grounded_steps: Sequence[Step] = grounded[record.id] if placed_twice else ()
         cleaned = clean_record(record, grounded_steps, settings)
         if cleaned.steps:
@@ -71,10 +71,12 @@ def clean(dataset: DatasetContext) -> None:
 
 
 def clean_record(record: Record, grounded: Sequence[Step], settings: CleanSettings) -> Record:
-    """Return the record without the steps that fail.
+    """Return a record without the steps whose scores are too low.
 
-    grounded: its steps where the grounding has them, which trains nothing. None: it is asked
-    nothing.
+    Args:
+        record: of the last stage.
+        grounded: steps of the stage `ground`, for agreement and spans. Empty: neither is used.
+        settings: minimal scores.
     """
     steps: list[Step] = []
     dropped: list[Rejected] = []
@@ -83,7 +85,7 @@ def clean_record(record: Record, grounded: Sequence[Step], settings: CleanSettin
         if reason is not None:
             dropped.append(Rejected(what="step", text=step.text, reason=reason))
         elif settings.spans == "grounding":
-            steps.append(_at_grounded_span(step, grounded))
+            steps.append(_use_grounded_span(step, grounded))
         else:
             steps.append(step)
     return _with_steps(record, steps, dropped)
@@ -94,9 +96,8 @@ def _with_steps(record: Record, steps: Sequence[Step], dropped: Sequence[Rejecte
     return record.model_copy(update=update)
 
 
-def _at_grounded_span(step: Step, grounded: Sequence[Step]) -> Step:
-    """Return a step with the grounding's span, where that has one. Its best second stays if it is
-    in it."""
+def _use_grounded_span(step: Step, grounded: Sequence[Step]) -> Step:
+    """Return a step with its span from the stage `ground`, where it has one."""
     # The grounding knows where shots end, so its span is the cleaner one.
     for other in grounded:
         if other.id == step.id and other.spans:
@@ -130,20 +131,13 @@ def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
             agreement = step.spans[0].iou(others[0])
         elif grounded:
             agreement = 0.0
-        supports = [float(row[source]) for source in step.sources]
-        scores.append(
-            StepScores(
-                wording=float(wording),
-                support=max(supports, default=0.0),
-                visibility=step.score or 0.0,
-                agreement=agreement,
-            )
-        )
+        support = max((float(row[source]) for source in step.sources), default=0.0)
+        scores.append(StepScores(float(wording), support, step.score or 0.0, agreement))
     return scores
 
 
 def drop_reason(step: Step, scores: StepScores, settings: CleanSettings) -> str | None:
-    """Return why a step goes, the first reason of several, or None where it stays."""
+    """Return the first reason to drop a step, or None where it stays."""
     if scores.wording < settings.written:
         return NO_STEP_WORDING
     if scores.support < settings.supported:
@@ -162,15 +156,15 @@ NOT_JUDGED = "what is said in it could not be judged"
 FEW_SHOWN = "too few of its sentences are shown"
 
 
-def visible(dataset: DatasetContext) -> None:
-    """Write records whose steps are the sentences that are shown while they are said. The others
-    are dropped."""
+def select_shown_narrations(dataset: DatasetContext) -> None:
+    """Write records whose steps are the sentences that are shown while they are spoken (WYS2,
+    section 3)."""
     settings = dataset.recipe.visible
     source = dataset.folders["gather"]
     left_out = read_left_out(source)
     records: list[Record] = []
     for record in read_parquet(source / RECORDS_FILE):
-        visible = visible_record(record, settings)
+        visible = select_shown_sentences(record, settings)
         # A video that could not be judged is left out for that, not for its pictures.
         is_judged = any(sentence.shown is not None for sentence in record.sentences)
         if is_judged and visible.steps:
@@ -183,8 +177,8 @@ def visible(dataset: DatasetContext) -> None:
     dataset.say(f"{narrations} visual narrations in {len(records)} videos")
 
 
-def visible_record(record: Record, settings: VisibleSettings) -> Record:
-    """Return the record with its visual narrations as steps, each shown where it is said."""
+def select_shown_sentences(record: Record, settings: VisibleSettings) -> Record:
+    """Return a record with its shown sentences as steps. The other sentences are dropped."""
     steps: list[Step] = []
     dropped: list[Rejected] = []
     # A narration that is shown becomes a step where it is said.
@@ -214,24 +208,17 @@ def export(dataset: DatasetContext) -> None:
     OUT/dataset."""
     recipe = dataset.recipe
     features = None
-    # Features and media of the videos, as far as they are there.
+    # Features of the videos, as far as they are there.
     features_folder = dataset.folders["gather"] / FEATURES_FOLDER
     if any(features_folder.glob("shard-*.parquet")):
         features = FeatureStore(features_folder)
-    items = {}
-    media = {}
-    for item in dataset.items:
-        items[item.id] = item
-        if item.video is not None:
-            media[item.id] = RemotePath(item.video, recipe.remote)
     contents = DatasetContents(
-        records=lambda: last_records(dataset),
-        left_out=read_left_out(last_folder(dataset)),
-        items=items,
+        records=lambda: previous_records(dataset),
+        left_out=read_left_out(previous_folder(dataset)),
+        items={item.id: item for item in dataset.items},
         stages=recipe.stages,
         settings=dict(dataset.stage_settings),
         features=features,
-        media=media,
     )
     tree = export_dataset(contents, dataset.folder, recipe.export)
     counts = f"{tree['videos']} videos with {tree['steps']} steps in the dataset"

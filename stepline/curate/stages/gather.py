@@ -7,19 +7,17 @@ What the dataset stages pass on, one folder each:
     left_out.jsonl     a line an item that is not among them: id, stage, kind, reason; sorted by id
     features           a feature store of the videos (of `gather`, and of `features`, which makes nothing else)
 
-A video came before where it is the same file, the same speech, or the same pictures encoded once
-more. Each becomes a signature of fixed size. Only those that share a bucket are compared, so that a
-million videos cost no million squares. The random numbers are fixed, so that the same videos give
-the same answer.
-
-    words       MinHash (Broder 1997) of the runs of three words; 16 bands of 4 make the buckets
-    pictures    the means of 8 parts of the video, 8 x 8 grey each; 16 bands of 12 random planes make the buckets
+A video came before where it is the same file or says the same. Its speech becomes a signature of
+fixed size: the MinHash (Broder 1997) of its runs of three words. Only videos that share a bucket
+are compared, so that a million videos cost no million squares. The random numbers are fixed, so
+that the same videos give the same answer.
 """
 
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -28,7 +26,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import JsonValue
 
-from stepline.curate.settings import GatherSettings
 from stepline.curate.stage import DatasetContext, StageFailure, VideoItem
 from stepline.curate.stages.intermediate import (
     CoarseSteps,
@@ -45,7 +42,7 @@ from stepline.files.atomic_files import write_atomic
 from stepline.limits import parse_json
 from stepline.models.training.sources import OmitReason
 from stepline.pipeline.pictures import NO_PICTURE
-from stepline.records import Matrix, Record, Transcript, Video
+from stepline.records import Record, Transcript, Video
 from stepline.storage import read_parquet, write_parquet
 from stepline.version import __version__
 
@@ -60,9 +57,10 @@ RECORD_STAGES = ("visible", "clean", "refine", "sieve-swap", "gather")
 def write_dataset(
     folder: Path, records: Iterable[Record], left_out: Mapping[str, StageFailure]
 ) -> int:
-    """Write records, sorted by id already, and what was left out. Return how many records.
+    """Write records and the failures of videos that are left out. Return the number of records.
 
-    Lines do not say how often a video was tried: a run that was retried makes the same dataset.
+    The number of attempts is not written: a run with retries gives equal bytes. records: sorted by
+    id.
     """
     count = write_parquet(records, folder / RECORDS_FILE)
     _write_left_out(folder, left_out)
@@ -74,13 +72,13 @@ def _write_left_out(folder: Path, left_out: Mapping[str, StageFailure]) -> None:
     for _, failure in sorted(left_out.items()):
         row = asdict(failure)
         del row["attempts"]
-        line = json.dumps(row, ensure_ascii=False)
-        lines.append(f"{line}\n")
+        lines.append(json.dumps(row, ensure_ascii=False) + "\n")
     write_atomic(folder / LEFT_OUT_FILE, "".join(lines))
 
 
 def read_left_out(folder: Path) -> dict[str, StageFailure]:
-    """Return what a stage's folder leaves out, by id. Raises StoreError for a damaged file."""
+    """Return the failures of the videos that a stage left out, by id. Raises StoreError for a
+    damaged file."""
     path = folder / LEFT_OUT_FILE
     failures = {}
     try:
@@ -89,51 +87,48 @@ def read_left_out(folder: Path) -> dict[str, StageFailure]:
                 failure = StageFailure(**parse_json(line))
                 failures[failure.id] = failure
     except (OSError, ValueError, TypeError) as error:
-        what = f"{path}: not a list of what is left out ({error})"
-        raise StoreError(f"{what}; remove the stage's folder") from error
+        raise StoreError(
+            f"{path}: not a list of what is left out ({error}); remove the stage's folder"
+        ) from error
     return failures
 
 
-def last_folder(dataset: DatasetContext) -> Path:
-    """Return the folder whose records a dataset stage goes on with."""
+def previous_folder(dataset: DatasetContext) -> Path:
+    """Return the result folder of the last stage that wrote records."""
     # The first of the table that ran is the last that ran.
-    stages = [name for name in RECORD_STAGES if name in dataset.folders]
-    return dataset.folders[stages[0]]
+    return next(dataset.folders[name] for name in RECORD_STAGES if name in dataset.folders)
 
 
-def last_records(dataset: DatasetContext) -> Iterator[Record]:
-    """Yield the records that a dataset stage goes on with."""
-    return read_parquet(last_folder(dataset) / RECORDS_FILE)
+def previous_records(dataset: DatasetContext) -> Iterator[Record]:
+    """Yield the records of the last stage that wrote records."""
+    return read_parquet(previous_folder(dataset) / RECORDS_FILE)
 
 
 Row: TypeAlias = dict[str, bytes]  # stage -> its stored result, of one item
 
 
 def gather(dataset: DatasetContext) -> None:
-    """Write the records and features of all videos but the repeated ones."""
+    """Write the records and features of all videos except duplicates."""
     # Repeated videos are known before anything is written.
-    repeated = _find_repeated(dataset)
-    left_out = _failures(dataset) | repeated
+    repeated = _find_duplicates(dataset)
+    left_out = _list_failures(dataset) | repeated
     writer = dataset.recipe.steps.writing.writer
     with FeatureWriter(dataset.folder / FEATURES_FOLDER) as store:
-        rows = ((item, row) for item, row in _rows(dataset) if item.id not in repeated)
-        count = write_dataset(dataset.folder, _records(rows, store, writer), left_out)
+        rows = ((item, row) for item, row in _iterate_rows(dataset) if item.id not in repeated)
+        count = write_dataset(dataset.folder, _make_records(rows, store, writer), left_out)
     counts = f"{count} videos gathered, {len(repeated)} that came before"
     dataset.say(f"{counts}, {len(left_out)} left out in all")
 
 
-def _failures(dataset: DatasetContext) -> dict[str, StageFailure]:
-    """Return what the source refused, and what failed before."""
-    failures = {}
-    for item in dataset.refused:
-        failures[item.id] = StageFailure(item.id, "source", "left out", item.reason)
-    return {**failures, **dataset.failures}
+def _list_failures(dataset: DatasetContext) -> dict[str, StageFailure]:
+    """Return the entries that the source refused and the failures of earlier stages, by id."""
+    refused = {r.id: StageFailure(r.id, "source", "left out", r.reason) for r in dataset.refused}
+    return {**refused, **dataset.failures}
 
 
-def features(dataset: DatasetContext) -> None:
-    """Write the features of all videos as a store, the same bytes that `stepline features extract`
-    makes of them."""
-    left_out = _failures(dataset)
+def gather_features(dataset: DatasetContext) -> None:
+    """Write the features of all videos as a store, equal to that of `stepline features extract`."""
+    left_out = _list_failures(dataset)
     count = 0
     with FeatureWriter(dataset.folder / FEATURES_FOLDER) as store:
         for item, data in dataset.results("encode"):
@@ -148,8 +143,7 @@ def features(dataset: DatasetContext) -> None:
 
 
 def _add_features(store: FeatureWriter, id: str, data: bytes) -> OmitReason | None:
-    """Add what `encode` made of a video to a store. Return why it cannot be added, or None where it
-    was."""
+    """Add the features of a video to a store. Return why they cannot be added, or None."""
     header, arrays = unpack(FeatureHeader, data)
     if "features" not in arrays or header.backbone is None:
         return NO_PICTURE, ""
@@ -161,45 +155,36 @@ def _add_features(store: FeatureWriter, id: str, data: bytes) -> OmitReason | No
     return flaw
 
 
-def _rows(dataset: DatasetContext) -> Iterator[tuple[VideoItem, Row]]:
-    """Yield each item with its results, sorted by id. One item is in memory at a time."""
+def _iterate_rows(dataset: DatasetContext) -> Iterator[tuple[VideoItem, Row]]:
+    """Yield each video with its results by stage. One video is in memory at a time."""
     names = ("probe", "transcribe", "encode", "coarse", "ground", "judge")
     stages = [name for name in names if name in dataset.recipe.stages]
-    results_by_stage = [dataset.results(stage) for stage in stages]
     # All stages yield the same items in the same order.
-    for results in zip(*results_by_stage, strict=True):
-        item, _ = results[0]
+    for results in zip(*map(dataset.results, stages), strict=True):
         cells = [cell for _, cell in results]
-        yield item, dict(zip(stages, cells, strict=True))
+        yield results[0][0], dict(zip(stages, cells, strict=True))
 
 
-def _find_repeated(dataset: DatasetContext) -> dict[str, StageFailure]:
-    duplicates = DuplicateFinder(dataset.recipe.gather)
+def _find_duplicates(dataset: DatasetContext) -> dict[str, StageFailure]:
+    duplicates = DuplicateFinder(dataset.recipe.gather.same_words)
     repeated: dict[str, StageFailure] = {}
-    for item, row in _rows(dataset):
+    for item, row in _iterate_rows(dataset):
         file = from_bytes(ProbeResult, row["probe"])
         coarse = from_bytes(CoarseSteps, row["coarse"])
-        _, arrays = unpack(FeatureHeader, row["encode"])
-        # Thumbnails, which `encode` measured with the motion.
-        looks: Matrix | None = None
-        if "looks" in arrays:
-            looks = arrays["looks"].astype(np.float32)
-        signature = duplicates.signature(
-            item.id, coarse.duration, file.digest, coarse.transcript, looks
-        )
-        reason = duplicates.reason(signature)
+        words = duplicates.minhash(coarse.transcript)
+        signature = Signature(item.id, coarse.duration, file.digest, words)
+        reason = duplicates.duplicate_reason(signature)
         if reason is not None:
             repeated[item.id] = StageFailure(item.id, "gather", "left out", reason)
     return repeated
 
 
-def _records(
+def _make_records(
     rows: Iterable[tuple[VideoItem, Row]], store: FeatureWriter, writer: str
 ) -> Iterator[Record]:
-    """Yield the records, adding the features of each to the store. What cannot be added is a
-    warning of its record."""
+    """Yield the records, and add the features of each to the store."""
     for item, row in rows:
-        record = record_of(item, row, writer)
+        record = make_record(item, row, writer)
         flaw = _add_features(store, item.id, row["encode"])
         if flaw is not None and flaw[0] != NO_PICTURE:
             warning = f"its features are left out: {' '.join(flaw)}".rstrip()
@@ -208,8 +193,8 @@ def _records(
         yield record
 
 
-def record_of(item: VideoItem, row: Row, writer: str) -> Record:
-    """Return the record of a video from its results. Its path is left to what publishes it."""
+def make_record(item: VideoItem, row: Row, writer: str) -> Record:
+    """Return the record of a video from its results, without the path of its file."""
     file = from_bytes(ProbeResult, row["probe"])
     coarse = from_bytes(CoarseSteps, row["coarse"])
     header, _ = unpack(FeatureHeader, row["encode"])
@@ -259,20 +244,14 @@ def record_of(item: VideoItem, row: Row, writer: str) -> Record:
 # Reasons of videos that are left out.
 SAME_FILE = "it is a copy of {}"
 SAME_WORDS = "it says the same as {}"
-SAME_PICTURE = "it shows the same as {}"
 
 HASH_COUNT = 64  # of a video's words
-BAND_COUNT = 16  # that make the buckets
-PART_COUNT = 8  # of a video, each with its thumbnail
-THUMBNAIL_SIDE = 8  # pixels
-PLANES_PER_BAND = 12  # of pictures
-RUN_WORDS = 3  # of a run, by which two videos say the same
-MIN_RUNS = 8  # of words, below which speech says nothing about likeness
-MIN_COMMON_SHARE = 0.5  # of runs, below which two videos that look alike are two
+BAND_COUNT = 16  # bands of hashes, each of which makes a bucket
+RUN_WORDS = 3  # words of a run, by which two videos say the same
+MIN_RUNS = 8  # runs of words, below which speech says nothing about likeness
 # Share by which two encodings of one video may differ in length, or half a second.
 LENGTH_TOLERANCE = 0.02
-# Videos of a bucket that one is compared with: black pictures would fill a single one.
-MAX_COMPARED = 50
+MAX_COMPARED = 50  # videos of a bucket with which a further one is compared
 HASH_PRIME = (1 << 31) - 1
 RANDOM_SEED = 2008
 
@@ -281,73 +260,64 @@ Hashes: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Signature:
-    """What a video is compared by. words: (64,) or None where hardly anything is said. look: (8,
-    64) or None."""
+    """What identifies a video among others.
+
+    Attributes:
+        id: of the video.
+        duration: seconds.
+        digest: sha256 of its file, None without a file.
+        words: (64,) MinHash of its speech, None where hardly anything is said.
+    """
 
     id: str
     duration: float
     digest: str | None
     words: Hashes | None
-    look: Matrix | None
 
 
 class DuplicateFinder:
-    """Takes videos in the order of their ids, and finds which earlier one each is the same as, if
-    any."""
+    """Finds which earlier video each video is a copy of. Videos come in the order of their ids.
 
-    def __init__(self, settings: GatherSettings) -> None:
+    Args:
+        same_words: share of common runs of words at which two videos say the same. 1: never.
+    """
+
+    def __init__(self, same_words: float) -> None:
         rng = np.random.default_rng(RANDOM_SEED)
-        self._settings = settings
-        # Fixed factors and planes: the same videos meet in the same buckets everywhere.
-        factors = rng.integers(1, HASH_PRIME, size=(2, HASH_COUNT), dtype=np.int64)
-        self._factors = factors
-        plane_count = BAND_COUNT * PLANES_PER_BAND
-        planes = rng.standard_normal((plane_count, PART_COUNT * THUMBNAIL_SIDE**2))
-        self._planes = planes.astype(np.float32)
-        self._videos: list[Signature] = []
-        self._digests: dict[str, str] = {}
-        self._buckets: dict[tuple[str, int, bytes], list[int]] = {}
+        self._same_words = same_words
+        # Fixed factors: the same videos meet in the same buckets everywhere.
+        self._factors = rng.integers(1, HASH_PRIME, size=(2, HASH_COUNT), dtype=np.int64)
+        self._ids_by_digest: dict[str, str] = {}
+        self._buckets: dict[tuple[int, bytes], list[Signature]] = defaultdict(list)
 
-    def signature(
-        self,
-        id: str,
-        duration: float,
-        digest: str | None,
-        transcript: Transcript,
-        looks: Matrix | None,
-    ) -> Signature:
-        """Return a video's signature. looks: (T, 192) thumbnails of 8 x 8 RGB, NaN where one is
-        missing, or None."""
-        words = self._minhash(transcript)
-        return Signature(id, duration, digest, words, mean_thumbnails(looks))
-
-    def reason(self, video: Signature) -> str | None:
-        """Return why a video is one that came before, or None, and remember it."""
+    def duplicate_reason(self, video: Signature) -> str | None:
+        """Return why a video is a duplicate of an earlier one, or None. Later videos are compared
+        with it."""
         # The same file needs no comparison.
-        if video.digest is not None and video.digest in self._digests:
-            return SAME_FILE.format(self._digests[video.digest])
-        # The videos that share a bucket with it.
-        keys = self._bucket_keys(video)
-        for key in keys:
-            for row in self._buckets.get(key, [])[:MAX_COMPARED]:
-                earlier = self._videos[row]
-                reason = same_video(earlier, video, self._settings)
-                if reason is not None:
-                    return reason.format(earlier.id)
+        if video.digest is not None and video.digest in self._ids_by_digest:
+            return SAME_FILE.format(self._ids_by_digest[video.digest])
+        # The videos that share a bucket with it: all hashes of a band agree.
+        buckets = []
+        if video.words is not None and self._same_words < 1:
+            bands = video.words.reshape(BAND_COUNT, -1)
+            buckets = [self._buckets[number, band.tobytes()] for number, band in enumerate(bands)]
+        for bucket in buckets:
+            for earlier in bucket[:MAX_COMPARED]:
+                if self._says_the_same(earlier, video):
+                    return SAME_WORDS.format(earlier.id)
         # It is new: later videos are compared with it.
-        own_row = len(self._videos)
-        for key in keys:
-            self._buckets.setdefault(key, []).append(own_row)
+        for bucket in buckets:
+            bucket.append(video)
         if video.digest is not None:
-            self._digests[video.digest] = video.id
-        self._videos.append(video)
+            self._ids_by_digest[video.digest] = video.id
         return None
 
-    def _minhash(self, transcript: Transcript) -> Hashes | None:
+    def minhash(self, transcript: Transcript) -> Hashes | None:
+        """Return the MinHash (64,) of a transcript, None where it has too few runs of words."""
         words: list[str] = []
         for sentence in transcript.sentences:
             words += re.findall(r"\w+", sentence.text.lower())
-        # Runs of words as a set: how often one comes does not count.
+        # Runs of words as a set: how often a run comes does not count.
         shifted = [words[start:] for start in range(RUN_WORDS)]
         runs = {" ".join(run) for run in zip(*shifted, strict=False)}
         if len(runs) < MIN_RUNS:
@@ -356,62 +326,14 @@ class DuplicateFinder:
         checksums = [zlib.crc32(run.encode()) % HASH_PRIME for run in runs]
         codes = np.array(sorted(checksums), np.int64)
         multiplier, offset = self._factors
-        hashes = multiplier * codes[:, None] + offset  # (runs, 64)
-        hashes = hashes % HASH_PRIME
+        hashes = (multiplier * codes[:, None] + offset) % HASH_PRIME  # (runs, 64)
         least: Hashes = hashes.min(axis=0)
         return least
 
-    def _bucket_keys(self, video: Signature) -> list[tuple[str, int, bytes]]:
-        keys: list[tuple[str, int, bytes]] = []
-        if video.words is not None and self._settings.same_words < 1:
-            # Videos share a bucket where all hashes of a band agree.
-            word_bands = video.words.reshape(BAND_COUNT, -1)
-            for band, part in enumerate(word_bands):
-                keys.append(("words", band, part.tobytes()))
-        if video.look is not None and self._settings.same_picture > 0:
-            # On which side of each plane it is, once its brightness is taken out.
-            centred = video.look - video.look.mean()
-            sign_bands = (self._planes @ centred.ravel() > 0).reshape(BAND_COUNT, -1)
-            for band, part in enumerate(sign_bands):
-                bits = np.packbits(part)
-                keys.append(("look", band, bits.tobytes()))
-        return keys
-
-
-def same_video(first: Signature, second: Signature, settings: GatherSettings) -> str | None:
-    """Return how two videos are the same, as a reason that names the first, or None where they are
-    not."""
-    # Copies of a video have about its length.
-    longest = max(first.duration, second.duration)
-    tolerance = max(0.5, LENGTH_TOLERANCE * longest)
-    if abs(first.duration - second.duration) > tolerance:
-        return None
-    if first.words is not None and second.words is not None:
+    def _says_the_same(self, first: Signature, second: Signature) -> bool:
+        # Copies of a video have about its length.
+        tolerance = max(0.5, LENGTH_TOLERANCE * max(first.duration, second.duration))
+        if abs(first.duration - second.duration) > tolerance:
+            return False
         # The share of equal hashes estimates the Jaccard likeness of the runs.
-        is_common = first.words == second.words  # (64,)
-        common = float(is_common.mean())
-        if settings.same_words < 1 and common >= settings.same_words:
-            return SAME_WORDS
-        if common < MIN_COMMON_SHARE:
-            return None
-    if first.look is None or second.look is None or settings.same_picture <= 0:
-        return None
-    differences = np.abs(first.look - second.look)
-    return SAME_PICTURE if float(differences.mean()) <= settings.same_picture else None
-
-
-def mean_thumbnails(looks: Matrix | None) -> Matrix | None:
-    """Return (8, 64): the mean grey thumbnail of each eighth of a video, None where too little was
-    seen."""
-    pixels = THUMBNAIL_SIDE**2
-    if looks is None or looks.shape[1:] != (3 * pixels,):
-        return None
-    # Means over colours and time: an encoding changes them little.
-    colours = looks.reshape(len(looks), pixels, 3)
-    grey = colours.mean(axis=2)  # (T, 64)
-    grey = grey[np.isfinite(grey).all(axis=1)]
-    if len(grey) < PART_COUNT:
-        return None
-    parts: Sequence[Matrix] = np.array_split(grey, PART_COUNT)
-    means = np.stack([part.mean(axis=0) for part in parts])
-    return means.astype(np.float32)
+        return float(np.mean(first.words == second.words)) >= self._same_words

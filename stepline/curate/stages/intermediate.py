@@ -49,8 +49,17 @@ Header = TypeVar("Header", bound=FrozenModel)
 
 
 class ProbeResult(FrozenModel):
-    """What a file holds. duration: seconds, 0 where it is not known. digest: sha256 of the file,
-    None without one."""
+    """The result of `probe`: what a video file holds.
+
+    Attributes:
+        duration: seconds, 0 where unknown.
+        picture: whether it has a video stream.
+        sound: whether it has an audio stream.
+        width: pixels.
+        height: pixels.
+        digest: sha256 of the file, None without a file.
+        warnings: messages of the decoder.
+    """
 
     duration: float
     picture: bool
@@ -62,8 +71,15 @@ class ProbeResult(FrozenModel):
 
 
 class CoarseSteps(FrozenModel):
-    """Steps where they are said, and the transcript within the video. duration: seconds that can be
-    decoded."""
+    """The result of `coarse`: steps with the seconds in which they are spoken.
+
+    Attributes:
+        duration: seconds that can be decoded.
+        transcript: sentences within the duration.
+        steps: with `said` spans.
+        dropped: steps and sentences that are left out.
+        warnings: messages of all stages so far.
+    """
 
     duration: float
     transcript: Transcript
@@ -73,11 +89,16 @@ class CoarseSteps(FrozenModel):
 
 
 class GroundedSteps(FrozenModel):
-    """Steps where they are shown. kind: of the alignment's scores, which are the stored array. None
-    without any.
+    """The result of `ground`: steps with the seconds in which they are shown.
 
-    vlm: what was asked of a vision-language model and what it said. None, and not stored, where
-    no model was asked.
+    Attributes:
+        steps: with spans.
+        rate: rows of the alignment per second.
+        kind: of the alignment scores, which are the stored array. None without an alignment.
+        report: diagnostics of the grounding.
+        doubts: warnings.
+        vlm: requests to a vision-language model and its answers. None, and not stored, where none
+            was asked.
     """
 
     steps: tuple[Step, ...]
@@ -89,7 +110,7 @@ class GroundedSteps(FrozenModel):
 
     @model_serializer(mode="wrap")
     def _omit_empty_vlm_answers(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Store the answers, as "witness", only where a model was asked."""
+        """Store the answers under the key "witness", and only where a model was asked."""
         tree: dict[str, Any] = stored(self)
         answers = tree.pop("vlm")
         if answers is not None:
@@ -98,14 +119,19 @@ class GroundedSteps(FrozenModel):
 
 
 class JudgedTranscript(FrozenModel):
-    """The transcript with P(shown) of every sentence, and who judged. None where no one could."""
+    """The result of `judge`: the transcript with P(shown) of each sentence.
+
+    Attributes:
+        transcript: sentences with their P(shown).
+        judge: name of the model. None where nothing could be judged.
+    """
 
     transcript: Transcript
     judge: str | None = None
 
 
 def read_result(kind: type[Result], video: "VideoContext", stage: str) -> Result:
-    """Return what a stage has made of the same video."""
+    """Return the result of an earlier stage for the same video."""
     return from_bytes(kind, video.results[stage])
 
 
@@ -113,23 +139,21 @@ def pack_grounding(
     grounding: "Grounding | AlignerGrounding", answers: "VisualAnswers | None" = None
 ) -> bytes:
     """Return grounded steps and their alignment (K, T) as bytes. answers: of a vision-language
-    model on them."""
+    model."""
     report, alignment = grounding.report, grounding.alignment
     header = GroundedSteps(
         steps=grounding.steps,
         rate=alignment.rate,
         kind=alignment.kind,
         report=asdict(report),
-        doubts=report.warnings,
+        doubts=(*report.warnings, *(answers.notes if answers else ())),
+        witness=answers.report if answers else None,
     )
-    if answers is not None:
-        doubts = (*report.warnings, *answers.notes)
-        header = header.model_copy(update={"vlm": answers.report, "doubts": doubts})
     return pack(header, {"scores": alignment.scores})
 
 
 def unpack_grounding(data: bytes) -> tuple[GroundedSteps, Alignment | None]:
-    """Return grounded steps and their alignment. This is None where nothing was to be seen."""
+    """Return grounded steps and their alignment, None without one."""
     grounded, arrays = unpack(GroundedSteps, data)
     # Without an alignment, nothing was grounded.
     if grounded.kind is None:
@@ -140,13 +164,21 @@ def unpack_grounding(data: bytes) -> tuple[GroundedSteps, Alignment | None]:
 
 
 def round_seconds(duration: float) -> float:
-    """Return seconds as records keep them."""
+    """Return seconds rounded to milliseconds, 0 for infinity and NaN."""
     return 0.0 if not math.isfinite(duration) else round(duration, 3)
 
 
 class FeatureHeader(FrozenModel):
-    """What is next to the arrays of pictures: whose features, rows per second, the last second
-    seen."""
+    """Metadata next to the arrays of the result of `encode`.
+
+    Attributes:
+        backbone: name of the vision backbone, None without features.
+        rate: rows per second.
+        cuts: seconds of shot boundaries. None: motion was not measured.
+        end: last decoded second.
+        warnings: messages of the decoder.
+        lines: text on screen. None: it was not looked for.
+    """
 
     backbone: str | None = None
     rate: float = 1.0
@@ -159,42 +191,42 @@ class FeatureHeader(FrozenModel):
 
 def to_bytes(result: object) -> bytes:
     """Return a result as JSON."""
-    return _adapter(type(result)).dump_json(result)
+    return _type_adapter(type(result)).dump_json(result)
 
 
 def from_bytes(kind: type[Result], data: bytes) -> Result:
     """Return a result from JSON. Raises StoreError for any other bytes."""
     try:
-        result: Result = _adapter(kind).validate_json(data)
+        result: Result = _type_adapter(kind).validate_json(data)
         return result
     except ValidationError as error:
-        reason = f"a stored result is not a {kind.__name__} ({error.error_count()} errors)"
-        raise StoreError(f"{reason}; remove it") from error
+        raise StoreError(
+            f"a stored result is not a {kind.__name__} ({error.error_count()} errors); remove it"
+        ) from error
 
 
-_adapter_of_kind: dict[type, TypeAdapter[Any]] = {}  # making one takes milliseconds
+_adapters: dict[type, TypeAdapter[Any]] = {}  # making one takes milliseconds
 
 
-def _adapter(kind: type) -> TypeAdapter[Any]:
-    if kind not in _adapter_of_kind:
-        _adapter_of_kind[kind] = TypeAdapter(kind)
-    return _adapter_of_kind[kind]
+def _type_adapter(kind: type) -> TypeAdapter[Any]:
+    if kind not in _adapters:
+        _adapters[kind] = TypeAdapter(kind)
+    return _adapters[kind]
 
 
 def pack(header: FrozenModel, arrays: "Mapping[str, Array]") -> bytes:
-    """Return a header with arrays, as safetensors."""
+    """Return metadata and arrays in the safetensors format."""
     from safetensors.numpy import save
 
     # In one order, however the caller built the mapping.
-    contiguous = {}
-    for name in sorted(arrays):
-        contiguous[name] = np.ascontiguousarray(arrays[name])
+    contiguous = {name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)}
     metadata = {METADATA_KEY: header.model_dump_json()}
     return bytes(save(contiguous, metadata))
 
 
 def unpack(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
-    """Return a header and its arrays. Raises StoreError for any other bytes."""
+    """Return metadata and arrays from the safetensors format. Raises StoreError for any other
+    bytes."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -210,8 +242,7 @@ def unpack(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
 
 
 def pack_features(visual: VisualFeatures) -> bytes:
-    """Return the visual features of a video as bytes: halves, as a feature store keeps them. No
-    backbone."""
+    """Return visual features as bytes, in float16 as a feature store keeps them."""
     arrays: dict[str, Array] = {}
     header = FeatureHeader(end=visual.end, warnings=visual.warnings)
     facts: dict[str, Any] = {}
@@ -239,15 +270,13 @@ def pack_features(visual: VisualFeatures) -> bytes:
 
 
 def unpack_features(data: bytes) -> VisualFeatures:
-    """Return the visual features of a video, without a backbone."""
+    """Return visual features from bytes, without a loaded backbone."""
     from stepline.vision import Activity, PictureCues
 
     header, stored = unpack(FeatureHeader, data)
     rate = header.rate
     # Whatever is stored as halves is computed in float32.
-    arrays = {}
-    for name, array in stored.items():
-        arrays[name] = array.astype(np.float32)
+    arrays = {name: array.astype(np.float32) for name, array in stored.items()}
 
     # what was seen, motion and cues, those that are there
     features = None

@@ -53,7 +53,8 @@ T = TypeVar("T")
 
 
 def probe(video: VideoContext) -> bytes:
-    """Return what the video holds, or for an item without a file, what its source knows."""
+    """Return duration, streams and sha256 of the video file. Without a file, the duration that the
+    source states."""
     # Captions or features alone: the source knows how long the video is, if anyone does.
     if video.media is None:
         duration = video.item.duration or 0.0
@@ -72,7 +73,7 @@ def probe(video: VideoContext) -> bytes:
 
 
 def transcribe(video: VideoContext) -> bytes:
-    """Return what is said: the captions where the item has some, else what a recogniser hears."""
+    """Return the transcript: from captions if there are any, else from speech recognition."""
     settings = video.recipe.steps
     if video.captions is not None:
         from stepline.speech import read_captions
@@ -89,21 +90,16 @@ def transcribe(video: VideoContext) -> bytes:
     if settings.writing.writer == "llm" and "write" in video.recipe.stages:
         _check_writer_once(settings.writing)
     models = shared_recognisers(settings.asr, current_device())
-    count = len(models)
     info = media.probe(video.media, settings.media)
     request = Request(video.media, video.item.id)
     speech = recognise_speech(request, info, settings, models=models)
-    # A silent video loads no model, so that the worker's first video is not always the one that
-    # pays.
-    if settings.asr.recogniser == "whisper":
-        video.notes["loaded"] = len(models) - count
     return to_bytes(speech)
 
 
 @lru_cache(maxsize=1)
 def _check_writer_once(settings: WritingSettings) -> None:
-    """Raise ModelError, which ends the run, where the language model that is to write what is
-    recognised is not there."""
+    """Raise ModelError, which ends the run, where the language model of the writer is not
+    available."""
     try:
         check_writer(settings)
     except WriterError as error:
@@ -113,44 +109,27 @@ def _check_writer_once(settings: WritingSettings) -> None:
 PROVISIONAL_WORD = "provisional"  # in a writer's note: another writer served this part
 # In its reason: the model answered, and no use can be made of it.
 REPLY_FAULTS = ("of the reply", "the reply is")
-CHARS_PER_TOKEN = 4  # of English
-LINE_CHARS = 5  # of a reply's line apart from its text: a number, a point, a blank, an end
 
 
 def write(video: VideoContext) -> bytes:
-    """Return the steps that a writer makes of the transcript. Raises WriterError where its model
-    was silent."""
+    """Return the steps that a writer makes from the transcript. Raises WriterError where the
+    language model did not answer."""
     from stepline.writing import write_steps
 
     settings = video.recipe.steps.writing
     transcript = read_result(Speech, video, "transcribe").transcript
     written = write_steps(transcript, settings)
     # A part that was not answered would stay so in the store.
-    late = unanswered(written.notes)
+    late = find_unanswered_part(written.notes)
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")
-    if settings.writer == "llm":
-        from stepline.writing.llm.prompts import build_prompt, chosen_prompt, split_transcript
-
-        # About how many tokens went to the language model and came back, four characters each.
-        chunks = split_transcript(transcript, settings.llm)
-        prompt = chosen_prompt(settings.llm)
-        prompt_chars = sum(len(build_prompt(prompt, chunk)) for chunk in chunks)
-        reply_chars = sum(len(step.text) + LINE_CHARS for step in written.steps)
-        video.notes.update(
-            tokens_in=prompt_chars / CHARS_PER_TOKEN,
-            tokens_out=reply_chars / CHARS_PER_TOKEN,
-            requests=float(len(chunks)),
-        )
     return to_bytes(written)
 
 
-def unanswered(notes: Sequence[str]) -> str | None:
-    """Return the first note of a part that a server or a deadline left open, as a later run would
-    not. Else None.
+def find_unanswered_part(notes: Sequence[str]) -> str | None:
+    """Return the first note about a part that a server did not answer, or None.
 
-    A useless reply stays so, however often the model is asked, and the extractive writer's steps
-    remain.
+    A useless reply is no such part, as asking again would not change it.
     """
     for note in notes:
         has_reply = any(fault in note for fault in REPLY_FAULTS)
@@ -160,7 +139,7 @@ def unanswered(notes: Sequence[str]) -> str | None:
 
 
 class FilterCounts(FrozenModel):
-    """What the filter counted of a video that stays."""
+    """Counts of a video that the filter keeps: language, words and steps."""
 
     language: str | None
     words: int
@@ -177,8 +156,7 @@ FEW_STEPS = "it has too few steps"
 
 
 def filter_video(video: VideoContext) -> bytes:
-    """Return what was counted. Raises LeftOutError with the reason where the recipe leaves the
-    video out."""
+    """Return the counts of a video. Raises LeftOutError where the recipe leaves the video out."""
     transcript = read_result(Speech, video, "transcribe").transcript
     written = read_result(WrittenSteps, video, "write")
     words = 0
@@ -188,22 +166,22 @@ def filter_video(video: VideoContext) -> bytes:
     duration = read_result(ProbeResult, video, "probe").duration
     # Captions alone end with their last sentence.
     if not duration:
-        duration = _last_end(transcript)
+        duration = _end_of_speech(transcript)
     reason = left_out_reason(counts, duration, video.recipe.filter)
     if reason is not None:
         raise LeftOutError(reason)
     return to_bytes(counts)
 
 
-def _last_end(transcript: Transcript) -> float:
+def _end_of_speech(transcript: Transcript) -> float:
     ends = [sentence.span.end for sentence in transcript.sentences]
     return max(ends, default=0.0)
 
 
 def left_out_reason(counts: FilterCounts, duration: float, settings: FilterSettings) -> str | None:
-    """Return why a video stays out, the first reason of several, or None where it does not.
+    """Return the first reason to leave a video out, or None.
 
-    duration: seconds, 0 where it is not known. An unknown language does not count as a reason.
+    An unknown language is no reason. duration: seconds, 0 where unknown.
     """
     if duration and duration < settings.shortest:
         return TOO_SHORT
@@ -223,7 +201,7 @@ def left_out_reason(counts: FilterCounts, duration: float, settings: FilterSetti
 
 
 def encode(video: VideoContext) -> bytes:
-    """Return features (T, D), motion and shots of the video's pictures. Ready features stand for a
+    """Return features (T, D), motion and shot boundaries of the video. Ready features replace the
     backbone."""
     settings = video.recipe.steps
     # Ready features need no network. They have no motion and no cuts.
@@ -243,15 +221,15 @@ def encode(video: VideoContext) -> bytes:
     # A file without pictures loads no backbone.
     network = None
     if info.has_picture and settings.vision.backbone != "none":
-        network = _backbone(settings.vision)
+        network = _load_backbone(settings.vision)
     request = Request(video.media, video.item.id)
     visual = extract_features(request, info, settings, VisualOptions(backbone=network))
     return pack_features(visual)
 
 
-def coarse(video: VideoContext) -> bytes:
-    """Return the steps with the seconds in which they are said, without those that no one says
-    (NaSVA, section 3.1)."""
+def ground_coarsely(video: VideoContext) -> bytes:
+    """Return the steps with the seconds in which they are spoken. Steps that nobody says are
+    dropped (NaSVA, section 3.1)."""
     probed = read_result(ProbeResult, video, "probe")
     speech = read_result(Speech, video, "transcribe")
     written = read_result(WrittenSteps, video, "write")
@@ -261,10 +239,9 @@ def coarse(video: VideoContext) -> bytes:
     decoded = max(speech.end, visual.end)
     duration = round_seconds(decoded or probed.duration)
     if duration <= 0 and (video.item.video is None and video.item.captions is not None):
-        duration = round_seconds(_last_end(speech.transcript))
+        duration = round_seconds(_end_of_speech(speech.transcript))
     if duration <= 0:
-        what = "nothing in it can be decoded, and its length is not known"
-        raise MediaError(f"{what}; leave it out")
+        raise MediaError("nothing in it can be decoded, and its length is not known; leave it out")
     inside = drop_speech_past_end(duration, speech.transcript, written.steps, keep_all_steps=False)
 
     # Steps that the writer did not take from a sentence are placed by their likeness to one.
@@ -311,8 +288,8 @@ def coarse(video: VideoContext) -> bytes:
 def ground(video: VideoContext) -> bytes:
     """Return the steps with the seconds in which they are shown, and their alignment (K, T).
 
-    A vision-language model is asked about those whose place is open, where the recipe names one.
-    Raises WriterError where it was silent.
+    A vision-language model is asked about uncertain steps, where the recipe names one. Raises
+    WriterError where it did not answer.
     """
     settings = video.recipe.steps
     coarse = read_result(CoarseSteps, video, "coarse")
@@ -330,18 +307,15 @@ def ground(video: VideoContext) -> bytes:
         return pack_grounding(grounding)
     request = Request(video.media, video.item.id)
     answers = ask_vlm(request, grounding, visual, settings, duration)
-    late = unanswered(answers.notes)
+    late = find_unanswered_part(answers.notes)
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")
-    # What it cost, for the forecast.
-    for name in ("requests", "tokens"):
-        video.notes[name] = float(str(answers.report[name]))
     grounding = replace(grounding, steps=answers.steps, alignment=answers.alignment)
     return pack_grounding(grounding, answers)
 
 
 def judge(video: VideoContext) -> bytes:
-    """Return the transcript with P(the picture shows it) of every sentence."""
+    """Return the transcript with P(the video shows it) of each sentence."""
     settings = video.recipe.steps
     transcript = read_result(CoarseSteps, video, "coarse").transcript
     grounded, alignment = unpack_grounding(video.results["ground"])
@@ -357,19 +331,16 @@ def judge(video: VideoContext) -> bytes:
 
 
 def _read_features(video: VideoContext) -> VisualFeatures:
-    """Return the video's features with the backbone that encodes texts into their space."""
+    """Return the visual features, with the backbone that encodes texts into their space."""
     visual = unpack_features(video.results["encode"])
     if visual.features is None:
         return visual
-    return replace(visual, backbone=_backbone(video.recipe.steps.vision))
+    return replace(visual, backbone=_load_backbone(video.recipe.steps.vision))
 
 
-def _cached(load: Callable[P, T]) -> Callable[P, T]:
-    """Return a loader that keeps what it loads from one video to the next, apart for each of two
-    devices.
-
-    Of two stages that use it, one may have a GPU. One that has it may fall back to the CPU.
-    """
+def _cache_by_device(load: Callable[P, T]) -> Callable[P, T]:
+    """Cache the result of a loader by device, for two devices: a worker with a GPU may fall back to
+    the CPU."""
 
     @lru_cache(maxsize=2)
     def load_on(_: Device, *args: P.args, **options: P.kwargs) -> T:
@@ -378,12 +349,12 @@ def _cached(load: Callable[P, T]) -> Callable[P, T]:
     return lambda *args, **options: load_on(current_device(), *args, **options)
 
 
-@_cached
-def _backbone(settings: "VisionSettings") -> "Backbone":
+@_cache_by_device
+def _load_backbone(settings: "VisionSettings") -> "Backbone":
     from stepline.vision import load_backbone
 
     return load_backbone(settings)
 
 
-_aligner = _cached(load_aligner)
-_detector = _cached(load_judge_detector)
+_aligner = _cache_by_device(load_aligner)
+_detector = _cache_by_device(load_judge_detector)

@@ -9,17 +9,16 @@ refine       self-training, then the final places of the steps by the network th
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 
 from stepline.curate.settings import PlacingSettings
 from stepline.curate.stage import DatasetContext, StageFailure
-from stepline.curate.stages.cache_keys import text_source
+from stepline.curate.stages.cache_keys import text_encoder_name
 from stepline.curate.stages.gather import (
     FEATURES_FOLDER,
     RECORDS_FILE,
-    last_folder,
+    previous_folder,
     read_left_out,
     write_dataset,
 )
@@ -44,7 +43,7 @@ NO_REFINED_STEP = "no step of it keeps a label after self-training"
 
 
 def sieve_swap(dataset: DatasetContext) -> None:
-    """Swap the narrations of all videos, or go on where a run was killed."""
+    """Run Sieve & Swap over the narrations of all videos. A killed run is continued."""
     from stepline.sieve_swap.part_files import LEFT_OUT, TRAIN_SPLIT, VALIDATION_SPLIT
     from stepline.sieve_swap.run import Job, run
     from stepline.sieve_swap.text_base import open_base
@@ -61,40 +60,32 @@ def sieve_swap(dataset: DatasetContext) -> None:
     # What was left out before stays so, with its reason.
     left_out = read_left_out(gathered)
     # The split is in each record's settings.
-    files: list[Path] = []
-    for split in (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT):
-        files += sorted((out / split).glob("*.parquet"))
+    splits = (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT)
+    files = [file for split in splits for file in sorted((out / split).glob("*.parquet"))]
     records: list[Record] = []
     # A video without any swapped step is left out, with the reason of the sieve.
     for record in chain.from_iterable(map(read_parquet, files)):
         if record.steps:
             records.append(record)
             continue
-        reason = _reason_of_video(record) or NO_SWAPPED_STEP
+        reasons = [dropped.reason for dropped in record.dropped if dropped.what == "video"]
+        reason = next(iter(reasons), NO_SWAPPED_STEP)
         left_out[record.id] = StageFailure(record.id, "sieve-swap", "left out", reason)
     records.sort(key=lambda record: record.id)
     write_dataset(dataset.folder, records, left_out)
 
 
-def _reason_of_video(record: Record) -> str | None:
-    """Return why a whole video is dropped, the first reason of several."""
-    for dropped in record.dropped:
-        if dropped.what == "video":
-            return dropped.reason
-    return None
-
-
 def train(dataset: DatasetContext) -> None:
-    """Train on the gathered features and the steps of the recipe, or go on where a run was
-    killed."""
+    """Train the grounding network on the steps where they are spoken. A killed run is continued."""
     from stepline.models.nasva.train import AlignerSources, PreparedAligner, train_aligner_run
 
     features = dataset.folders["gather"] / FEATURES_FOLDER
-    steps = last_folder(dataset) / RECORDS_FILE
+    steps = previous_folder(dataset) / RECORDS_FILE
     if not any(features.glob("shard-*")):
-        what = "no video with features is left to train on"
-        raise DatasetError(f"{what}; `stepline curate status OUT` shows why")
-    encoder = text_source(dataset.recipe)
+        raise DatasetError(
+            "no video with features is left to train on; `stepline curate status OUT` shows why"
+        )
+    encoder = text_encoder_name(dataset.recipe)
     sources = AlignerSources(features=features, steps=str(steps), step_vectors=encoder)
 
     def report(prepared: PreparedAligner) -> None:
@@ -102,12 +93,12 @@ def train(dataset: DatasetContext) -> None:
         dataset.say(f"training on {len(samples)} videos, {samples.labelled} steps with a label")
 
     folder = dataset.folder / RUN_FOLDER
-    train_aligner_run(sources, folder, of_any_width(dataset.recipe.train), on_prepared=report)
+    train_aligner_run(sources, folder, adapt_to_features(dataset.recipe.train), on_prepared=report)
 
 
-def of_any_width(settings: AlignerRunSettings) -> AlignerRunSettings:
-    """Return the settings without the widths of the features, which are the features' own, and
-    without readers."""
+def adapt_to_features(settings: AlignerRunSettings) -> AlignerRunSettings:
+    """Return training settings that take the widths of the features from the data, and read without
+    extra processes."""
     fields = settings.model.model_dump(exclude={"video_width", "text_width"})
     model = AlignerNetworkSettings(**fields)
     train = settings.train.model_copy(update=NO_READERS)
@@ -115,8 +106,8 @@ def of_any_width(settings: AlignerRunSettings) -> AlignerRunSettings:
 
 
 def refine(dataset: DatasetContext) -> None:
-    """Refine the steps' places in rounds, then place them for good. Videos that no round holds are
-    left out."""
+    """Run rounds of self-training, then ground all steps with the final network. Videos without
+    labels are left out."""
     from stepline.models.nasva.checkpoint import load_aligner
     from stepline.models.nasva.refine import REFINED_FILE, RefineSources, refine_dataset
 
@@ -124,8 +115,8 @@ def refine(dataset: DatasetContext) -> None:
     train_settings = settings.train.model_copy(update=NO_READERS)
     settings = settings.model_copy(update={"train": train_settings})
     folder = dataset.folder / RUN_FOLDER
-    records_path = str(last_folder(dataset) / RECORDS_FILE)
-    encoder = text_source(dataset.recipe)
+    records_path = str(previous_folder(dataset) / RECORDS_FILE)
+    encoder = text_encoder_name(dataset.recipe)
     # Self-training reads the steps and, for the final network, narrations (NaSVA's W + S).
     sources = RefineSources(
         records_path,
@@ -138,11 +129,8 @@ def refine(dataset: DatasetContext) -> None:
     dataset.say(f"{refined.videos} videos refined in {len(refined.trained.rounds)} rounds")
 
     # What is left of each video: its steps' labels and task, for records do not fit into memory.
-    left_out = read_left_out(last_folder(dataset))
-    reasons = {}
-    for omitted in refined.omitted:
-        if omitted.what == "step":
-            reasons[omitted.id] = omitted.reason
+    left_out = read_left_out(previous_folder(dataset))
+    reasons = {entry.id: entry.reason for entry in refined.omitted if entry.what == "step"}
     texts: list[LabelledTexts] = []
     tasks: list[str | None] = []
     for record in read_parquet(folder / REFINED_FILE):
@@ -162,34 +150,40 @@ def refine(dataset: DatasetContext) -> None:
     aligner, report = calibrate(aligner, texts, tasks, vectors, placing)
     dataset.say(report)
     records = (record for record in read_parquet(folder / REFINED_FILE) if record.steps)
-    placed = (place_finally(record, aligner, vectors, placing) for record in records)
+    placed = (assign_final_spans(record, aligner, vectors, placing) for record in records)
     count = write_dataset(dataset.folder, placed, left_out)
     dataset.say(f"{count} videos placed for good")
 
 
 @dataclass(frozen=True)
 class StepVectors:
-    """Features of videos and vectors of their steps, from two stores."""
+    """Features of videos and vectors of their steps.
+
+    Attributes:
+        features: store of the video features (T, D).
+        texts: store of the step vectors (K, C).
+    """
 
     features: FeatureStore
     texts: FeatureStore
 
     def vectors(self, texts: LabelledTexts) -> Matrix:
-        """Return the vectors (K, C) of a video's steps. Raises StoreError where the stored ones are
-        of other texts."""
+        """Return the vectors (K, C) of the steps of a video. Raises StoreError where the stored
+        vectors are of other texts."""
         from stepline.models.nasva.dataset import match_vector_rows  # loads torch
 
         rows = match_vector_rows(texts, self.texts)
         if rows is None:
-            what = f"{texts.video}: its step vectors are of other texts"
-            raise StoreError(f"{what}; remove the stage's folder")
+            raise StoreError(
+                f"{texts.video}: its step vectors are of other texts; remove the stage's folder"
+            )
         matrix = self.texts.matrix(texts.video)
         return np.ascontiguousarray(matrix[rows])
 
     def fit(
         self, loaded: LoadedAligner, video: str, vectors: Matrix, settings: PlacingSettings
     ) -> TextScores:
-        """Return how steps (K, C) fit a video, their own or another."""
+        """Return the scores of steps (K, C) in a video, which may be another one."""
         features = self.features.read(video)
         return score_texts(loaded.aligner, features, vectors, settings=settings.aligner)
 
@@ -201,15 +195,15 @@ def calibrate(
     vectors: StepVectors,
     settings: PlacingSettings,
 ) -> tuple[LoadedAligner, str]:
-    """Return the network with P(shown) fitted to its own videos, stored next to it, and a line on
-    how it went."""
+    """Return the network with calibrated P(shown), which is stored next to it, and a progress
+    message."""
     if not settings.calibrate:
         return loaded, "not calibrated, as the recipe says"
 
     def read(index: int) -> Matrix:
         return vectors.vectors(videos[index])
 
-    def fits() -> Iterator[tuple[TextScores, TextScores]]:
+    def score_pairs() -> Iterator[tuple[TextScores, TextScores]]:
         for index, (other, rows) in enumerate(choose_foreign_texts(tasks, read)):
             video = videos[index].video
             own = read(index)
@@ -224,7 +218,9 @@ def calibrate(
     rate = settings.shown_rate
     try:
         # Without enough videos the network stays as it is.
-        calibration, fraction = calibrate_on_foreign_texts(loaded, fits(), mode=mode, rate=rate)
+        calibration, fraction = calibrate_on_foreign_texts(
+            loaded, score_pairs(), mode=mode, rate=rate
+        )
     except DatasetError as error:
         return loaded, f"not calibrated: {error}"
     write_calibration(calibration, calibration_path(loaded.path))
@@ -232,10 +228,10 @@ def calibrate(
     return calibrated, f"{fraction:.0%} of the steps count as shown"
 
 
-def place_finally(
+def assign_final_spans(
     record: Record, loaded: LoadedAligner, vectors: StepVectors, settings: PlacingSettings
 ) -> Record:
-    """Return a record with its steps placed again: spans, score and status."""
+    """Return a record with the spans, scores and statuses that the final network gives its steps."""
     # The labels are those of self-training, and the places are the network's.
     texts = next(iterate_labelled_texts([record], "step"))
     steps = vectors.vectors(texts)

@@ -36,31 +36,30 @@ STALE_SECONDS = 90.0  # without one, after which a lock counts as left by a dead
 
 @dataclass
 class RunLock:
-    """A hold on OUT. killed: whether the driver before was. usurper: the note of one that has taken
-    it since.
+    """The lock of a driver on OUT.
 
-    url: of OUT, as errors name it.
+    Attributes:
+        url: of OUT, for errors.
+        killed: whether the driver before was killed.
+        other_owner: note of a driver that has taken the lock since, None without one.
     """
 
     url: str
     killed: bool
-    usurper: bytes | None = None
+    other_owner: bytes | None = None
 
     def check(self) -> None:
-        """Raise SettingsError where another driver took OUT for abandoned, as when this machine
-        slept for minutes."""
-        if self.usurper is not None:
-            raise locked_error(self.url, self.usurper)
+        """Raise SettingsError where another driver has taken the lock, as after minutes of
+        suspension."""
+        if self.other_owner is not None:
+            raise locked_error(self.url, self.other_owner)
 
 
 @contextlib.contextmanager
 def lock_run(out: "RemotePath") -> Iterator[RunLock]:
-    """Hold OUT for this process.
-
-    Raises SettingsError where another one has it.
-    """
+    """Lock OUT for this process. Raises SettingsError where another process has the lock."""
     if out.local is None:
-        with _heartbeat(out) as lock:
+        with _lock_object_store(out) as lock:
             yield lock
     else:
         with lock_output(out.local / LOCK_NAME, out.display_url, keep=True) as killed:
@@ -68,45 +67,44 @@ def lock_run(out: "RemotePath") -> Iterator[RunLock]:
 
 
 @contextlib.contextmanager
-def _heartbeat(out: "RemotePath") -> Iterator[RunLock]:
-    """Leave signs of life in an object store."""
+def _lock_object_store(out: "RemotePath") -> Iterator[RunLock]:
+    """Lock OUT in an object store: write a note with a heartbeat, as such a store has no locks."""
     file = out / LOCK_NAME
     # No two drivers have this name, on whatever machine.
     name = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
-    killed = sign(file, owner_note(name), out.display_url)
+    killed = write_owner_note(file, owner_note(name), out.display_url)
     lock = RunLock(out.display_url, killed)
     stop = threading.Event()
 
-    def beat() -> None:
+    def write_heartbeats() -> None:
         while not stop.wait(HEARTBEAT_SECONDS):
             # the next one may come through. Else the run's own writes fail
             with contextlib.suppress(StoreError):
                 if not file.create(owner_note(name)):
                     note = file.read()
                     if owner_fields(note).get("name") != name:
-                        lock.usurper = note
+                        lock.other_owner = note
                         return
                     file.write(owner_note(name))
 
-    thread = threading.Thread(target=beat, daemon=True, name="heartbeat")
+    thread = threading.Thread(target=write_heartbeats, daemon=True, name="heartbeat")
     thread.start()
     try:
         yield lock
     finally:
         stop.set()
         thread.join()
-        # a sign that stays grows stale. The error that ended the run goes on
+        # a write_owner_note that stays grows stale. The error that ended the run goes on
         with contextlib.suppress(StoreError):
             if owner_fields(file.read()).get("name") == name:
                 file.remove()
 
 
-def sign(file: "RemotePath", note: bytes, url: str) -> bool:
-    """Put a note where no other driver holds OUT. Return whether there was one of a dead driver.
+def write_owner_note(file: "RemotePath", note: bytes, url: str) -> bool:
+    """Take the lock by writing an owner note. Return whether the driver before was killed.
 
-    A dead driver's note is replaced by the holder of a claim to it, which is signed in the same
-    way: of two that find it, one does. Raises SettingsError where another one holds OUT, or was
-    faster.
+    The note of a dead driver is replaced under a claim file, so that only one of several drivers
+    does it. Raises SettingsError where another driver has the lock.
     """
     # create() fails where the file exists, which is what makes it a lock.
     killed = not file.create(note)
@@ -116,7 +114,7 @@ def sign(file: "RemotePath", note: bytes, url: str) -> bool:
             raise locked_error(url, before)
         claim = type(file)(f"{file.url}{CLAIM_SUFFIX}", file.settings)
         # The claim is a lock on the right to replace the note.
-        sign(claim, note, url)
+        write_owner_note(claim, note, url)
         try:
             # Someone else may have replaced it before the claim.
             if (latest := file.read()) != before:
@@ -125,16 +123,16 @@ def sign(file: "RemotePath", note: bytes, url: str) -> bool:
         finally:
             claim.remove()
     latest = file.read()
-    if latest != note:  # a store without conditional writes: the last to sign has it
+    if latest != note:  # a store without conditional writes: the last to write_owner_note has it
         raise locked_error(url, latest)
     return killed
 
 
 def lock_owner(out: "RemotePath") -> str | None:
-    """Return which process works on OUT, or None where none does."""
+    """Return the name of the process that has locked OUT, or None."""
     if out.local is None:
-        sign = out / LOCK_NAME
-        note = sign.read() if sign.exists() else b""
+        write_owner_note = out / LOCK_NAME
+        note = write_owner_note.read() if write_owner_note.exists() else b""
         return owner_name(note) if _is_fresh(note) else None
     try:
         with (out.local / LOCK_NAME).open("rb") as file:

@@ -38,17 +38,17 @@ KEY_DIGITS = 16
 
 
 def result_path(stage: Stage, key: str) -> str:
-    """Return where a result is below OUT."""
+    """Return the path of a result below OUT."""
     return f"{CELLS_FOLDER}/{stage.name}/{key[:2]}/{key}{stage.suffix}"
 
 
 def failure_path(stage: Stage, key: str) -> str:
-    """Return where a failure is below OUT."""
+    """Return the path of a failure below OUT."""
     return f"{FAILURES_FOLDER}/{stage.name}/{key}.json"
 
 
 def remove_partials(out: "RemotePath") -> None:
-    """Remove what killed processes left half-written on a disk. No other process reads it."""
+    """Delete files that killed processes left half-written. Nothing is done in an object store."""
     if out.local is None:
         return
     # Patterns below OUT.
@@ -65,34 +65,34 @@ def remove_partials(out: "RemotePath") -> None:
             partial.unlink(missing_ok=True)
 
 
-def files_in(folder: "RemotePath") -> "Iterable[FileEntry]":
-    """Yield the files below a folder, or none where a disk has no such folder."""
+def list_files(folder: "RemotePath") -> "Iterable[FileEntry]":
+    """Return the files below a folder. Empty for a missing folder."""
     return () if folder.local is not None and not folder.exists() else folder.list()
 
 
-def key_number(key: str) -> int:
-    """Return the number that a key is known by, which takes less memory than its text."""
+def key_to_int(key: str) -> int:
+    """Return the first 64 bits of a key as an integer, which takes less memory than the text."""
     return int(key[:KEY_DIGITS], 16)
 
 
 def _listed_keys(folder: "RemotePath") -> set[int]:
-    """Return the numbers of the keys that name files below a folder. A half-written file has
-    another name."""
+    """Return the keys of all files below a folder, as integers."""
     names: Iterable[str]
     if folder.local is None:
         names = (entry.name.rpartition("/")[2] for entry in folder.list())
     else:
         # os.walk looks at names alone. RemotePath.list asks for the size of each file.
         names = (name for _, _, files in os.walk(folder.local) for name in files)
-    return {key_number(name) for name in names if KEY_NAME.match(name)}
+    return {key_to_int(name) for name in names if KEY_NAME.match(name)}
 
 
 class ResultStore:
-    """Results and failures of a run's tasks. Each stage is listed once: to ask for each key takes
-    hours on a shared disk and days in an object store.
+    """Stored results and failures of the tasks of a run.
 
-    listed: False for one of many processes who see a few videos each. Each key is asked for when it
-    is needed.
+    Args:
+        out: OUT.
+        listed: list each stage once, which is faster than asking for each key. False for a process
+            that works on few videos.
     """
 
     def __init__(self, out: "RemotePath", *, listed: bool = True) -> None:
@@ -101,31 +101,30 @@ class ResultStore:
         self._keys: dict[str, set[int]] = {}  # by folder below OUT
         self._failures: dict[str, StageFailure] = {}  # by path below OUT, where listed
 
-    def has(self, stage: Stage, key: str) -> bool:
-        """Return whether a result is there."""
-        return self._exists(CELLS_FOLDER, stage, key, self.out / result_path(stage, key))
+    def has_result(self, stage: Stage, key: str) -> bool:
+        """Return whether a result is stored."""
+        return self._has_file(CELLS_FOLDER, stage, key, self.out / result_path(stage, key))
 
-    def read(self, stage: Stage, key: str) -> bytes:
-        """Return a result. Raises StoreError where it is not there."""
+    def read_result(self, stage: Stage, key: str) -> bytes:
+        """Return a stored result. Raises StoreError where it is missing."""
         return (self.out / result_path(stage, key)).read()
 
-    def write(self, stage: Stage, key: str, data: bytes) -> None:
-        """Keep a result, whole or not at all. Raises StoreError where there is no room or no
-        permission."""
+    def write_result(self, stage: Stage, key: str, data: bytes) -> None:
+        """Store a result atomically. Raises StoreError where OUT cannot be written."""
         (self.out / result_path(stage, key)).write(data)
         self.add_key(stage, key)
 
     def add_key(self, stage: Stage, key: str) -> None:
-        """Note a result that another process has written."""
-        self._note_key(CELLS_FOLDER, stage, key)
+        """Note that another process has stored a result."""
+        self._remember_key(CELLS_FOLDER, stage, key)
 
-    def failure(self, stage: Stage, key: str) -> StageFailure | None:
-        """Return why a task has no result, where that was found out before."""
+    def find_failure(self, stage: Stage, key: str) -> StageFailure | None:
+        """Return the stored failure of a task, or None."""
         path = failure_path(stage, key)
         if path in self._failures:
             return self._failures[path]
         file = self.out / path
-        if not self._exists(FAILURES_FOLDER, stage, key, file):
+        if not self._has_file(FAILURES_FOLDER, stage, key, file):
             return None
         failure = StageFailure.from_json(file.read(), path)
         if self._listed:
@@ -133,36 +132,36 @@ class ResultStore:
         return failure
 
     def add_failure(self, stage: Stage, key: str, failure: StageFailure) -> StageFailure:
-        """Keep a failure, with the attempts of earlier runs added, and return it."""
-        before = self.failure(stage, key)
+        """Store a failure, with the attempts of earlier runs added, and return it."""
+        before = self.find_failure(stage, key)
         if before is not None:
             failure = replace(failure, attempts=failure.attempts + before.attempts)
         path = failure_path(stage, key)
         (self.out / path).write(json.dumps(asdict(failure), indent=1))
-        self._note_key(FAILURES_FOLDER, stage, key)
+        self._remember_key(FAILURES_FOLDER, stage, key)
         if self._listed:
             self._failures[path] = failure
         return failure
 
-    def _exists(self, kind: str, stage: Stage, key: str, file: "RemotePath") -> bool:
+    def _has_file(self, kind: str, stage: Stage, key: str, file: "RemotePath") -> bool:
         if not self._listed:
             return file.exists()
         folder = f"{kind}/{stage.name}"
         if folder not in self._keys:
             self._keys[folder] = _listed_keys(self.out / folder)
-        return key_number(key) in self._keys[folder]
+        return key_to_int(key) in self._keys[folder]
 
-    def _note_key(self, kind: str, stage: Stage, key: str) -> None:
+    def _remember_key(self, kind: str, stage: Stage, key: str) -> None:
         folder = f"{kind}/{stage.name}"
         if folder in self._keys:
-            self._keys[folder].add(key_number(key))
+            self._keys[folder].add(key_to_int(key))
 
 
 class StageFolders:
-    """The results of a run's dataset stages: a folder each.
+    """The result folders of dataset stages.
 
-    Stages write on this machine's disk. Where OUT is elsewhere, a folder is made in the cache,
-    copied to OUT when it is complete, and fetched from there by other machines.
+    Stages write to the local disk. Where OUT is remote, a finished folder is uploaded, and other
+    machines download it.
     """
 
     def __init__(self, out: "RemotePath") -> None:
@@ -174,12 +173,12 @@ class StageFolders:
             self._home = cache_folder() / "curate-stages" / digest[:DIGEST_DIGITS]
 
     def is_complete(self, stage: str, key: str) -> bool:
-        """Return whether a stage's folder is complete."""
-        return self._mark(stage, key).exists()
+        """Return whether the result folder of a stage is complete."""
+        return self._completion_mark(stage, key).exists()
 
-    def begin(self, stage: Stage, key: str) -> Path:
-        """Return the folder for a stage to write into: empty, or as a killed run left it where the
-        stage can go on."""
+    def prepare_folder(self, stage: Stage, key: str) -> Path:
+        """Return a folder for a stage to write into. It is empty, unless the stage continues a
+        killed run."""
         folder = self._home / stage.name / key
         try:
             # What a stage cannot go on in is removed.
@@ -187,61 +186,47 @@ class StageFolders:
                 shutil.rmtree(folder)
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            what = f"{folder}: cannot be written ({error.strerror})"
-            cure = "give another --out"
-            raise StoreError(f"{what}; {cure}") from error
+            raise StoreError(
+                f"{folder}: cannot be written ({error.strerror}); give another --out"
+            ) from error
         return folder
 
-    def complete(self, stage: str, key: str) -> None:
-        """Say that a folder is complete, once it is at OUT."""
+    def mark_complete(self, stage: str, key: str) -> None:
+        """Upload a folder if OUT is remote, and write its completion mark, which lists the files."""
         folder = self._home / stage / key
         # The mark lists the files, so that another machine can fetch them.
-        files = {}
-        for path in folder.rglob("*"):
-            if path.is_file():
-                name = path.relative_to(folder).as_posix()
-                files[name] = path.stat().st_size
+        paths = [path for path in folder.rglob("*") if path.is_file()]
+        files = {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths}
         if self._out.local is None:
             for name in sorted(files):
                 (self._remote_folder(stage, key) / name).put(folder / name)
         # The mark comes last: what it names is there.
-        content = json.dumps(files, indent=1, sort_keys=True)
-        self._mark(stage, key).write(content)
+        self._completion_mark(stage, key).write(json.dumps(files, indent=1, sort_keys=True))
 
     def local_folder(self, stage: str, key: str) -> Path:
-        """Return a complete folder on this machine, fetched from OUT where it must be."""
+        """Return a complete folder on the local disk, downloaded where needed."""
         folder = self._home / stage / key
         if self._out.local is None:
-            content = self._mark(stage, key).read()
-            files: dict[str, int] = parse_json(content)
+            files: dict[str, int] = parse_json(self._completion_mark(stage, key).read())
             # What a killed run of this machine left here may be but a part.
             for name, size in files.items():
                 copy = folder / name
-                is_whole = copy.stat().st_size == size if copy.is_file() else False
-                if not is_whole:
+                if not copy.is_file() or copy.stat().st_size != size:
                     (self._remote_folder(stage, key) / name).fetch(copy)
         return folder
 
     def local_folders(self, keys: Mapping[str, str], needs: Iterable[str]) -> dict[str, Path]:
-        """Return the folders of those needs that are dataset stages, on this machine. keys: of
-        those stages."""
-        folders = {}
-        for need in needs:
-            if need in keys:
-                folders[need] = self.local_folder(need, keys[need])
-        return folders
+        """Return the local folders of the needed dataset stages, by stage. keys: of the dataset
+        stages that are done."""
+        return {need: self.local_folder(need, keys[need]) for need in needs if need in keys}
 
-    def unused(self, keys: Mapping[str, str]) -> dict[str, int]:
-        """Return the folders of other keys than a run's: name below OUT -> bytes. keys: of the
-        stages to look at.
-
-        Another recipe or other videos made them, and a run with these finds them again. Nothing
-        removes them.
-        """
+    def unused_folders(self, keys: Mapping[str, str]) -> dict[str, int]:
+        """Return the sizes in bytes of result folders that a run does not use, by name below OUT.
+        keys: of the run, by stage."""
         sizes: Counter[str] = Counter()
         for stage, own_key in keys.items():
             home = f"{STAGES_FOLDER}/{stage}"
-            for entry in files_in(self._out / home):
+            for entry in list_files(self._out / home):
                 key, slash, _ = entry.name.partition("/")
                 if slash and key != own_key:
                     sizes[f"{home}/{key}"] += entry.size
@@ -250,5 +235,5 @@ class StageFolders:
     def _remote_folder(self, stage: str, key: str) -> "RemotePath":
         return self._out / f"{STAGES_FOLDER}/{stage}/{key}"
 
-    def _mark(self, stage: str, key: str) -> "RemotePath":
+    def _completion_mark(self, stage: str, key: str) -> "RemotePath":
         return self._out / f"{STAGES_FOLDER}/{stage}/{key}.json"

@@ -19,17 +19,17 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue
 
-from stepline.curate.stage import Collection, Recipe, SourceEntry, VideoItem, rejected_video
-from stepline.curate.store.results import files_in
+from stepline.curate.stage import Collection, Recipe, SourceEntry, VideoItem, reject_video
+from stepline.curate.store.results import list_files
 from stepline.errors import StoreError
 from stepline.files.atomic_files import atomic_path
 from stepline.limits import parse_json
 from stepline.records import Rejected
-from stepline.settings import validate
+from stepline.settings import validate, without_constants
 from stepline.version import __version__
 
 if TYPE_CHECKING:
@@ -50,15 +50,15 @@ MAX_COPY_BYTES = 2**22  # of a log that is copied whole to a store: then another
 _file_number = itertools.count()
 
 
-def log_number(line: LogLine, name: str) -> float:
-    """Return a number of a log's line, or 0 where it has none of that name."""
+def read_number(line: LogLine, name: str) -> float:
+    """Return a number of a log line, 0 where it is missing."""
     value = line.get(name)
     return 0.0 if not isinstance(value, (int, float)) else float(value)
 
 
 class RunLog:
-    """The log of one process. Where OUT is an object store it is kept on this machine and copied
-    there every minute."""
+    """The log of one process, as JSON lines. Where OUT is an object store, it is uploaded every
+    minute."""
 
     def __init__(self, out: "RemotePath") -> None:
         # An object store cannot append, so the log is written here and copied.
@@ -71,9 +71,9 @@ class RunLog:
             temporary = tempfile.TemporaryDirectory(prefix="stepline-")
             self._home = Path(self._until_end.enter_context(temporary))
         self._copied_at = time.monotonic()
-        self._begin_file()
+        self._open_file()
 
-    def _begin_file(self) -> None:
+    def _open_file(self) -> None:
         # A name that no other process has, on whatever machine.
         process = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}"
         self._name = f"{TIMINGS_FOLDER}/{process}-{next(_file_number)}.jsonl"
@@ -82,21 +82,21 @@ class RunLog:
         self._file = self._path.open("ab", buffering=0)
 
     def write(self, event: str, **fields: JsonValue) -> None:
-        """Add one line."""
+        """Append one line."""
         now = round(time.time(), 3)
         line: dict[str, JsonValue] = {"event": event, "at": now, **fields}
         self._file.write(json.dumps(line).encode() + b"\n")
         if time.monotonic() - self._copied_at > COPY_INTERVAL:
-            self.copy()
+            self.upload()
 
     def close(self) -> None:
-        """End the log."""
+        """Close the log."""
         self._file.close()
-        self.copy()
+        self.upload()
         self._until_end.close()
 
-    def copy(self) -> None:
-        """Write the lines so far to an OUT in an object store."""
+    def upload(self) -> None:
+        """Upload the log where OUT is an object store."""
         self._copied_at = time.monotonic()
         if not self._is_remote:
             return
@@ -105,30 +105,32 @@ class RunLog:
         if self._path.stat().st_size > MAX_COPY_BYTES and not self._file.closed:
             self._file.close()
             self._path.unlink()
-            self._begin_file()
+            self._open_file()
 
 
 def read_timings(out: "RemotePath") -> Iterator[LogLine]:
-    """Yield every whole line of every log below OUT, in the order of the files' names."""
+    """Yield all complete lines of all logs in OUT, in the order of the file names."""
     folder = out / TIMINGS_FOLDER
-    names = [entry.name for entry in files_in(folder)]
-    for name in sorted(names):
-        data = (folder / name).read()
-        yield from _whole_lines(data)
-
-
-def _whole_lines(data: bytes) -> Iterator[LogLine]:
-    for line in data.split(b"\n")[:-1]:  # what follows the last line's end was cut off
-        try:
-            fields = parse_json(line)
-        except ValueError:  # a line that a full disk cut short
-            continue
-        if isinstance(fields, dict):
-            yield fields
+    for name in sorted(entry.name for entry in list_files(folder)):
+        *lines, _ = (folder / name).read().split(b"\n")  # what follows the last end was cut off
+        for line in lines:
+            try:
+                fields = parse_json(line)
+            except ValueError:  # a line that a full disk cut short
+                continue
+            if isinstance(fields, dict):
+                yield fields
 
 
 def write_inventory(out: "RemotePath", recipe: Recipe, collection: Collection, source: str) -> None:
-    """Write what a run is, its items and its refused items below OUT. source: as it was named."""
+    """Write the recipe, the videos and the refused entries of a run into OUT.
+
+    Args:
+        out: OUT.
+        recipe: stages and settings.
+        collection: videos and refused entries.
+        source: address of the source, as the user named it.
+    """
     # The recipe as it was in force, with every setting.
     about = {
         "source": source,
@@ -144,7 +146,7 @@ def write_inventory(out: "RemotePath", recipe: Recipe, collection: Collection, s
 
 
 def _write_lines(path: "RemotePath", entries: Iterable[SourceEntry]) -> None:
-    """Write a line for each entry, without holding them all."""
+    """Write entries as JSON lines, one at a time."""
     with tempfile.TemporaryDirectory(prefix="stepline-") as folder:
         local = path.local or Path(folder) / "lines"
         with atomic_path(local) as whole, whole.open("w", encoding="utf-8") as file:
@@ -154,63 +156,45 @@ def _write_lines(path: "RemotePath", entries: Iterable[SourceEntry]) -> None:
 
 
 def read_recipe(out: "RemotePath") -> Recipe:
-    """Return the recipe of the last run on OUT, without settings that this release no longer has.
-
-    Raises StoreError where OUT has had no run.
-    """
+    """Return the recipe of the last run in OUT, without settings of earlier releases. Raises
+    StoreError where OUT has no run."""
     path = out / RUN_FILE
     if not path.exists():
-        what = f"{out.display_url}: no run of `stepline curate` has begun here"
-        raise StoreError(f"{what}; give the folder that --out named")
-    tree = parse_json(path.read())["recipe"]
-    try:
-        Recipe.model_validate_json(json.dumps(tree))
-    except ValidationError as error:
-        for wrong in error.errors():
-            if wrong["type"] == "extra_forbidden":
-                _remove_setting(tree, wrong["loc"])
-    return validate(Recipe, tree)
-
-
-def _remove_setting(tree: dict[str, Any], keys: tuple[int | str, ...]) -> None:
-    *sections, name = keys
-    for key in sections:
-        # pydantic names the member of a union among the keys.
-        tree = tree.get(str(key), tree)
-    tree.pop(str(name), None)
+        raise StoreError(
+            f"{out.display_url}: no run of `stepline curate` has begun here; "
+            "give the folder that --out named"
+        )
+    return validate(Recipe, without_constants(parse_json(path.read())["recipe"]))
 
 
 def read_items(out: "RemotePath") -> Iterator[VideoItem]:
-    """Yield the items of the last run on OUT, sorted by id."""
+    """Yield the videos of the last run in OUT, sorted by id."""
     with (out / ITEMS_FILE).open() as file:
         for line in file:
             yield from_json_line(VideoItem, line)
 
 
 def read_refused(out: "RemotePath") -> Iterator[Rejected]:
-    """Yield what the source of the last run on OUT refused."""
+    """Yield the entries that the source of the last run refused."""
     with (out / REFUSED_FILE).open() as file:
         for line in file:
-            yield from_json_line(rejected_video, line)
+            yield from_json_line(reject_video, line)
 
 
 def to_json_line(entry: SourceEntry) -> str:
-    """Return an item, or an item that was refused, as one line of JSON, without what is not known
-    of it."""
+    """Return an entry as one line of JSON, without unknown fields."""
     if isinstance(entry, Rejected):
         fields = {"id": entry.id, "reason": entry.reason}
     else:
-        fields = {}
-        for name, value in asdict(entry).items():
-            if value is not None:
-                fields[name] = value
+        fields = {name: value for name, value in asdict(entry).items() if value is not None}
     return json.dumps(fields, ensure_ascii=False)
 
 
 def from_json_line(build: Callable[..., T], line: bytes | str) -> T:
-    """Return what `build` makes of the fields of a line."""
+    """Return `build(**fields)` of a JSON line. Raises StoreError for any other line."""
     try:
         return build(**parse_json(line))
     except (ValueError, TypeError) as error:
-        what = f"{ITEMS_FILE}: Stepline did not write one of its lines ({error})"
-        raise StoreError(f"{what}; run again") from error
+        raise StoreError(
+            f"{ITEMS_FILE}: Stepline did not write one of its lines ({error}); run again"
+        ) from error

@@ -38,8 +38,8 @@ def test_an_actor_makes_what_the_local_engine_makes(tmp_path, monkeypatch, devic
     ):
         scheduler.run(items)
     actor = actors.Actor(plan, str(elsewhere), STAGES, False, device)
-    assert actor.ready()
-    found = [*actor.do(items[:2]), *actor.do(items[2:])]
+    assert actor.is_ready()
+    found = [*actor.run_videos(items[:2]), *actor.run_videos(items[2:])]
     actor.close()
     outcomes = {video.item.id: video.failure and video.failure.kind for video in found}
     assert outcomes == {"a": None, "bad": "error", "c": None}

@@ -24,7 +24,7 @@ class Call:
 
     def __init__(self, actor, method, given):
         self.actor, self.method, self.given, self.outcome = actor, method, given, True
-        if method == "do":
+        if method == "run_videos":
             self.outcome = [FinishedVideo(item, None, computed=True) for item in given[0]]
 
 
@@ -43,7 +43,9 @@ class Handle:
 
     def held(self):
         return [
-            "".join(item.id for item in call.given[0]) for call in self.calls if call.method == "do"
+            "".join(item.id for item in call.given[0])
+            for call in self.calls
+            if call.method == "run_videos"
         ]
 
 
@@ -55,7 +57,7 @@ class FakeRay:
     )
 
     def __init__(self):
-        self.handles, self.fail = [], {"ready": [], "do": []}
+        self.handles, self.fail = [], {"is_ready": [], "run_videos": []}
 
     def start(self):
         self.handles.append(Handle())
@@ -109,20 +111,20 @@ def test_no_more_actors_are_started_than_there_are_videos_for(ray, count, actors
 
 
 def test_what_a_lost_actor_held_goes_to_another_one(ray):
-    ray.fail["do"] = [LostError("the node died")]
+    ray.fail["run_videos"] = [LostError("the node died")]
     assert sorted(finished(ray, "abcd")) == ["a", "b", "c", "d"]
     assert ray.handles[0].killed
     assert sum(handle.held().count("ab") for handle in ray.handles) == 2
 
 
 def test_an_actor_that_does_not_start_is_replaced(ray):
-    ray.fail["ready"] = [LostError("no disk")] * (MAX_FAILED_STARTS - 1)
+    ray.fail["is_ready"] = [LostError("no disk")] * (MAX_FAILED_STARTS - 1)
     assert finished(ray, "ab", most=1) == "ab"
     assert len(ray.handles) == MAX_FAILED_STARTS
 
 
 def test_actors_that_never_start_end_the_run_in_one_line(ray):
-    ray.fail["ready"] = [LostError("trace\nno disk\n")] * MAX_FAILED_STARTS
+    ray.fail["is_ready"] = [LostError("trace\nno disk\n")] * MAX_FAILED_STARTS
     with pytest.raises(
         SteplineError,
         match=f"^{MAX_FAILED_STARTS} actors in a row did not start, the last one: no disk",
@@ -131,15 +133,15 @@ def test_actors_that_never_start_end_the_run_in_one_line(ray):
 
 
 def test_a_video_that_takes_actor_after_actor_with_it_ends_the_run(ray):
-    ray.fail["do"] = [LostError("out of memory")] * MAX_LOSSES
+    ray.fail["run_videos"] = [LostError("out of memory")] * MAX_LOSSES
     with pytest.raises(SteplineError, match=f"^a: {MAX_LOSSES} actors were lost with it"):
         finished(ray, "a", most=1)
 
 
 def test_what_ends_a_run_is_reported_as_the_actor_reported_it(ray):
-    ray.fail["do"] = [TaskError(StoreError("the disk is full"))]
+    ray.fail["run_videos"] = [TaskError(StoreError("the disk is full"))]
     with pytest.raises(SteplineError, match="^the disk is full$"):
         finished(ray, "ab")
-    ray.fail["do"] = [TaskError(ZeroDivisionError())]
+    ray.fail["run_videos"] = [TaskError(ZeroDivisionError())]
     with pytest.raises(TaskError):
         finished(ray, "ab")

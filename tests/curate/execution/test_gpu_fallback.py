@@ -98,7 +98,7 @@ def test_the_next_video_is_tried_on_the_gpu_again(on_gpu, tmp_path):
         ("done", None),
     ]
     store = ResultStore(RemotePath(str(tmp_path)))
-    assert {name: store.read(stage, key) for name, key in keys.items()} == {
+    assert {name: store.read_result(stage, key) for name, key in keys.items()} == {
         "long": b"cpu",
         "short": b"cuda:0",
     }
@@ -118,7 +118,7 @@ def test_on_the_cpu_there_is_nothing_to_fall_back_to(on_gpu):
 
 def test_a_network_is_kept_for_each_device_it_was_loaded_on(on_gpu):
     loaded = []
-    load = per_video._cached(
+    load = per_video._cache_by_device(
         lambda settings: loaded.append((settings, current_device().name)) or len(loaded)
     )
     assert [load("a"), load("a")] == [1, 1]

@@ -10,7 +10,7 @@ from stepline.curate.execution.worker import (
     TaskRequest,
     TaskRunner,
     WorkerSetup,
-    portable_reason,
+    make_reason_portable,
 )
 from stepline.curate.plan import StageTask
 from stepline.curate.stage import StageFailure, VideoItem
@@ -133,11 +133,14 @@ def test_a_video_that_fails_is_reported_with_its_reason(pool):
     ],
 )
 def test_a_reason_holds_nothing_of_this_machine(reason, told):
-    assert portable_reason(reason, ["/data/in/a.mp4"], "a") == told
+    assert make_reason_portable(reason, ["/data/in/a.mp4"], "a") == told
 
 
 def test_a_reason_is_one_line_of_bounded_length():
-    assert portable_reason("word\n" * 1000, [], "a") == ("word " * 1000)[:MAX_REASON_CHARS] + "..."
+    assert (
+        make_reason_portable("word\n" * 1000, [], "a")
+        == ("word " * 1000)[:MAX_REASON_CHARS] + "..."
+    )
 
 
 def test_a_machine_with_another_version_than_the_drivers_computes_nothing(tmp_path):

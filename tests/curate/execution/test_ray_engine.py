@@ -50,12 +50,12 @@ def stored_bytes(ray):
 def ray_here(tmp_path_factory):
     """One Ray on this machine for all tests of the module: it takes seconds to start."""
     pytest.importorskip("ray", reason="needs Ray: pip install 'stepline[ray]'")
-    from stepline.curate.execution.ray import cluster
+    from stepline.curate.execution.ray import connect_cluster
 
     with contextlib.ExitStack() as held:
         try:
             ray, why = (
-                held.enter_context(cluster(Plan(recipe(engine="ray", workers=2), {}, {}))),
+                held.enter_context(connect_cluster(Plan(recipe(engine="ray", workers=2), {}, {}))),
                 "",
             )
         # Ray gives its processes 30 s, which a machine with much else to do exceeds

@@ -21,8 +21,8 @@ READ = STAGES["read"]
 
 def fetched(fetcher, item, names=("media",)):
     """Wait for files of an item and return where they are."""
+    fetcher.open(item, names)
     for _ in range(6000):
-        fetcher.prefetch(item, names)
         files = fetcher.local_files(item, names)
         if files is not None:
             return files
@@ -32,8 +32,7 @@ def fetched(fetcher, item, names=("media",)):
 
 @pytest.fixture
 def fetcher(tmp_path):
-    """A fetcher with room for 10 bytes."""
-    made = Fetcher(tmp_path / "scratch", 10, RemoteSettings(attempts=1))
+    made = Fetcher(tmp_path / "scratch", RemoteSettings(attempts=1))
     yield made
     made.close()
     assert not list((tmp_path / "scratch").glob("*"))
@@ -54,22 +53,21 @@ def test_a_file_of_this_machine_is_used_where_it_is(tmp_path, fetcher):
     assert (tmp_path / "a.mp4").exists()
 
 
-def test_fetched_files_are_removed_and_bounded(tmp_path, fetcher):
+def test_fetched_files_are_removed_with_their_video(tmp_path, fetcher):
     first, second = stored(tmp_path, "a", b"x" * 12), stored(tmp_path, "b", b"y" * 12)
     path = fetched(fetcher, first)["media"]
     assert path.read_bytes() == b"x" * 12
     assert path.suffix == ".mp4"
-    fetcher.prefetch(second, ["media"])
-    time.sleep(0.05)
-    assert fetcher.local_files(second, ["media"]) is None  # the 10 bytes are full
+    assert fetched(fetcher, second)["media"].read_bytes() == b"y" * 12
     fetcher.release(first)
     assert not path.exists()
-    assert fetched(fetcher, second)["media"].read_bytes() == b"y" * 12
+    fetcher.release(second)
 
 
 def test_what_cannot_be_fetched_says_why(tmp_path, fetcher):
     with pytest.raises(SteplineError):
         fetched(fetcher, VideoItem("a", video=f"memory://{tmp_path.name}/none.mp4"))
+    fetcher.release(VideoItem("a"))
 
 
 def test_a_run_fetches_what_is_elsewhere_and_lists_what_is_gone(tmp_path, monkeypatch):
@@ -112,10 +110,9 @@ def test_tasks_of_a_video_run_in_order(results):
     _, video = opened(results)
     read, count, _ = video.tasks
     assert video.next_task() == read
-    video.start(read)
+    video.mark_running(read)
     assert video.next_task() is None
-    assert video.next_task(ahead=True) is None  # what comes next needs it
-    video.record(read, None)
+    video.record_outcome(read, None)
     assert video.next_task() == count
     assert not video.finished
 
@@ -123,7 +120,7 @@ def test_tasks_of_a_video_run_in_order(results):
 def test_a_failure_ends_what_comes_after_it(results):
     plan, video = opened(results)
     read, count, _ = video.tasks
-    results.write(READ, read.key, b"{}")
+    results.write_result(READ, read.key, b"{}")
     failure = results.add_failure(
         STAGES["count"], count.key, StageFailure("a", "count", "error", "no")
     )
@@ -141,6 +138,6 @@ def test_a_result_outweighs_an_earlier_failure(results):
     plan, video = opened(results)
     read = video.tasks[0]
     results.add_failure(READ, read.key, StageFailure("a", "read", "hang", "slow"))
-    results.write(READ, read.key, b"{}")
+    results.write_result(READ, read.key, b"{}")
     assert video_status(plan, results, ITEM, ("read",)).failure is None
     assert video_status(plan, results, ITEM, ("read", "count")) is None

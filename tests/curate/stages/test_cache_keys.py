@@ -6,7 +6,7 @@ import pytest
 
 from stepline.curate.stage import Recipe, load_recipe, resolve_stages
 from stepline.curate.stages import STAGE_TABLE
-from stepline.curate.stages.cache_keys import text_source
+from stepline.curate.stages.cache_keys import text_encoder_name
 from stepline.errors import SettingsError
 from stepline.files.digests import file_digest
 from stepline.settings import load_settings
@@ -19,7 +19,7 @@ def touched(*overrides: str) -> set[str]:
     return {
         name
         for name in names
-        if STAGE_TABLE[name].deciding_settings(before) != STAGE_TABLE[name].deciding_settings(after)
+        if STAGE_TABLE[name].result_settings(before) != STAGE_TABLE[name].result_settings(after)
     }
 
 
@@ -89,13 +89,13 @@ def test_a_named_file_counts_by_its_bytes(tmp_path: Path) -> None:
 
 def test_sieve_and_swap_asks_for_a_text_base() -> None:
     with pytest.raises(SettingsError, match="stepline text-base build"):
-        STAGE_TABLE["sieve-swap"].deciding_settings(load_recipe("sieve_swap"))
+        STAGE_TABLE["sieve-swap"].result_settings(load_recipe("sieve_swap"))
 
 
 def test_steps_are_encoded_in_the_space_of_the_features() -> None:
-    assert text_source(load_settings(Recipe)) == "minilm"
+    assert text_encoder_name(load_settings(Recipe)) == "minilm"
     clip = load_settings(Recipe, None, ["steps.vision.backbone=clip", "steps.vision.path=weights"])
-    assert text_source(clip) == "clip:weights"
+    assert text_encoder_name(clip) == "clip:weights"
 
 
 def test_a_vision_language_model_decides_ground_alone_and_lets_it_read_the_video() -> None:
@@ -104,7 +104,7 @@ def test_a_vision_language_model_decides_ground_alone_and_lets_it_read_the_video
     assert touched("steps.vision.vlm.requests=5") == set()  # of nobody
     models = ("steps.vision.vlm.model=one", "steps.vision.vlm.model=other")
     settings = [
-        STAGE_TABLE["ground"].deciding_settings(load_settings(Recipe, None, (named, model)))
+        STAGE_TABLE["ground"].result_settings(load_settings(Recipe, None, (named, model)))
         for model in models
     ]
     assert settings[0] != settings[1]

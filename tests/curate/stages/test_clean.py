@@ -18,7 +18,7 @@ from stepline.curate.stages.clean import (
     StepScores,
     clean_record,
     drop_reason,
-    visible_record,
+    select_shown_sentences,
 )
 from stepline.curate.stages.gather import RECORDS_FILE, read_left_out, write_dataset
 from stepline.records import Span, Step
@@ -96,14 +96,16 @@ def test_sentences_that_are_shown_become_steps_and_the_others_are_dropped(tmp_pa
         for one, p in zip(said.sentences, (0.8, 0.2), strict=True)
     )
     judged = record("a", said=said.model_copy(update={"sentences": sentences}))
-    made = visible_record(judged, VisibleSettings(shown=0.5))
+    made = select_shown_sentences(judged, VisibleSettings(shown=0.5))
     assert [(step.text, step.spans, step.score) for step in made.steps] == [
         ("Chop the onion.", (Span(0.0, 4.0),), 0.8)
     ]
     assert [one.text for one in made.dropped] == ["I love this kitchen."]
     (tmp_path / "gather").mkdir()
     write_dataset(tmp_path / "gather", [judged, record("b", said=said)], {})
-    clean.visible(gathered(tmp_path / "visible", Recipe(), {"gather": tmp_path / "gather"}))
+    clean.select_shown_narrations(
+        gathered(tmp_path / "visible", Recipe(), {"gather": tmp_path / "gather"})
+    )
     assert [one.id for one in read_parquet(tmp_path / "visible" / RECORDS_FILE)] == ["a"]
     assert (
         read_left_out(tmp_path / "visible")["b"].reason == "what is said in it could not be judged"

@@ -113,7 +113,7 @@ def test_a_driver_that_slept_until_another_took_its_place_ends(tmp_path, monkeyp
     with lock_run(out) as lock:
         lock.check()
         (out / LOCK_NAME).write(theirs)
-        while lock.usurper is None:
+        while lock.other_owner is None:
             time.sleep(0.01)
         with pytest.raises(SettingsError, match="process 7 on far works on it"):
             lock.check()

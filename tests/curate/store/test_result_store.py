@@ -22,9 +22,9 @@ def out(tmp_path):
 def test_what_a_killed_run_left_of_a_file_is_fetched_again(tmp_path, monkeypatch, out):
     for machine in ("first", "second"):
         monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / machine))
-        folder = StageFolders(out).begin(STAGES["total"], KEY)
+        folder = StageFolders(out).prepare_folder(STAGES["total"], KEY)
         (folder / "rows.txt").write_text("whole" if machine == "second" else "wh")
-    StageFolders(out).complete("total", KEY)  # the second one ended
+    StageFolders(out).mark_complete("total", KEY)  # the second one ended
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "first"))
     assert (StageFolders(out).local_folder("total", KEY) / "rows.txt").read_text() == "whole"
 
@@ -34,26 +34,28 @@ def test_folders_of_other_keys_are_named_with_their_size(tmp_path, monkeypatch, 
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     folders = StageFolders(RemotePath(str(tmp_path / "out")) if where == "disk" else out)
     for key in (KEY, "cd" * 32):
-        (folders.begin(STAGES["total"], key) / "rows.txt").write_text("twelve bytes")
-        folders.complete("total", key)
-    assert folders.unused({"total": KEY, "publish": KEY}) == {f"stages/total/{'cd' * 32}": 12}
-    assert folders.unused({"publish": KEY}) == {}
+        (folders.prepare_folder(STAGES["total"], key) / "rows.txt").write_text("twelve bytes")
+        folders.mark_complete("total", key)
+    assert folders.unused_folders({"total": KEY, "publish": KEY}) == {
+        f"stages/total/{'cd' * 32}": 12
+    }
+    assert folders.unused_folders({"publish": KEY}) == {}
 
 
 def test_a_folder_begins_empty_but_where_its_stage_goes_on(tmp_path):
 
     folders = StageFolders(RemotePath(str(tmp_path)))
-    folder = folders.begin(STAGES["total"], KEY)
+    folder = folders.prepare_folder(STAGES["total"], KEY)
     (folder / "half").touch()
-    assert (folders.begin(replace(STAGES["total"], resumes=True), KEY) / "half").exists()
-    assert not (folders.begin(STAGES["total"], KEY) / "half").exists()
+    assert (folders.prepare_folder(replace(STAGES["total"], resumes=True), KEY) / "half").exists()
+    assert not (folders.prepare_folder(STAGES["total"], KEY) / "half").exists()
     assert not folders.is_complete("total", KEY)
     assert isinstance(folder, Path)
 
 
 def test_a_result_and_a_failure_are_there_again(results):
-    assert not results.has(READ, "ab12" * 16)
-    results.write(READ, "ab12" * 16, b"text")
+    assert not results.has_result(READ, "ab12" * 16)
+    results.write_result(READ, "ab12" * 16, b"text")
     assert (
         results.add_failure(READ, "cd34" * 16, StageFailure("a", "read", "hang", "slow")).attempts
         == 1
@@ -63,11 +65,13 @@ def test_a_result_and_a_failure_are_there_again(results):
         == 2
     )
     for store in (results, ResultStore(results.out)):
-        assert store.has(READ, "ab12" * 16)
-        assert store.read(READ, "ab12" * 16) == b"text"
-        assert store.failure(READ, "cd34" * 16) == StageFailure("a", "read", "crash", "gone", 2)
-        assert store.failure(READ, "ab12" * 16) is None
-        assert not store.has(READ, "cd34" * 16)
+        assert store.has_result(READ, "ab12" * 16)
+        assert store.read_result(READ, "ab12" * 16) == b"text"
+        assert store.find_failure(READ, "cd34" * 16) == StageFailure(
+            "a", "read", "crash", "gone", 2
+        )
+        assert store.find_failure(READ, "ab12" * 16) is None
+        assert not store.has_result(READ, "cd34" * 16)
 
 
 def test_a_failure_in_a_store_is_read_once(tmp_path, monkeypatch):
@@ -76,42 +80,46 @@ def test_a_failure_in_a_store_is_read_once(tmp_path, monkeypatch):
     )
     results, asked, read = ResultStore(RemotePath(f"memory://{tmp_path.name}")), [], RemotePath.read
     monkeypatch.setattr(RemotePath, "read", lambda out: asked.append(out.name) or read(out))
-    assert results.failure(READ, "cd34" * 16) == results.failure(READ, "cd34" * 16)
+    assert results.find_failure(READ, "cd34" * 16) == results.find_failure(READ, "cd34" * 16)
     assert len(asked) == 1
     assert (
         results.add_failure(READ, "cd34" * 16, StageFailure("a", "read", "hang", "slow")).attempts
         == 2
     )
-    assert results.failure(READ, "cd34" * 16).attempts == 2
+    assert results.find_failure(READ, "cd34" * 16).attempts == 2
 
 
 def test_one_of_many_machines_asks_for_keys_without_a_listing(tmp_path, monkeypatch):
     out = RemotePath(f"memory://{tmp_path.name}")
-    ResultStore(out).write(READ, "ab12" * 16, b"text")
+    ResultStore(out).write_result(READ, "ab12" * 16, b"text")
     monkeypatch.setattr(RemotePath, "list", lambda out: pytest.fail("it listed"))
     results = ResultStore(out, listed=False)
-    assert results.has(READ, "ab12" * 16)
-    assert not results.has(READ, "cd34" * 16)
-    assert results.failure(READ, "cd34" * 16) is None
+    assert results.has_result(READ, "ab12" * 16)
+    assert not results.has_result(READ, "cd34" * 16)
+    assert results.find_failure(READ, "cd34" * 16) is None
 
 
 @pytest.mark.parametrize("where", ["disk", "store"])
 def test_a_listing_knows_keys_alone_and_what_came_since(tmp_path, where):
     out = RemotePath(str(tmp_path / "out") if where == "disk" else f"memory://{tmp_path.name}-keys")
     first, written, other = (digits * 32 for digits in ("00", "ab", "ff"))
-    ResultStore(out).write(READ, first, b"text")
+    ResultStore(out).write_result(READ, first, b"text")
     # what is being written, and what is no key
     for name in (f"cd/.{'cd' * 32}.77-1.partial.json", "README.md", f"ab/{'ab' * 32}0.json"):
         (out / f"cells/read/{name}").write(b"half")
     results = ResultStore(out)
-    assert [results.has(READ, key) for key in (first, written, "cd" * 32)] == [True, False, False]
-    results.write(READ, written, b"text")
+    assert [results.has_result(READ, key) for key in (first, written, "cd" * 32)] == [
+        True,
+        False,
+        False,
+    ]
+    results.write_result(READ, written, b"text")
     results.add_key(READ, other)  # another process has written it
-    assert [results.has(READ, key) for key in (first, written, other)] == [True] * 3
+    assert [results.has_result(READ, key) for key in (first, written, other)] == [True] * 3
 
 
 def test_a_damaged_failure_is_named(results):
     results.add_failure(READ, "cd34" * 16, StageFailure("a", "read", "hang", "slow"))
     (results.out / f"failures/read/{'cd34' * 16}.json").write("{}")
     with pytest.raises(StoreError, match="not a failure that Stepline wrote"):
-        ResultStore(results.out).failure(READ, "cd34" * 16)
+        ResultStore(results.out).find_failure(READ, "cd34" * 16)

@@ -3,7 +3,7 @@ import json
 import pytest
 from fake_stages import recipe
 
-from stepline.curate.stage import Collection, VideoItem, rejected_video
+from stepline.curate.stage import Collection, VideoItem, reject_video
 from stepline.curate.store.run_log import (
     RunLog,
     read_items,
@@ -46,7 +46,7 @@ def test_a_long_log_next_to_a_store_goes_on_in_another_file(tmp_path, monkeypatc
     run_log = RunLog(out)
     for number in range(3):
         run_log.write("end", number=number)
-        run_log.copy()
+        run_log.upload()
     run_log.close()
     assert [line["number"] for line in read_timings(out)] == [0, 1, 2]
     assert len([entry for entry in (out / "timings").list() if entry.size]) == 3
@@ -60,10 +60,10 @@ def test_what_a_run_works_on_is_found_again(tmp_path, where):
         VideoItem("b", duration=2.5),
     )
     write_inventory(
-        out, recipe(), Collection(items, (rejected_video("c", "comes again"),)), "videos.csv"
+        out, recipe(), Collection(items, (reject_video("c", "comes again"),)), "videos.csv"
     )
     assert tuple(read_items(out)) == items
-    assert tuple(read_refused(out)) == (rejected_video("c", "comes again"),)
+    assert tuple(read_refused(out)) == (reject_video("c", "comes again"),)
     assert read_recipe(out) == recipe()
 
 
@@ -71,7 +71,7 @@ def test_settings_of_an_earlier_release_are_passed_over(tmp_path):
     out = RemotePath(str(tmp_path))
     write_inventory(out, recipe(), Collection((VideoItem("a"),), ()), "videos.csv")
     run = json.loads((out / "run.json").read())
-    run["recipe"]["report"] |= {"points": 400, "examples": 3}
-    run["recipe"]["gone"] = {"a": 1}
+    run["recipe"]["report"] |= {"frame_width": 176, "examples": 3}
+    run["recipe"]["engine"]["fewest"] = 2
     (out / "run.json").write(json.dumps(run))
     assert read_recipe(out).report.examples == 3

@@ -1,0 +1,307 @@
+"""The audit: people check a random sample of a dataset (NaSVA, section 4.5 and Table 5).
+
+The sample has some videos, and of each some raw sentences and final steps alike. People say of each
+text whether it is shown. The table has the proportion of texts that is alignable and well aligned,
+and how well people agree. Every verdict is on disk immediately.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias
+
+import numpy as np
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from stepline.curate.sampling import Proportion, ReservoirSample, estimate_proportion, hash_to_int
+from stepline.errors import DatasetError
+from stepline.evaluate.bootstrap import BOOTSTRAP_DRAWS, Floats, interval
+from stepline.files.append_log import AppendLog
+from stepline.pages.web.local_server import LocalServer, post_route, serve_page
+from stepline.records import FrozenModel, Record, Span, Video
+from stepline.review.answers import Answer, AnswerValue, cohen_kappa, fleiss_kappa
+
+TextKind: TypeAlias = Literal["narration", "step"]
+Votes: TypeAlias = "np.ndarray[tuple[int, int], np.dtype[np.int64]]"  # (texts, people) in {0, 1}
+
+AUDIT_TEXTS = 25  # of each kind in a video, at most
+KIND_NAMES: dict[TextKind, str] = {"narration": "raw narration", "step": "steps of the dataset"}
+# The verdicts that answer a question with yes.
+YES_ANSWERS: dict[str, frozenset[AnswerValue]] = {
+    "alignable": frozenset({"aligned", "misplaced"}),
+    "well aligned": frozenset({"aligned"}),
+}
+CONTENT_POLICY = "default-src 'self' 'unsafe-inline' data:"  # the page has its own, stricter one
+
+
+class AuditText(FrozenModel):
+    """One text that people check: a sentence or a step."""
+
+    id: Annotated[str, Field(min_length=1)]
+    video: str = Field(description="id of its video")
+    kind: TextKind
+    text: str
+    span: Span = Field(description="the seconds that the dataset gives it")
+
+
+class AuditSample(FrozenModel):
+    """The texts that people check, in the order in which the page shows them."""
+
+    seed: int
+    texts: tuple[AuditText, ...]
+    videos: dict[str, Video] = Field(description="the videos of the texts, by id of their record")
+
+    def of_kind(self, kind: TextKind) -> list[AuditText]:
+        """Return the texts of one kind: narrations or steps."""
+        return [text for text in self.texts if text.kind == kind]
+
+
+class AuditSampler:
+    """Draws a random sample of videos and of their texts from a stream of records.
+
+    The same records give the same sample in any order of the stream.
+
+    Args:
+        videos: number of videos to draw.
+        texts: number of texts to draw of each kind in a video, at most.
+        seed: random seed.
+    """
+
+    def __init__(self, *, videos: int, texts: int = AUDIT_TEXTS, seed: int = 0) -> None:
+        self._texts = texts
+        self._seed = seed
+        self._videos: ReservoirSample[Record] = ReservoirSample(videos, seed=seed)
+
+    def add(self, record: Record) -> None:
+        """Offer a record to the sample. A record without sentences and without grounded steps is
+        ignored."""
+        if _list_texts(record, "narration") or _list_texts(record, "step"):
+            self._videos.add(record.id, record)
+
+    def sample(self) -> AuditSample:
+        """Return the drawn sample: videos sorted by id, with the texts of both kinds in random
+        order."""
+        records = self._videos.values()
+        texts: list[AuditText] = []
+        for record in records:
+            drawn: list[AuditText] = []
+            for kind in KIND_NAMES:
+                of_kind = _list_texts(record, kind)
+                drawn += _shuffle_texts(of_kind, self._seed)[: self._texts]
+            # Another seed mixes the kinds than drew the texts, else the order of asking would show
+            # the kind.
+            texts += _shuffle_texts(drawn, self._seed + 1)
+        videos = {record.id: record.video for record in records}
+        return AuditSample(seed=self._seed, texts=tuple(texts), videos=videos)
+
+
+def _shuffle_texts(texts: Sequence[AuditText], seed: int) -> list[AuditText]:
+    # By a key of the id, so that further texts of a video do not change the order of these.
+    return sorted(texts, key=lambda text: hash_to_int(seed, text.id))
+
+
+def _list_texts(record: Record, kind: TextKind) -> list[AuditText]:
+    if kind == "narration":
+        rows = [
+            (f"{n}", sentence.text, sentence.span) for n, sentence in enumerate(record.sentences)
+        ]
+    else:
+        # Only a step that the dataset places can be right or wrong about its seconds.
+        rows = [(step.id, step.text, step.spans[0]) for step in record.steps if step.spans]
+    texts = []
+    for name, text, span in rows:
+        # The id changes with the wording and the seconds, so that no verdict outlives its text.
+        digest = hash_to_int(0, f"{text} {span.start:.3f} {span.end:.3f}") % 0xFFFFFF
+        id = f"{record.id}/{kind} {name} {digest:06x}"
+        texts.append(AuditText(id=id, video=record.id, kind=kind, text=text, span=span))
+    return texts
+
+
+@dataclass(frozen=True)
+class AuditRow:
+    """A row of the audit table: the verdicts on one kind of text.
+
+    Attributes:
+        name: name of the kind.
+        checked: number of texts with at least one answer.
+        unsure: number of verdicts "unsure", which do not count as answers.
+        alignable: proportion of texts that are shown anywhere in their video.
+        well_aligned: proportion of texts that are shown in their own seconds.
+    """
+
+    name: str
+    checked: int
+    unsure: int
+    alignable: Proportion
+    well_aligned: Proportion
+
+
+@dataclass(frozen=True)
+class AnnotatorAgreement:
+    """Inter-annotator agreement beyond chance, over the texts that all annotators answered.
+
+    Attributes:
+        question: "alignable" or "well aligned".
+        people: names of the annotators.
+        texts: number of texts that all of them answered.
+        kappa: Cohen's or Fleiss' kappa. None where it is undefined, as when all answers are equal.
+        low: lower end of the 95 % interval of kappa, from a bootstrap over videos.
+        high: upper end of the interval.
+        same: fraction of pairs of answers that are equal.
+    """
+
+    question: str
+    people: tuple[str, ...]
+    texts: int
+    kappa: float | None
+    low: float
+    high: float
+    same: float | None
+
+    @property
+    def coefficient(self) -> str:
+        """ "Cohen" for two annotators, "Fleiss" for more."""
+        return "Cohen" if len(self.people) == 2 else "Fleiss"
+
+    def __str__(self) -> str:
+        """Return kappa with its interval as text: 0.61 [0.48, 0.72]."""
+        if self.kappa is None:
+            return "undefined"
+        return f"{self.kappa:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
+
+def audit_table(sample: AuditSample, verdicts: Iterable[Answer]) -> list[AuditRow]:
+    """Return a row of the audit table for each kind of text (NaSVA, Table 5). The value of a text
+    is the mean over its annotators."""
+    answers: dict[str, list[AnswerValue]] = defaultdict(list)
+    for verdict in verdicts:
+        answers[verdict.item].append(verdict.answer)
+    rows = []
+    for kind, name in KIND_NAMES.items():
+        texts = sample.of_kind(kind)
+        alignable, well_aligned = [
+            _estimate_proportion(texts, answers, yes_answers)
+            for yes_answers in YES_ANSWERS.values()
+        ]
+        unsure = sum(answers[text.id].count("unsure") for text in texts)
+        rows.append(AuditRow(name, alignable.texts, unsure, alignable, well_aligned))
+    return rows
+
+
+def _estimate_proportion(
+    texts: Iterable[AuditText],
+    answers: dict[str, list[AnswerValue]],
+    yes_answers: frozenset[AnswerValue],
+) -> Proportion:
+    # Texts of a video are alike, so the interval is over videos.
+    values: dict[str, list[float]] = defaultdict(list)
+    for text in texts:
+        votes = [answer in yes_answers for answer in answers[text.id] if answer != "unsure"]
+        if votes:
+            values[text.video].append(sum(votes) / len(votes))
+    return estimate_proportion(
+        [sum(values[video]) for video in sorted(values)],
+        [len(values[video]) for video in sorted(values)],
+    )
+
+
+def annotator_agreements(
+    sample: AuditSample, verdicts: Iterable[Answer], *, seed: int = 0
+) -> list[AnnotatorAgreement]:
+    """Return the inter-annotator agreement on each question. Empty where no two people answered the
+    same text."""
+    answers: dict[str, dict[str, AnswerValue]] = defaultdict(dict)
+    annotators = set()
+    for verdict in verdicts:
+        if verdict.answer != "unsure":
+            answers[verdict.item][verdict.annotator] = verdict.answer
+            annotators.add(verdict.annotator)
+    people = tuple(sorted(annotators))
+
+    # The texts that all of them answered.
+    shared = [text for text in sample.texts if len(answers[text.id]) == len(people)]
+    if len(people) < 2 or not shared:
+        return []
+
+    # Texts of a video are drawn together, those of a single video one by one.
+    rows: dict[str, list[int]] = defaultdict(list)
+    for row, text in enumerate(shared):
+        rows[text.video].append(row)
+    groups = list(rows.values())
+    if len(groups) == 1:
+        groups = [[row] for row in range(len(shared))]
+
+    agreements = []
+    for question, yes_answers in YES_ANSWERS.items():
+        table = [[answers[text.id][name] in yes_answers for name in people] for text in shared]
+        votes = np.array(table, dtype=np.int64)
+        kappa, same = _compute_kappa(votes)
+        low, high = _bootstrap_kappa(votes, groups, seed)
+        agreements.append(AnnotatorAgreement(question, people, len(votes), kappa, low, high, same))
+    return agreements
+
+
+def _compute_kappa(votes: Votes) -> tuple[float | None, float | None]:
+    """Return kappa and the fraction of equal pairs of answers. Kappa is Cohen's for two people,
+    Fleiss' for more."""
+    # Columns of no and yes, from which Fleiss' kappa counts pairs.
+    yes = votes.sum(axis=1)
+    kappa, same = fleiss_kappa(np.stack([yes, votes.shape[1] - yes], axis=1))
+    if votes.shape[1] == 2:
+        kappa = cohen_kappa(votes[:, 0], votes[:, 1])
+    return kappa, same
+
+
+def _bootstrap_kappa(votes: Votes, groups: list[list[int]], seed: int) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of kappa. groups: row numbers that are drawn together."""
+    rng = np.random.default_rng(seed)
+    kappas: Floats = np.full(BOOTSTRAP_DRAWS, np.nan)
+    # Videos are drawn with replacement, and all their texts come along.
+    for draw in range(BOOTSTRAP_DRAWS):
+        rows: list[int] = []
+        for group in rng.integers(len(groups), size=len(groups)):
+            rows += groups[group]
+        kappa, _ = _compute_kappa(votes[rows])
+        # A draw in which all agree on one answer has no kappa.
+        if kappa is not None:
+            kappas[draw] = kappa
+    return interval(kappas)
+
+
+def serve(
+    page: Callable[[], str], sample: AuditSample, verdicts: AppendLog[Answer], port: int = 0
+) -> LocalServer:
+    """Return a web server of the audit page on this machine.
+
+    Args:
+        page: renders the HTML with the verdicts so far, for each visit.
+        sample: the texts that people may answer.
+        verdicts: log to which answers are added.
+        port: TCP port. 0 takes any free one.
+    """
+    ids = frozenset(text.id for text in sample.texts)
+
+    def show_page(_: Request) -> Response:
+        return HTMLResponse(page(), headers={"Content-Security-Policy": CONTENT_POLICY})
+
+    def send_verdicts(request: Request) -> Response:
+        name = request.query_params.get("annotator", "")
+        # Raises ValidationError for no name.
+        annotator = Answer(item="-", annotator=name, answer="unsure").annotator
+        answers = {v.item: v.answer for v in verdicts if v.annotator == annotator}
+        return JSONResponse({"said": answers})
+
+    def add_verdict(verdict: Answer) -> None:
+        if verdict.item not in ids:
+            raise DatasetError(f"{verdict.item!r} is not in this sample; load the page again")
+        verdicts.add(verdict)
+
+    routes = [
+        Route("/", show_page),
+        Route("/verdicts", send_verdicts),
+        post_route("/verdict", Answer, add_verdict),
+    ]
+    return serve_page(routes, port, token="audit", policy=CONTENT_POLICY)
