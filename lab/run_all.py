@@ -23,7 +23,6 @@ COMMAND_OF_NAME: dict[str, tuple[object, ...]] = {
         LAB_FOLDER / "curate_howtostep.toml",
     ),
     "grounding": ("grounding.py", "--cache", WORK_FOLDER / "stepline-drawn"),
-    "retrieval": ("retrieval.py",),
     "screencasts": ("screencasts.py", WORK_FOLDER / "stepline-screencasts"),
     "sieve_swap": ("sieve_swap.py", "--cache", WORK_FOLDER / "stepline-sieve-swap"),
     "speed": ("speed.py", DEMO_CLIP),
