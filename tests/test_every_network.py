@@ -99,11 +99,7 @@ def procx(folder, form, kind):
     from stepline.models.procx.train import soda_scorer, train_procx
     from stepline.models.training.distributed import start_processes
 
-    samples = [
-        sample("a"),
-        sample("b", rows=20),
-        sample("c", rows=9, steps=2, said=kind == "transformer"),
-    ]
+    samples = [sample("a"), sample("b", rows=20), sample("c", rows=9, steps=2)]
     network = train_procx(
         samples,
         folder,

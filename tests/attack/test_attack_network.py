@@ -230,7 +230,7 @@ def wait_until(is_true):
 def test_silent_handshakes_are_counted(encrypted, certificate, monkeypatch):
     limited = web_server_of(encrypted).config.http
     assert issubclass(limited, LimitedProtocol)
-    monkeypatch.setattr(limited, "most", 8)
+    monkeypatch.setattr(limited, "max_connections", 8)
     address = ("127.0.0.1", encrypted.port)
     silent = [socket.create_connection(address, timeout=TIMEOUT_SECONDS) for _ in range(60)]
     assert answers_over_tls(encrypted, certificate) == [200]

@@ -1,8 +1,6 @@
 """Shown spans end where the next step's begin, by whatever path steps are placed."""
 
 import itertools
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,11 +18,6 @@ from stepline.grounding.vision_language.places import (
 from stepline.models.nasva.align import TextScores
 from stepline.models.nasva.predict import ground_by_aligner
 from stepline.models.nasva.settings import AlignerSettings
-from stepline.pipeline.networks import Networks
-from stepline.pipeline.pictures import VisualFeatures
-from stepline.pipeline.placing import place_steps
-from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.speech import drop_speech_past_end
 from stepline.records import FeatureSequence, Sentence, Span, Step, Transcript
 
 
@@ -109,7 +102,7 @@ class LoadedScores:
 
     aligner, calibration, sha256 = None, None, "0"
 
-    def check(self, features):
+    def check_features(self, features):
         """Take any features."""
 
 
@@ -151,19 +144,3 @@ def test_steps_that_a_model_of_pictures_moves_are_apart():
     )
     assert len(steps) == len(NAMES)
     assert_apart(steps)
-
-
-def test_steps_that_a_writer_saw_in_one_place_are_apart():
-    steps = tuple(Step(id=str(at), text="seen", at=at) for at in (2.0, 5.0, 5.5))
-    inside = drop_speech_past_end(12.0, Transcript(), steps, keep_all_steps=True)
-    placed = place_steps(
-        Request(Path("v.mp4"), "v"),
-        SimpleNamespace(has_picture=True),
-        inside,
-        VisualFeatures(),
-        StepsSettings(),
-        Networks(),
-        12.0,
-    )
-    assert [step.status for step in placed.steps] == ["shown"] * 3
-    assert_apart(placed.steps)
