@@ -38,7 +38,7 @@ PREPARATIONS = {
 CALLS = {
     "steps": STEPS[1:],
     "demo": ("--out", "out"),
-    "ground": (VIDEO, "--texts", "lines.txt", "--backbone", "none"),
+    "ground": (VIDEO, "--texts", "lines.txt"),
     "judge": (VIDEO, *CAPTIONS, "--out", "out"),
     "steps --describe": ("networks/procx.safetensors", "features/a1.npy", "--out", "out"),
     "predict": (
