@@ -38,7 +38,7 @@ PREPARATIONS = {
 CALLS = {
     "steps": STEPS[1:],
     "demo": ("--out", "out"),
-    "ground": (VIDEO, "--texts", "lines.txt"),
+    "ground": ("features/a1.npy", "--texts", "lines.txt", *ALIGNER),
     "judge": (VIDEO, *CAPTIONS, "--out", "out"),
     "steps --describe": ("networks/procx.safetensors", "features/a1.npy", "--out", "out"),
     "predict": (
