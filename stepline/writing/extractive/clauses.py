@@ -29,6 +29,8 @@ RELATIVE_WORDS = word_set("that what which how where who why whatever whether")
 
 # "let's add", "let me add": we and I, not a thing that is let
 LET_SUBJECTS = frozenset(("'s", "s", "us", "me"))
+# As participles they say by what means an action is done: "using a ruler".
+INSTRUMENT_VERBS = word_set("use make be have keep leave let")
 
 _SUBJECT_VOICES: dict[str, Voice] = {"you": "you", "ya": "you", "we": "we", "i": "i"}
 _BASE_TAGS = frozenset(("VB", "VBP"))
@@ -114,9 +116,14 @@ def _clauses_below(
         yield Clause(
             verb, mood.voice, mood.is_permitted, mood.is_negated, mood.is_planned, joined_verb
         )
+        is_action = verb.lemma_ not in CATENATIVE_VERBS and verb.lemma_ != "be"
+        if is_action and not mood.is_negated:
+            for child in verb.children:
+                if is_separate_action(child):
+                    yield from _clauses_below(child, mood, None)
 
     # actions that are linked to it
-    for child in verb.children:
+    for child in [*verb.children, *_actions_after_let(verb)]:
         if child is complement or child.i <= verb.i or child.dep_ not in _LINK_RELATIONS:
             continue
         subject = _subject(child)
@@ -131,6 +138,31 @@ def _clauses_below(
         if is_linked:
             joined_to = verb if child.dep_ == "conj" and subject is None else None
             yield from _clauses_below(child, mood, joined_to)
+
+
+def _actions_after_let(verb: "Token") -> "list[Token]":
+    """Return the verbs that the parser joined to a complement of "let": "let it dry, then SAND it
+    lightly"."""
+    if verb.lemma_ != "let":
+        return []
+    complements = [child for child in verb.children if child.dep_ == "ccomp"]
+    return [
+        nested
+        for complement in complements
+        for nested in complement.children
+        if nested.dep_ == "conj" and has_own_object(nested)
+    ]
+
+
+def is_separate_action(child: "Token") -> bool:
+    """Return whether a participle is a separate action: "lie back, PINCHING your shoulders".
+
+    "using ..." is not.
+    """
+    if child.dep_ != "advcl" or child.tag_ != "VBG" or child.lemma_ in INSTRUMENT_VERBS:
+        return False
+    is_after_comma = child.i > child.head.i + 1 and child.nbor(-1).text == ","
+    return is_after_comma and not has_child(child, ("mark", "aux")) and has_own_object(child)
 
 
 def has_own_object(verb: "Token") -> bool:
@@ -185,10 +217,9 @@ def _without_subject(
         is_action = _is_base_form(verb) or verb.tag_ == "VBG"
         if not is_action or auxiliaries & NON_PRESENT_AUXILIARIES:
             return None
-        # "don't scrape it, TURN it around" and "don't twist it or BEND it" look alike to the parser.
-        if inherited.is_negated and not is_negated and verb.dep_ in _LINK_RELATIONS:
-            return None
-        return replace(inherited, is_negated=inherited.is_negated or is_negated)
+        if inherited.is_negated and not is_negated:
+            return _mood_after_negation(verb, inherited)
+        return replace(inherited, is_negated=is_negated)
     if verb.dep_ != "ROOT":
         return None
     first = next((token for token in verb.doc if not token.is_punct), verb.doc[0])
@@ -198,6 +229,25 @@ def _without_subject(
     if verb.tag_ in _BASE_TAGS:
         return _Mood("order", is_negated=is_negated)
     return None
+
+
+def _mood_after_negation(verb: "Token", inherited: _Mood) -> _Mood | None:
+    """Return the mood of an action linked to a negated one.
+
+    After "or" it is negated too: "don't twist it OR BEND it". After a comma it is not: "don't
+    scrape it, TURN it around". After "and" without a comma it is part of the negated action: None.
+    """
+    words_before = ["", ""]
+    for token in verb.doc[: verb.i]:
+        if token.dep_ != "advmod":
+            words_before.append(token.lower_)
+    conjunction = words_before[-1]
+    # In "don't try to start it" both are one action.
+    if verb.dep_ == "xcomp" or conjunction in ("or", "nor", "to"):
+        return inherited
+    if conjunction == "and" and "," not in words_before[-2:]:
+        return None
+    return replace(inherited, is_negated=False)
 
 
 def _catenative_complement(verb: "Token") -> "Token | None":

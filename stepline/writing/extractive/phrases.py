@@ -16,6 +16,7 @@ from stepline.writing.extractive.clauses import (
     Clause,
     has_child,
     has_own_object,
+    is_separate_action,
 )
 from stepline.writing.extractive.english import nouns, verbs, word_set
 from stepline.writing.extractive.segments import CONDITION_OPENERS
@@ -109,7 +110,7 @@ def _belongs_to_step(verb: "Token", child: "Token") -> bool:
     if child.dep_ in ("advmod", "npadvmod"):
         return child.lower_ not in FILLER_ADVERBS and child.i > verb.i
     if child.dep_ == "advcl":
-        return _is_kept_clause(child)
+        return _is_kept_clause(child) and not is_separate_action(child)
     if child.dep_ == "ccomp":
         is_relative = any(nested.lower_ in RELATIVE_WORDS for nested in child.subtree)
         return is_relative or verb.lemma_ in CLAUSAL_COMPLEMENT_VERBS
