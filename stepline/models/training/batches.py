@@ -32,14 +32,15 @@ SHARDS_PER_WINDOW = 16
 
 @dataclass(frozen=True)
 class Sample:
-    """One video with its texts. Raises ShapeError when the arrays do not fit together, or hold NaN
-    or infinity.
+    """One video with its texts and labels, for training or inference.
+
+    Raises ShapeError when the arrays do not fit together, or hold NaN or infinity.
 
     Attributes:
-        id: of the sample, for messages.
-        video: (T, C) float32 feature rows, T at least 1.
+        id: name of the sample, for error messages.
+        video: (T, C) float32 feature rows of the video in order of time, T at least 1.
         text: (K, C) float32 text vectors, K may be 0.
-        positive: (K, T) whether text k is shown in row t.
+        positive: (K, T) bool label matrix: True if text k is shown in feature row t.
         ordered: whether the texts are in the order in which they are spoken.
     """
 
@@ -74,12 +75,12 @@ class Sample:
 
 
 class LazySamples(Sequence[S]):
-    """A sequence of samples, each of which is made or read when it is asked for.
+    """A sequence of samples. A sample is made or read from disk only when it is indexed.
 
     Attributes:
-        lengths: number of feature rows of each sample, known without reading it.
-        shards: number of the shard of the feature store that holds each sample's features. Empty
-            for samples that are in no store.
+        lengths: number of feature rows of each sample, known without reading the sample.
+        shards: for each sample, the number of the feature store's shard that holds its features.
+            Empty if the samples are not in a feature store.
     """
 
     def __init__(
@@ -97,27 +98,30 @@ class LazySamples(Sequence[S]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[S]: ...
     def __getitem__(self, index: int | slice) -> S | Sequence[S]:
-        """Return a sample as it is on disk now. Raises ShapeError where its features hold NaN."""
+        """Return a sample as it is on disk now, or several for a slice.
+
+        Raises ShapeError if the features of the sample hold NaN.
+        """
         if isinstance(index, slice):
             return [self._make(number) for number in range(*index.indices(len(self)))]
         return self._make(range(len(self))[index])
 
 
 class PendingSample(Protocol):
-    """What is known of a sample before its features are read."""
+    """Video id of a sample whose features are not read yet."""
 
     @property
     def video(self) -> str:
-        """Id of its video."""
+        """Id of the video."""
 
 
 class GatheredSamples(LazySamples[S], Generic[P, S]):
-    """Samples of stored features, each of which is read when it is asked for.
+    """Samples whose features are in a feature store. A sample is read only when it is indexed.
 
     Attributes:
-        parts: what is known of each sample before it is read.
-        omitted: what is not a sample, with the reasons.
-        videos: ids of the samples' videos, each once.
+        parts: for each sample, a description from which the sample is read.
+        omitted: videos or texts that did not become a sample, with the reasons.
+        videos: ids of the videos of all samples, each id once.
     """
 
     def __init__(
@@ -138,23 +142,40 @@ class GatheredSamples(LazySamples[S], Generic[P, S]):
         return count_reasons(self.omitted)
 
     def split_parts(self, fraction: float, most: int) -> tuple[list[P], list[P]]:
-        """Return the parts to train on, and at most `most` held-out parts: those of a fraction of
-        the videos, chosen by video id."""
+        """Return the parts of the training samples, and the parts of the held-out samples.
+
+        A video is held out by its id only.
+
+        Args:
+            fraction: fraction of the videos that is held out, 0 to 1.
+            most: greatest number of held-out parts that are returned.
+        """
         training = [part for part in self.parts if not is_held_out(part.video, fraction)]
         held_out = [part for part in self.parts if is_held_out(part.video, fraction)]
         return training, held_out[:most]
 
 
 def is_held_out(video: str, fraction: float) -> bool:
-    """Return whether a video is in the held-out fraction. This depends on its id only."""
+    """Return whether a video belongs to the held-out fraction. The answer depends on its id only.
+
+    Args:
+        video: id of the video.
+        fraction: fraction of all videos that is held out, 0 to 1.
+    """
     return zlib.crc32(video.encode()) < fraction * 2**32
 
 
 def get_lengths_and_shards(
     samples: Sequence[S], length: Callable[[S], int]
 ) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the length of each sample, and the number of its shard (empty for samples in no
-    store). Lazy samples are not read."""
+    """Return the length and the shard number of each sample. Lazy samples are not read.
+
+    The shard numbers are empty if the samples are not in a feature store.
+
+    Args:
+        samples: the samples.
+        length: returns the number of feature rows of a sample. It is not called for lazy samples.
+    """
     if isinstance(samples, LazySamples):
         return samples.lengths, samples.shards
     return [length(sample) for sample in samples], ()
@@ -163,10 +184,15 @@ def get_lengths_and_shards(
 def join_samples(
     first: Sequence[S], second: Sequence[S], length: Callable[[S], int]
 ) -> LazySamples[S]:
-    """Return two sequences of samples as one. Each sample is read when it is asked for.
+    """Return the samples of two sequences as one lazy sequence, `first` before `second`.
 
-    Samples that are in no store get shard numbers of the others, evenly, so that they are spread
-    over the epoch.
+    If only some samples have a shard number, the others get existing shard numbers in equal parts.
+    Thus they are spread over the epoch.
+
+    Args:
+        first: samples.
+        second: further samples.
+        length: returns the number of feature rows of a sample. It is not called for lazy samples.
     """
     first_lengths, first_shards = get_lengths_and_shards(first, length)
     second_lengths, second_shards = get_lengths_and_shards(second, length)
@@ -200,16 +226,18 @@ class TensorRecord:
 
 @dataclass(frozen=True)
 class Batch(TensorRecord):
-    """Samples padded with zeros to the longest, as networks and losses take them.
+    """Samples padded with zeros to the longest one, as networks and losses take them.
+
+    B samples, at most T feature rows and K texts per sample, C elements per vector.
 
     Attributes:
-        ids: of the samples.
-        video: (B, T, C) feature rows.
-        video_pad: (B, T) True on padding.
+        ids: (B,) names of the samples.
+        video: (B, T, C) feature rows of the videos.
+        video_pad: (B, T) True on padding rows.
         text: (B, K, C) text vectors.
-        text_pad: (B, K) True on padding.
-        positive: (B, K, T) whether text k is shown in row t.
-        ordered: (B,) whether the texts are in spoken order.
+        text_pad: (B, K) True on padding texts.
+        positive: (B, K, T) True if text k is shown in feature row t.
+        ordered: (B,) whether the texts of a sample are in spoken order.
     """
 
     ids: tuple[str, ...]
@@ -221,13 +249,16 @@ class Batch(TensorRecord):
     ordered: Tensor
 
     def positive_without_padding(self) -> Tensor:
-        """Return `positive` (B, K, T), False on padding."""
+        """Return the labels `positive` (B, K, T), set to False on padding texts and padding rows."""
         return self.positive & ~self.video_pad[:, None] & ~self.text_pad[:, :, None]
 
 
 def collate(samples: Sequence[Sample], max_rows: int = MAX_ROWS) -> Batch:
-    """Return samples as one batch. Videos, and their labels, are cut to their first `max_rows`
-    rows.
+    """Return samples as one padded batch.
+
+    Args:
+        samples: at least one sample.
+        max_rows: most feature rows of a video. Later rows and their labels are cut off.
 
     Raises ShapeError when there is no sample, or when feature widths differ.
     """
@@ -248,8 +279,14 @@ def collate(samples: Sequence[Sample], max_rows: int = MAX_ROWS) -> Batch:
 
 
 def pad_rows(rows: Sequence[Matrix]) -> tuple[Tensor, Tensor]:
-    """Return sequences (N_i, C) as one tensor (B, max N_i, C), zero on padding, and its mask (B,
-    max N_i), True on padding."""
+    """Return B sequences of rows as one padded tensor, and its padding mask.
+
+    The tensor (B, N, C) is zero on padding. The mask (B, N) is True on padding. N is the length of
+    the longest sequence.
+
+    Args:
+        rows: B matrices (N_i, C).
+    """
     widths = sorted({values.shape[1] for values in rows})
     if len(widths) != 1:
         raise ShapeError(
@@ -274,19 +311,19 @@ def plan_batches(
     shards: Sequence[int] = (),
     window: int = SHARDS_PER_WINDOW,
 ) -> Iterator[tuple[int, ...]]:
-    """Yield the batches of an epoch as tuples of sample indices. Samples of similar length share a
-    batch.
+    """Yield the batches of an epoch as tuples of sample indices.
 
-    Every index comes once. The order depends only on the arguments. With more than `window` shards,
-    an epoch reads the samples of `window` random shards at a time, so that each shard is read once.
-    Samples that no full batch of a window holds begin the next window.
+    Every sample comes once, and samples of similar length share a batch. The order depends only on
+    the arguments. With more than `window` shards, an epoch reads the samples of `window` random
+    shards at a time. Thus each shard is read once. Samples that do not fill a batch of a window
+    are moved to the next window.
 
     Args:
-        lengths: of the samples, in feature rows.
-        size: most samples of a batch.
-        seed: of the run.
+        lengths: number of feature rows of each sample.
+        size: most samples in a batch.
+        seed: random seed of the training run.
         epoch: number of the epoch.
-        shards: number of the shard of each sample. Empty: not known.
+        shards: number of the feature store's shard that holds each sample. Empty if not known.
         window: number of shards that are read at a time.
     """
     rng = np.random.default_rng([seed, epoch])
@@ -319,11 +356,15 @@ def plan_batches(
 def group_by_shards(
     count: int, shards: Sequence[int], window: int, rng: np.random.Generator
 ) -> list[npt.NDArray[np.int64]]:
-    """Return the indices below `count` in groups, each of the samples of at most `window` shards
-    drawn at random.
+    """Return the sample indices 0 to `count` - 1 in groups. A group has samples of few shards.
 
-    There is one group, and nothing is drawn, where there are no more shards than that or none is
-    known.
+    If there are at most `window` shards, or none is known, there is one group and `rng` is unused.
+
+    Args:
+        count: number of samples.
+        shards: number of the feature store's shard that holds each sample. Empty if not known.
+        window: most shards in a group. They are drawn at random.
+        rng: generator of the draw.
     """
     numbers = np.unique(np.asarray(shards, np.int64))
     if len(numbers) <= window:

@@ -25,29 +25,28 @@ A = TypeVar("A")
 
 @dataclass(frozen=True)
 class BenchmarkQuestions(Generic[Q]):
-    """What a benchmark asks.
+    """The questions that a benchmark asks about its videos.
 
     Attributes:
-        questions: in the order of the benchmark's file.
-        skipped: the reason by id, for videos of the file about which nothing is asked.
+        questions: the questions in the order of the benchmark's file.
+        skipped: by video id, the reason why the benchmark's file asks nothing about the video.
     """
 
     questions: tuple[Q, ...]
     skipped: Mapping[str, str]
 
     def count_reasons(self) -> dict[str, int]:
-        """Return the number of videos by the reason why nothing is asked about them, the most
-        frequent first."""
+        """Return the number of skipped videos for each reason, the most frequent reason first."""
         return dict(Counter(self.skipped.values()).most_common())
 
 
 @dataclass(frozen=True)
 class BenchmarkAnswers(Generic[A]):
-    """Answers of a network to a benchmark.
+    """The answers of a network to the questions of a benchmark.
 
     Attributes:
-        by_id: the answer of each question that was answered.
-        missing: the reason for each question that was not.
+        by_id: by question id, the answer to each answered question.
+        missing: by question id, the reason why a question has no answer.
     """
 
     by_id: dict[str, A]
@@ -59,8 +58,12 @@ class BenchmarkAnswers(Generic[A]):
         return len(self.by_id)
 
     def require_any(self, noun: str = "") -> None:
-        """Raise DatasetError where no question was answered. noun: what is asked about, such as "
-        videos"."""
+        """Raise DatasetError if no question was answered.
+
+        Args:
+            noun: plural noun with a leading space that the message uses for the questions, such as
+                " videos".
+        """
         if not self.by_id:
             id, reason = next(iter(self.missing.items()))
             count = f"none of {len(self.missing)}{noun}"
@@ -68,11 +71,12 @@ class BenchmarkAnswers(Generic[A]):
 
 
 def answer_questions(questions: Mapping[str, Q], answer: Callable[[Q], A]) -> BenchmarkAnswers[A]:
-    """Answer each question, and keep the message where `answer` raises a SteplineError.
+    """Return the answers to questions, and the reason for each question without an answer.
 
     Args:
-        questions: by id.
-        answer: returns the answer to a question.
+        questions: the questions by id.
+        answer: returns the answer to a question. If it raises a SteplineError, the message is kept
+            as the reason why the answer is missing.
     """
     answers = BenchmarkAnswers[A]({}, {})
     # Any other error is a fault of the code, and ends the run.
@@ -85,14 +89,16 @@ def answer_questions(questions: Mapping[str, Q], answer: Callable[[Q], A]) -> Be
 
 
 class StoredFeatures:
-    """Features of videos in a feature store, or in a folder with one file per video. Rows keep
-    their lengths."""
+    """Features of videos, read from a feature store or from a folder with one file per video.
+
+    Rows are not scaled to length 1.
+    """
 
     def __init__(self, folder: Path, rate: float = 1.0) -> None:
         """Open a folder of features.
 
         Args:
-            folder: a feature store, or files of one video each.
+            folder: a feature store, or a folder with one feature file per video.
             rate: feature rows per second, for files that do not state their rate.
 
         Raises StoreError when there is no such folder, or when the store holds text vectors.
@@ -104,8 +110,13 @@ class StoredFeatures:
             require_videos(self._store, folder)
 
     def read(self, video: str) -> FeatureSequence:
-        """Return the features of a video. Raises StoreError or ShapeError with the reason where it
-        cannot."""
+        """Return the features of a video.
+
+        Args:
+            video: id of the video.
+
+        Raises StoreError or ShapeError with the reason if the features cannot be read.
+        """
         if self._store is not None:
             return self._store.read(video)
         file = find_feature_file(self._folder, video)
@@ -113,8 +124,10 @@ class StoredFeatures:
 
 
 def open_store_if_any(folder: Path) -> FeatureStore | None:
-    """Return the feature store in a folder, or None for a folder of files of one video each. Raises
-    StoreError when there is no such folder."""
+    """Return the feature store in a folder, or None if the folder has one file per video instead.
+
+    Raises StoreError when there is no such folder.
+    """
     if not folder.is_dir():
         cure = "give a feature store, or files of one video each"
         raise StoreError(f"{folder}: no such folder of features; {cure}")

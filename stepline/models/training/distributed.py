@@ -23,14 +23,16 @@ START_TIMEOUT = timedelta(hours=6)
 
 
 def start_processes(device: str = "auto") -> torch.device:
-    """Return the device of this process. Join the process group where torchrun started several.
+    """Return the device of this process. Under torchrun, also join the group of processes.
 
-    device: the run's setting. The option `--device` overrides it.
+    Under torchrun, accelerate starts the group and each process gets its own GPU.
 
-    accelerate reads torchrun's variables and starts the group, each process on its own GPU. A
-    single process does not need it.
+    Args:
+        device: the device setting of the run, such as "auto" or "cuda:1". The command-line option
+            `--device` overrides it.
+
     Raises ModelError when there are several processes and accelerate is missing, or when the device
-    is not there.
+    does not exist.
     """
     # For a single process nothing has to be started.
     run_device = device_of_run(device)
@@ -58,7 +60,11 @@ def _launched_processes() -> int:
 
 
 def require_single_process(command: str) -> None:
-    """Raise SettingsError where torchrun started several processes for a command that needs one."""
+    """Raise SettingsError if torchrun started several processes for a command that needs one.
+
+    Args:
+        command: name of the command, for the message.
+    """
     if _launched_processes() > 1:
         raise SettingsError(
             f"{command} runs in one process, not in several; start it without torchrun"
@@ -66,10 +72,9 @@ def require_single_process(command: str) -> None:
 
 
 def end_processes() -> None:
-    """Leave the process group once all processes are done. Without this torch complains at exit.
+    """Leave the process group of torchrun once all processes have reached this call.
 
-    The barrier makes them leave together: a process that leaves while the first still writes can
-    abort in its connection threads.
+    All processes leave together. A process that leaves while the first one still writes can abort.
     """
     if _is_running():
         distributed.barrier()
@@ -81,20 +86,22 @@ def _is_running() -> bool:
 
 
 def rank_and_world_size() -> tuple[int, int]:
-    """Return the number of this process from 0, and the number of processes."""
+    """Return the number of this process (0 is the first), and the number of processes."""
     if not _is_running():
         return 0, 1
     return distributed.get_rank(), distributed.get_world_size()
 
 
 def is_first() -> bool:
-    """Return whether this process is the one that writes files and messages."""
+    """Return whether this process is the first one, which alone writes files and messages."""
     return rank_and_world_size()[0] == 0
 
 
 def first_then_all(make: Callable[[], ResultT]) -> ResultT:
-    """Return the result of `make`. The first process calls it before the others do, so that they
-    find its files on disk."""
+    """Call `make` in every process and return its result. The first process calls it first.
+
+    The other processes start after it ends, so they find its files on disk.
+    """
     if is_first():
         result = make()
         wait_for_all()
@@ -104,9 +111,9 @@ def first_then_all(make: Callable[[], ResultT]) -> ResultT:
 
 
 def broadcast_from_first(value: ResultT) -> ResultT:
-    """Return the value that the first process has, on every process.
+    """Return on every process the value that the first process passed.
 
-    Processes may see different values while files appear.
+    Processes may pass different values, for example while files still appear on disk.
     """
     values = [value]
     if rank_and_world_size()[1] > 1:
@@ -121,7 +128,11 @@ def wait_for_all() -> None:
 
 
 def gather_from_all(results: dict[KeyT, ResultT]) -> dict[KeyT, ResultT]:
-    """Return the results of all processes in one dict. Each key comes from one process."""
+    """Return the results of all processes in one dict, on every process.
+
+    Args:
+        results: results of this process. No other process has the same keys.
+    """
     size = rank_and_world_size()[1]
     if size == 1:
         return results
@@ -131,7 +142,7 @@ def gather_from_all(results: dict[KeyT, ResultT]) -> dict[KeyT, ResultT]:
 
 
 def sum_over_processes(values: Tensor) -> Tensor:
-    """Return the values summed over all processes, in place."""
+    """Replace a tensor by its sum over all processes, in place, and return it."""
     if rank_and_world_size()[1] > 1:
         distributed.all_reduce(values)
     return values
@@ -154,8 +165,10 @@ def sum_gradients(model: nn.Module) -> None:
 
 
 def peak_memory() -> int:
-    """Return the peak memory of this process in bytes: of the GPU where it uses one, else of main
-    memory."""
+    """Return the peak memory of this process in bytes.
+
+    This is GPU memory if the process uses a GPU, else main memory.
+    """
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
         return int(torch.cuda.max_memory_allocated())
     usage = resource.getrusage(resource.RUSAGE_SELF)

@@ -29,15 +29,21 @@ MIN_ONEDNN_PRODUCTS = 2**27
 
 
 class Linear(nn.Linear):  # type: ignore[misc]   # torch is untyped to mypy here
-    """nn.Linear whose product is computed by `linear`."""
+    """Linear layer like nn.Linear, with a faster product on CPUs."""
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return (..., F) for rows (..., C)."""
+        """Return the output rows (..., F) for input rows (..., C)."""
         return linear(rows, self.weight, self.bias)
 
 
 def linear(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Return rows (..., C) times weight (F, C) transposed, plus bias (F,): (..., F)."""
+    """Return rows times the transposed weight, plus the bias: (..., F). Fast on CPUs.
+
+    Args:
+        rows: (..., C) input rows.
+        weight: (F, C) matrix of the layer.
+        bias: (F,) vector of the layer.
+    """
     if not use_cpu_kernels(rows):
         return F.linear(rows, weight, bias)
     # Few products do not pay for what oneDNN prepares.
@@ -49,8 +55,10 @@ def linear(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def use_cpu_kernels(rows: Tensor) -> bool:
-    """Return whether the CPU kernels apply to rows: float32 on a CPU, without autocast or
-    compiler."""
+    """Return whether the CPU kernels of this module can be used for a tensor of rows.
+
+    They need float32 on a CPU, without autocast and without torch.compile.
+    """
     if torch.compiler.is_compiling():  # which fuses better than any of it
         return False
     if rows.device.type != "cpu" or rows.dtype != torch.float32:
@@ -61,7 +69,14 @@ def use_cpu_kernels(rows: Tensor) -> bool:
 def linear_no_grad(
     rows: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False
 ) -> Tensor:
-    """Return `linear` of rows (N, C), optionally followed by ReLU, without recording gradients."""
+    """Return the output (N, F) of a linear layer without recording gradients.
+
+    Args:
+        rows: (N, C) input rows.
+        weight: (F, C) matrix of the layer.
+        bias: (F,) vector of the layer. None: no bias.
+        relu: whether ReLU is applied to the output.
+    """
     if ONEDNN_LINEAR is not None and len(rows) * weight.numel() >= MIN_ONEDNN_PRODUCTS:
         activation = "relu" if relu else "none"
         return ONEDNN_LINEAR(rows, weight, bias, activation, [], "")
@@ -98,8 +113,13 @@ ELEMENTS_PER_CHUNK = 2**18  # that stay in the cache while they are drawn for
 
 
 def dropout(rows: Tensor, rate: float, training: bool) -> Tensor:
-    """Return rows with a fraction `rate` of elements set to 0 and the others scaled to keep the
-    mean. Outside training, return the rows."""
+    """Return rows with dropout: a random fraction of elements is 0, the others are scaled up.
+
+    Args:
+        rows: tensor of any shape.
+        rate: fraction of the elements that are set to 0. The others are divided by 1 - rate.
+        training: False returns the rows unchanged.
+    """
     if not training or not rate or not rows.numel():
         return rows
     if rows.device.type != "cpu" or torch.compiler.is_compiling():
@@ -108,22 +128,25 @@ def dropout(rows: Tensor, rate: float, training: bool) -> Tensor:
 
 
 class Dropout(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """`dropout` as a module."""
+    """Dropout layer, faster than nn.Dropout on CPUs. It changes rows in training only."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
         self.rate = rate
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return rows of any shape, with a fraction of their elements dropped in training."""
+        """Return rows of any shape, with dropout in training, else unchanged."""
         return dropout(rows, self.rate, self.training)
 
 
 def draw_keep_masks(count: int, rate: float) -> Iterator[Tensor]:
-    """Yield bool masks over `count` elements, in chunks, on the CPU. False marks the fraction
-    `rate` to drop.
+    """Yield random dropout masks over `count` elements, in chunks of bool tensors on the CPU.
 
     The seed is drawn from torch's generator.
+
+    Args:
+        count: number of elements of all chunks together.
+        rate: fraction of the elements that is dropped. They are False in the masks.
     """
     seed = torch.empty((), dtype=torch.int64).random_(MAX_SEED)
     generator = np.random.SFC64(int(seed))
@@ -147,8 +170,14 @@ def dropout_(rows: Tensor, rate: float) -> None:
 
 
 def mask_to_factors(stays: Tensor, like: Tensor) -> Tensor:
-    """Return 1 and 0 for True and False, in the type of `like`. PyTorch multiplies by numbers
-    faster than by bool."""
+    """Return a bool mask as numbers 1 (True) and 0 (False), in the dtype of another tensor.
+
+    PyTorch multiplies by numbers faster than by bool.
+
+    Args:
+        stays: bool mask, True for elements that dropout keeps.
+        like: tensor that has the dtype of the result.
+    """
     return stays.view(torch.int8).to(like.dtype)
 
 
@@ -171,7 +200,7 @@ ROWS_PER_BLOCK = 1024  # rows a block: 8 MB at F 2048, which the allocator keeps
 
 
 class FeedForward(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """Two linear layers with ReLU and dropout between them."""
+    """Feed-forward block of a transformer: two linear layers with ReLU and dropout between."""
 
     def __init__(self, width: int, inner: int, dropout: float) -> None:
         super().__init__()
@@ -180,7 +209,7 @@ class FeedForward(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy
         self.dropout = dropout
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return (N, D) for rows (N, D)."""
+        """Return the output rows (N, D) of the block for input rows (N, D)."""
         rate = self.dropout if self.training else 0.0
         wide = self.wide
         narrow = self.narrow
@@ -194,8 +223,11 @@ class FeedForward(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy
 
 
 class _BlockwiseFeedForward(Function):  # type: ignore[misc]
-    """The scale 1 / (1 - rate) of kept elements is in the first layer's weights, which are fewer
-    than its outputs."""
+    """Feed-forward block with its gradient, computed for some rows at a time.
+
+    The dropout scale 1 / (1 - rate) multiplies the first layer's weights. They are fewer than the
+    layer's outputs.
+    """
 
     @staticmethod
     def forward(
@@ -261,13 +293,13 @@ LOG_SUM_EXP_ROWS = 128  # rows whose products are in memory at a time: 5 MB for 
 def log_sum_exp_of_products(
     rows: Tensor, columns: Tensor, offset: Tensor, *, floor: float
 ) -> Tensor:
-    """Return log sum exp(rows columns^T + offset) for each row, (N,).
+    """Return log sum exp(rows columns^T + offset) over the F columns, (N,).
 
     Args:
-        rows: (N, D).
-        columns: (F, D).
-        offset: (F,) added to each row of products.
-        floor: result of a row whose offsets are all -inf. It has no gradient.
+        rows: (N, D) vectors.
+        columns: (F, D) vectors. Each row is multiplied with each column.
+        offset: (F,) number added to the products with each column. -inf leaves a column out.
+        floor: result for every row if all offsets are -inf. It has no gradient.
     """
     if use_cpu_kernels(rows):
         return _BlockwiseLogSumExp.apply(rows, columns, offset, floor)
