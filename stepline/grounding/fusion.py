@@ -53,7 +53,7 @@ class SpeechPrior:
     """When and whether each of K steps is shown in T seconds, by where it is said.
 
     Attributes:
-        prior: (K, T) P(shown at t | said).
+        prior: (K, T) P(step k is shown in second t | its passages in the speech).
         shown_prior: (K,) P(shown) before any visual evidence.
         is_said: (K,) whether the step is said.
         past_seconds: how many of the T seconds are in the past, None if all are.
