@@ -50,7 +50,7 @@ def video_similarities(vectors: Sequence[Matrix]) -> Matrix:
 
 
 def videos_of_one_task(similarity: Matrix, floor: float) -> list[int]:
-    """Return the numbers of the videos that show the same task, the most typical first.
+    """Return the indices of the videos that show the same task, the most typical first.
 
     The first is the most similar to all videos. Videos are added by their mean similarity to the
     added ones, while that is at least `floor`. similarity: (V, V).

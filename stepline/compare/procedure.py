@@ -36,7 +36,7 @@ MIN_COMMON_VIDEOS = 2  # what one video does is not common
 
 
 class ComparedVideo(FrozenModel):
-    """A video of the task."""
+    """A video that shows the compared task."""
 
     id: str = Field(description="of the record")
     title: str = Field(description="of the video")
@@ -55,7 +55,7 @@ class LeftOutVideo(FrozenModel):
 
 
 class Occurrence(FrozenModel):
-    """A step of one video."""
+    """A step of one video that was aligned with a step of the common procedure."""
 
     video: str = Field(description="its id")
     step: str = Field(description="its id in that video's record")
@@ -138,7 +138,7 @@ class AlignedSteps:
     """Records of one task with their aligned steps.
 
     Attributes:
-        records: of the videos.
+        records: records of the videos, one per video.
         vectors: unit step vectors (K, D) of each record.
         groups: groups of equivalent steps, in their usual order.
     """
@@ -148,7 +148,7 @@ class AlignedSteps:
     groups: Sequence[StepGroup]
 
     def step(self, video: int, step: int) -> Step:
-        """Return a step by the number of its video and its own number."""
+        """Return a step. video: index of its record. step: index of the step in that record."""
         return self.records[video].steps[step]
 
 
@@ -161,12 +161,12 @@ def compare(
     """Align the steps of videos of one task and return their common procedure.
 
     Records without steps, of another task, and with a repeated id are left out. Raises StoreError
-    where fewer than two records remain.
+    if fewer than two records remain.
 
     Args:
-        records: of the videos.
+        records: records of the videos, one per video.
         settings: minimal similarities and shares.
-        embedder: texts to unit vectors (N, D).
+        embedder: function that maps N texts to unit vectors (N, D).
     """
     settings = settings or CompareSettings()
     # Records that can be compared.
@@ -331,7 +331,7 @@ def _step_orders(aligned: AlignedSteps, steps: Sequence[ProcedureStep]) -> tuple
 
 
 def _transitions(aligned: AlignedSteps) -> tuple[Transition, ...]:
-    """Return the edges of the task graph."""
+    """Return the transitions between steps, with their counts and probabilities."""
     # The group of each step, by which a video becomes a path through groups.
     number_of = {place: number for number, group in enumerate(aligned.groups) for place in group}
     # Arrows are counted along each path, from the start to the end.

@@ -50,13 +50,13 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class SpeechPrior:
-    """When and whether each step is shown, by where it is said.
+    """When and whether each of K steps is shown in T seconds, by where it is said.
 
     Attributes:
-        prior: (K, T) P(shown at t | said).
+        prior: (K, T) P(step k is shown in second t | its passages in the speech).
         shown_prior: (K,) P(shown) before any visual evidence.
         is_said: (K,) whether the step is said.
-        past_seconds: number of the T seconds that are in the past, None: all.
+        past_seconds: how many of the T seconds are in the past, None if all are.
     """
 
     prior: Array
@@ -67,7 +67,7 @@ class SpeechPrior:
 
 @dataclass(frozen=True)
 class ShownPosterior:
-    """When and whether each step is shown, by speech and pictures.
+    """When and whether each of K steps is shown in T seconds, by speech and pictures.
 
     Attributes:
         occupancy: (K, T) P(the step is being shown at t | it is shown).
@@ -134,7 +134,7 @@ def fuse(
         speech: prior of each step, by where it is said.
         evidence: (K, T) contrasted similarity of steps and seconds.
         penalty: nats per unit of the similarity weight.
-        settings: of grounding.
+        settings: settings of grounding.
     """
     prior = speech.prior
     shown_prior = speech.shown_prior
@@ -174,7 +174,7 @@ def fuse(
 def probability_unclaimed(shown_at: Array, score: Array) -> Array:
     """Return (K, T): P(no other step is being shown at t).
 
-    Where it would underflow, with thousands of steps, each row is scaled by its own factor.
+    With thousands of steps the product may underflow. Then each row is scaled by a factor.
 
     Args:
         shown_at: occupancy (K, T).
@@ -199,7 +199,7 @@ def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:
     Args:
         centers: (K, T) P(the center of the step is at t).
         shots: slices of whole seconds. A step does not continue across a cut.
-        seconds: median duration.
+        seconds: median duration of a step in seconds.
     """
     longest = max((shot.stop - shot.start for shot in shots), default=1)
     reach = longest - 1
@@ -241,11 +241,11 @@ def with_verdict(
         row: (T,) P(the step is being shown at t, if it is shown at all).
         score: P(the step is shown), if the pictures belong to the speech.
         shots: slices of whole seconds that cover the video. A span ends at a cut.
-        duration: of the video, in seconds.
+        duration: duration of the video in seconds.
         settings: thresholds of showing and of spans.
         basis: what placed the step.
         probability: P(the pictures belong to the speech). It scales the score of a step that is said.
-        trusted: whether that is certain enough. Otherwise a step that is said is "unclear".
+        trusted: whether `probability` is high enough. Otherwise a step that is said is "unclear".
     """
     # The pictures may belong to another video, which matters for a step that is said.
     p_shown = probability * score if step.said is not None else score
@@ -276,7 +276,7 @@ def shown_spans(
         row: (T,) P(the step is being shown at t).
         shots: slices of whole seconds. A span stays within a shot.
         duration: of the video, in seconds.
-        settings: with the number of spans, and how far they extend.
+        settings: maximal number of spans, and how far they extend.
     """
     remaining = row.copy()
     spans: list[Span] = []
@@ -330,7 +330,7 @@ def _cut_at_neighbours(step: Step, seconds: Sequence[float]) -> Step:
 
 
 def _separate_pair(steps: Sequence[Step], first: float, second: float) -> list[Step]:
-    """Return the steps where spans of most likely second `first` end before those of `second` begin."""
+    """Return the steps so that spans with most likely second `first` end before those of `second` begin."""
     end = first
     start = second
     for step in steps:

@@ -101,19 +101,19 @@ MIN_MOVE_SECONDS = 2  # from the second by speech only, beyond which the picture
 
 @dataclass(frozen=True)
 class GroundReport:
-    """What the grounding rests on. The fields are keys of the record.
+    """Which evidence placed the steps of a video, and how reliable it is.
 
     Attributes:
-        likeness: weight of the visual similarity, 0 where it does not count.
-        motion: 1 where shots placed some step, so that motion counts, else 0.
+        likeness: weight of the similarity of pictures and step texts, 0 if it is not used.
+        motion: 1 if shots placed at least one step, so that motion is used, else 0.
         lag: seconds by which the pictures of those shots follow the words.
         moved: number of steps that the pictures moved by more than 2 s.
         shots: number of shots.
         note: one sentence on how the pictures changed the placement.
         correspondence: log odds that the pictures belong to the speech, None without evidence.
-        earned: whether these are high enough for steps to be "shown".
-        instruction: log Bayes factor that the speech instructs, None for a user's own lines.
-        instructs: whether this is high enough for steps to be "shown".
+        earned: whether `correspondence` is high enough for steps to be "shown".
+        instruction: log Bayes factor that the speech instructs, None for steps that a user wrote.
+        instructs: whether `instruction` is high enough for steps to be "shown".
     """
 
     likeness: float
@@ -168,9 +168,9 @@ class Grounding:
     """The result of grounding.
 
     Attributes:
-        steps: K steps with spans, at, score and status.
+        steps: K steps with the time spans in which they are shown, a score and a status.
         alignment: (K, T) P(step k is being shown at t), one column per second.
-        report: what the grounding rests on.
+        report: which evidence placed the steps.
     """
 
     steps: tuple[Step, ...]
@@ -200,9 +200,9 @@ def ground(
 
     Args:
         steps: K steps. `said` of each is where it is said, None where it is not.
-        duration: of the video, in seconds.
+        duration: duration of the video in seconds.
         transcript: S sentences, which the `sources` of the steps index.
-        features: of the pictures, width D.
+        features: feature vectors of the pictures, width D. None: no pictures are compared.
         step_vectors: (K, D) text vectors of the steps, in the space of the features.
         activity: motion, cuts and thumbnails of the pictures.
         sentence_vectors: (S, D) text vectors of the sentences, in the space of the features.
@@ -213,7 +213,7 @@ def ground(
         instruction: log Bayes factor that the speech instructs, by a scorer of its sentences
             (`writing.extractive.writer.narration_instruction`). None: by the number of sentences
             that written steps cite.
-        settings: of grounding.
+        settings: settings of grounding.
 
     Raises ShapeError when arrays do not fit together.
     """
@@ -305,7 +305,7 @@ def ground_window(
     """Return the grounded steps of one window, or of a whole short video.
 
     Args:
-        inputs: of the window.
+        inputs: steps, transcript and picture features of the window.
         video: evidence of the whole video, cut to the window.
         settings: of grounding.
     """
@@ -374,7 +374,10 @@ def ground_window(
 def _picture_note(inputs: GroundingInputs, weight: float, by_shots: int, moved: int) -> str:
     """Return a note on how the pictures changed the placement.
 
-    weight: of the similarity. by_shots: number of steps placed by shots.
+    Args:
+        weight: weight of the similarity of pictures and step texts.
+        by_shots: number of steps placed by shots.
+        moved: number of steps that the pictures moved by more than 2 s.
     """
     if inputs.features is None and inputs.activity is None:
         return "speech alone: no pictures were given"
@@ -399,7 +402,7 @@ def speech_prior(inputs: GroundingInputs, settings: GroundSettings) -> SpeechPri
 
 
 def shown_time_prior(passages: Sequence[WeightedPassages], lag: float, seconds: int) -> Array:
-    """Return (K, T) P(shown at t | said).
+    """Return (K, T) P(step k is shown in second t | its passages in the speech).
 
     Args:
         passages: of each step, where it may be said.

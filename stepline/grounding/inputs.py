@@ -34,10 +34,10 @@ MIN_SENTENCE_PROBABILITY = 0.001
 
 @dataclass(frozen=True)
 class GroundingWindow:
-    """A part of a long video.
+    """A part of a long video in which steps are grounded.
 
     Attributes:
-        context: whole seconds of the window with its context.
+        context: span of the window and the context around it, in whole seconds.
         steps: indices of all steps that are said in the context.
         decided_steps: indices of the steps whose spans this window decides.
     """
@@ -88,7 +88,12 @@ def cut_steps(
 ) -> tuple[list[Step], Transcript | None]:
     """Return the steps and the sentences inside a window, in seconds from its start.
 
-    Sources of the steps are renumbered. steps: of the whole video. transcript: likewise.
+    The `sources` of the steps are renumbered.
+
+    Args:
+        steps: steps of the whole video.
+        window: the window to which steps and sentences are cut.
+        transcript: sentences of the whole video, None if unknown.
     """
     # the sentences
     number: dict[int, int] = {}  # index of a sentence in the video -> in the window
@@ -117,9 +122,9 @@ def to_video_time(step: Step, original: Step, window: GroundingWindow) -> Step:
     """Return a step that was grounded in a window, with times of the whole video.
 
     Args:
-        step: grounded, in seconds from the start of the window.
+        step: the grounded step, with times in seconds from the start of the window.
         original: the same step of the whole video.
-        window: in which it was grounded.
+        window: the window in which the step was grounded.
     """
     start = window.context.start
     spans = [Span(span.start + start, span.end + start) for span in step.spans]
@@ -150,9 +155,9 @@ class GroundingInputs:
 
     Attributes:
         steps: K steps. `said` of each is where it is said, None where it is not.
-        duration: in seconds.
-        transcript: S sentences, None where unknown.
-        features: of the pictures, width D, None where unknown.
+        duration: duration of the video or window in seconds.
+        transcript: S sentences, None if unknown.
+        features: feature vectors of the pictures, width D, None if unknown.
         step_vectors: (K, D) text vectors in the space of the features.
         activity: motion, cuts and thumbnails of the pictures.
         sentence_vectors: (S, D) text vectors in the space of the features.
@@ -301,10 +306,10 @@ class GroundingInputs:
 
 @dataclass(frozen=True)
 class WeightedPassages:
-    """Where a step may be said.
+    """Spans of the speech that may say a step, with their probabilities.
 
     Attributes:
-        spans: P spans.
+        spans: P spans of the speech, in seconds.
         weights: (P,) P(the span says the step), of sum 1 or less. None: equal, of sum 1.
     """
 
@@ -316,8 +321,8 @@ def spoken_passages(step: Step, transcript: Transcript | None, duration: float) 
     """Return the spans that say a step: its sentences within `said`, or `said` without sentences.
 
     Args:
-        step: whose `sources` are indices of sentences.
-        transcript: with these sentences, None where unknown.
+        step: a step whose `sources` are indices of sentences.
+        transcript: the sentences, None if unknown.
         duration: end of the video, at which spans are cut.
     """
     said_span = step.said

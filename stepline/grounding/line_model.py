@@ -99,8 +99,8 @@ def line_features(
     Args:
         lines: K texts.
         sentences: S texts.
-        line_vectors: (K, D) of a sentence encoder.
-        sentence_vectors: (S, D) of the same encoder.
+        line_vectors: (K, D) vectors of the lines by a sentence encoder.
+        sentence_vectors: (S, D) vectors of the sentences by the same encoder.
         step_probabilities: (S,) P(the sentence describes a step). None: unknown, the feature is 0.
     """
     # cosines with each sentence, and with its mean over neighbours
@@ -243,13 +243,13 @@ class LineWeights:
 
 @dataclass(frozen=True)
 class LinePosterior:
-    """Where each line is said.
+    """Where and whether a narration of S sentences says each of K lines.
 
     Attributes:
         posterior: (K, S) P(line k is being said in sentence s).
         said_probabilities: (K,) P(line k is said in any sentence).
         evidence: (K, S) evidence of the sentence itself for the line, in nats.
-        log_evidence: log of the sum over all paths. The list with more fits the narration better.
+        log_evidence: log of the summed probability of all paths. A list with a higher value fits better.
     """
 
     posterior: Array
@@ -301,7 +301,7 @@ def match_lines(
         sentence_vectors: (S, D) MiniLM vectors.
         step_probabilities: (S,) P(the sentence describes a step), None where unknown.
         so_far: whether the narration continues, so that lines not reached yet cost nothing.
-        weights: None: those of the package.
+        weights: fitted parameters, None for those of the package.
     """
     line_weights = weights or load_line_weights()
     shape = (len(lines), len(sentences))
@@ -335,7 +335,7 @@ def match_features(
     """Return where and whether each line is said, by features (K, S, F).
 
     Args:
-        features: of `line_features`.
+        features: (K, S, F) features of `line_features`.
         weights: fitted parameters.
         parts: (S,) of `sentence_parts`. None: each sentence says at most one line.
         so_far: whether the narration continues.

@@ -57,7 +57,7 @@ class OnlineGrounder:
 
         Args:
             steps: K steps. Their ids identify them from one call to the next.
-            transcript: S sentences.
+            transcript: S sentences said so far.
             vectors: (K, D) text vectors of the steps, in the space of the features.
             sentence_vectors: (S, D) text vectors of the sentences, in the same space.
         """
@@ -80,9 +80,9 @@ class OnlineGrounder:
         """Replace the pictures by all that is shown so far.
 
         Args:
-            until: second up to which the pictures count. It never decreases.
-            features: feature rows from the beginning on.
-            activity: motion and cuts from the beginning on.
+            until: second up to which pictures are available. It never decreases.
+            features: feature rows of all pictures since the beginning of the video.
+            activity: motion and cuts since the beginning of the video.
         """
         self._until = max(self._until, until)
         self._inputs = replace(self._inputs, features=features, activity=activity)

@@ -34,7 +34,7 @@ class CoarseSettings(Settings):
 
 
 class GroundSettings(Settings):
-    """Where a step is shown, by speech and pictures."""
+    """Settings of where a step is shown, by speech and pictures."""
 
     shown_threshold: Fraction = Field(0.5, description='P(shown) below which a step is only "said"')
     order: NonNegative = Field(

@@ -134,7 +134,7 @@ class LiveLog:
     else is only on disk. Raises StoreError where the file holds anything else, or cannot be written.
 
     Attributes:
-        path: of the log.
+        path: path of the log file.
         sentences: all sentences, in the order of the events.
         steps: all steps by id, in the order of the events.
         first: the first event, None for an empty log.
@@ -162,9 +162,9 @@ class LiveLog:
         """Append an event to the log and return it.
 
         Args:
-            event: its kind.
-            at: second of the source.
-            fields: of LiveEvent.
+            event: kind of the event.
+            at: second of the source at which the event is emitted.
+            fields: other fields of `LiveEvent`.
         """
         new = LiveEvent(event=event, number=self.count, at=round(max(at, 0.0), 3), **fields)
         self._log.add(new)
@@ -253,8 +253,8 @@ def write_vtt(
     """Write the steps that have ended to a WebVTT file, in the order of time.
 
     Args:
-        path: of the file.
-        id: of the record.
+        path: path of the WebVTT file.
+        id: id of the record.
         steps: all steps of the run.
         sentences: all sentences of the run.
     """
@@ -293,7 +293,7 @@ class RunFiles:
     def read_rows(self, first: int, last: int, width: int) -> Matrix | None:
         """Return the feature rows `first` to `last` that an earlier run wrote, (T, width).
 
-        Without a file it is None.
+        The result is None without a file.
         """
         if self.rows is None or not self.rows.is_file():
             return None
@@ -311,7 +311,7 @@ class RunFiles:
 
         Args:
             first: number of the first row in `values`.
-            values: (T, D).
+            values: T feature rows of width D.
         """
         if self.rows is None or first + len(values) <= self.row_count:
             return

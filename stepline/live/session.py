@@ -49,14 +49,14 @@ class LiveSession:
     """Runs the sources of a live run to their end.
 
     Attributes:
-        files: of the run.
+        files: log and other files of the run.
         settings: of the main job.
         emit: called with each event once it is on disk.
         options: what is reported, and when.
         backbone: encodes the pictures, None without pictures.
         recognise: recogniser to use instead of the settings' own.
         stop: ends the run when it is set.
-        sources: that are running.
+        sources: the sources that are running.
     """
 
     files: RunFiles
@@ -102,7 +102,7 @@ class LiveSession:
     def run(self, sources: Sequence[LiveSource]) -> str:
         """Run until all sources have ended or `stop` is set, and return why they ended.
 
-        Raises the error of a source, such as MediaError where it cannot be opened.
+        Raises the error of a source, such as MediaError if it cannot be opened.
         """
         self.sources = sources
         threads = [
@@ -185,9 +185,9 @@ class LiveSession:
         """Append an event to the log, then emit it.
 
         Args:
-            event: its kind.
+            event: kind of the event.
             at: second of the source, None: now.
-            fields: of LiveEvent.
+            fields: other fields of `LiveEvent`.
         """
         if at is None:
             at = max((source.now for source in self.sources), default=0.0)

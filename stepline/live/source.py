@@ -76,7 +76,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class PictureRate:
-    """Which pictures are decoded.
+    """How many pictures per second are decoded, and at which size.
 
     Attributes:
         rate: pictures per second, None for no pictures.
@@ -155,7 +155,7 @@ class SourceClock:
         self.begin(paced=paced)
 
     def begin(self, *, paced: bool) -> None:
-        """Start the clock."""
+        """Start the wall clock. paced: whether a recording is played in real time."""
         self.paced = paced
         self._start_time = self._clock()
         self.record_arrival()

@@ -60,11 +60,11 @@ FRAME_SECONDS = FRAME_SAMPLES / SAMPLE_RATE
 
 @dataclass(frozen=True)
 class RecognisedSentences:
-    """Result of a pass of recognition.
+    """New words and sentences of one pass of speech recognition over the recent sound.
 
     Attributes:
-        words: that it committed.
-        sentences: that it closed.
+        words: words that this pass committed, which no later pass changes.
+        sentences: sentences that this pass closed, to which no later word is added.
         dropped: sentences that are taken for hallucinations.
     """
 
@@ -81,8 +81,8 @@ class LiveTranscriber:
 
     Attributes:
         recognise: recognises a window of sound, such as `RecogniserSwitch.read`.
-        settings: of recognition.
-        language: of the speech, None before it is known.
+        settings: settings of speech recognition.
+        language: language of the speech, None before the language is known.
         end: second at which the received sound ends.
     """
 
@@ -129,7 +129,7 @@ class LiveTranscriber:
 
     @property
     def _committed_end(self) -> float:
-        """The second at which the last committed word ends, 0 without one."""
+        """The second at which the last committed word ends, 0 if no word is committed."""
         return word_seconds(self._committed[-1])[1] if self._committed else 0.0
 
     def resume(self, words: Sequence[Word]) -> None:
@@ -327,7 +327,7 @@ class LiveTranscriber:
 
         Args:
             window: sound of the last pass.
-            closed: second up to which sentences are closed, None without one.
+            closed: second up to which sentences are closed, None if no sentence is closed.
             silent_from: second from which there is silence, None if a sentence is open.
         """
         # Silence is dropped, except for a margin before the next voice.
@@ -422,5 +422,5 @@ def count_repeated(words: Sequence[Word], committed: Sequence[Word]) -> int:
 
 
 def word_seconds(word: Word) -> tuple[float, float]:
-    """Return the start and end of a word in seconds, 0 where it has no time."""
+    """Return the start and end of a word in seconds, 0 for a time that is missing."""
     return (0.0, 0.0) if word.span is None else (word.span.start, word.span.end)
