@@ -30,7 +30,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Chapter:
-    """A chapter. It ends where the next one starts, or with the video. start: whole second."""
+    """A chapter of a video, which ends at the start of the next chapter or of the video's end.
+
+    Attributes:
+        start: whole second of the video at which the chapter begins.
+        title: text of the chapter.
+    """
 
     start: int
     title: str
@@ -38,7 +43,13 @@ class Chapter:
 
 @dataclass(frozen=True)
 class ChapterPlan:
-    """Chapters, or no chapters and the reason why there cannot be any."""
+    """The chapters of a video, or the reason why the video cannot have any.
+
+    Attributes:
+        chapters: in the order of time. Empty if there is a reason.
+        reason: why YouTube's rules for chapters cannot be met, in words. None if there are
+            chapters.
+    """
 
     chapters: tuple[Chapter, ...]
     reason: str | None = None
@@ -47,7 +58,8 @@ class ChapterPlan:
 def chapters(record: Record) -> str | None:
     """Return chapter lines such as `1:02:03 Fold the strip` for a YouTube description.
 
-    None where YouTube's rules cannot be met. The reason is logged, and in `plan_chapters(record)`.
+    The value is None if YouTube's rules for chapters cannot be met. The reason is logged, and
+    `plan_chapters(record)` returns it.
     """
     plan = plan_chapters(record)
     if plan.reason is not None:

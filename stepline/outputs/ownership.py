@@ -36,13 +36,13 @@ from stepline.storage import read_record
 def missing_outputs(
     record: Record, folder: Path, formats: Sequence[str], web: WebAddresses | None = None
 ) -> list[str]:
-    """Return the formats whose files in the folder are not what this record gives.
+    """Return the formats whose files in the folder are missing or differ from this record.
 
     Args:
-        record: of the video.
-        folder: the outputs' folder.
-        formats: keys of OUTPUTS that are asked for.
-        web: addresses that the outputs should name.
+        record: the record of the video.
+        folder: the folder of the outputs.
+        formats: keys of OUTPUTS to check.
+        web: web addresses that the outputs should contain. None: no addresses.
     """
     manifest = OutputManifest(record.id, folder, web)
     return [
@@ -53,7 +53,13 @@ def missing_outputs(
 
 
 def foreign_outputs(id: str, folder: Path, formats: Sequence[str]) -> list[Path]:
-    """Return the output paths that hold a file which no run wrote, or which was changed since."""
+    """Return the output paths whose file no run of Stepline wrote, or was changed after the run.
+
+    Args:
+        id: the id of the video's record.
+        folder: the folder of the outputs.
+        formats: keys of OUTPUTS to check.
+    """
     manifest = OutputManifest(id, folder)
     paths = []
     for name in OUTPUTS:
@@ -72,14 +78,20 @@ class OutputManifest:
     """
 
     def __init__(self, id: str, folder: Path, web: WebAddresses | None = None) -> None:
-        """web: the addresses that this run writes."""
+        """Read what earlier runs noted about the outputs of one record.
+
+        Args:
+            id: the id of the record.
+            folder: the folder of the outputs.
+            web: the web addresses that this run writes into outputs. None: no addresses.
+        """
         self.folder = folder
         self.web = web or NO_ADDRESSES
         self.note_path = folder / f".{safe_stem(id)}.outputs.json"
         self._named = Record(id=id, video=Video(id=id))  # for the paths, which follow from the id
 
     def path_of(self, name: str) -> Path:
-        """Return the file of an output."""
+        """Return the path of an output. name: key of OUTPUTS."""
         return output_path(self._named, self.folder, name)
 
     @functools.cached_property
@@ -122,9 +134,13 @@ class OutputManifest:
         return False
 
     def is_up_to_date(self, record: Record, name: str, formats: Sequence[str]) -> bool:
-        """Whether the file of an output is what the record gives.
+        """Return whether the file of an output equals what the record would give now.
 
-        formats: all outputs that are asked for. With a Recipe among them, the page holds it.
+        Args:
+            record: the record of the video.
+            name: key of OUTPUTS.
+            formats: all formats that the user asked for. If a Recipe is among them, the page
+                contains it.
         """
         path = self.path_of(name)
         if not self._follows_from_record(name):
@@ -147,12 +163,12 @@ class OutputManifest:
         return text is not None and any(digest in text for digest in digests)
 
     def write(self, record: Record, formats: Sequence[str], files: FileSet) -> None:
-        """Write the note with which a later run recognises the outputs.
+        """Write the note by which a later run recognises the outputs of this run.
 
         Args:
-            record: that this run writes.
-            formats: outputs that this run writes.
-            files: the set that holds these outputs, all but the JSON, under temporary names.
+            record: the record that this run writes.
+            formats: keys of OUTPUTS that this run writes.
+            files: these outputs except the JSON, written under temporary names.
         """
         note: dict[str, str] = {}
         for name in OUTPUTS:

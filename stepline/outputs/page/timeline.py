@@ -39,7 +39,14 @@ COLOUR_RAMP = ((244, 249, 247), (207, 233, 227), (108, 192, 179), (18, 128, 118)
 
 
 class TimelineItem(NamedTuple):
-    """A bar of the timeline before layout. look: its CSS classes. title: its tooltip."""
+    """A bar of the timeline before it has a position on the page.
+
+    Attributes:
+        span: start and end in seconds of the video.
+        look: CSS classes of the bar.
+        label: text in the bar.
+        title: tooltip of the bar.
+    """
 
     span: Span
     look: str
@@ -111,7 +118,10 @@ def percent(second: float, total: float) -> float:
 
 
 def assign_lanes(spans: Iterable[Span]) -> list[int]:
-    """Return the lane of each span: the first free one. spans: sorted by start."""
+    """Return the lane (0, 1, ...) of each span, so that spans in a lane do not overlap.
+
+    Each span takes the first free lane. spans: sorted by start.
+    """
     ends: list[float] = []
     lanes = []
     for span in spans:
@@ -223,10 +233,15 @@ def _connection_lines(
 
 
 def alignment_picture(alignment: Alignment, view: View) -> View:
-    """Return an alignment with scores as an image, with values for the template.
+    """Return the image of an alignment's scores, with its labels, as values for the page's
+    template.
 
-    `source` is a PNG data URL, which covers `width` per cent of the time axis. `lines` are the names
-    of the rows. `boxes` are outlines of the best spans, in per cent and pixels.
+    `source` is a PNG data URL, which covers `width` per cent of the time axis. `lines` are the
+    names of the rows. `boxes` are outlines of the best spans, in per cent and pixels.
+
+    Args:
+        alignment: P(each text is shown in each second).
+        view: the values that `page_view` has computed for the record.
     """
     row_pixels = TALL_ROW_PIXELS if len(alignment.texts) <= MAX_TALL_ROWS else TIGHT_ROW_PIXELS
 
@@ -270,7 +285,7 @@ def match_texts_to_steps(texts: Sequence[str], steps: Sequence[View]) -> list[Vi
 
 
 def pool_columns(scores: Matrix, columns: int) -> Matrix:
-    """Return scores (K, T) max-pooled over time to at most `columns` columns."""
+    """Return scores (K texts, T seconds) max-pooled over time to at most `columns` columns."""
     seconds = scores.shape[1]
     # Seconds per column, rounded up.
     group = -(-seconds // columns)
@@ -280,7 +295,10 @@ def pool_columns(scores: Matrix, columns: int) -> Matrix:
 
 
 def scores_to_png(scores: Matrix) -> bytes:
-    """Return scores (K, T) as a palette PNG with a pixel per score, scaled from minimum to maximum."""
+    """Return scores (K texts, T columns) as a palette PNG with one pixel per score.
+
+    Colours are scaled from the minimum to the maximum score.
+    """
     from PIL import Image
 
     low = float(scores.min())

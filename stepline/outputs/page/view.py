@@ -148,7 +148,12 @@ def sentence_mark(sentence: Sentence, citing: Iterable[Step]) -> Mark:
 
 
 def flatten(tree: Mapping[str, JsonValue], prefix: str = "") -> list[tuple[str, str]]:
-    """Return nested settings as rows of dotted key and value."""
+    """Return nested settings as (dotted key, value) pairs of text.
+
+    Args:
+        tree: settings, in which a value may itself be a mapping.
+        prefix: text before each key.
+    """
     rows: list[tuple[str, str]] = []
     for key, value in tree.items():
         if isinstance(value, dict) and value:
