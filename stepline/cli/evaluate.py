@@ -106,7 +106,7 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
 
 
 def _require_cut(scores: "Scores", other: "Scores | None") -> None:
-    """Raise DatasetError where --cut had no effect on any predictions."""
+    """Raise DatasetError if --cut had no effect on any predictions."""
     from stepline.datasets.predictions import CUT_RULE
     from stepline.errors import DatasetError
 
@@ -307,7 +307,7 @@ def _predict_by_detector(
 
 
 def _find_video(videos: Mapping[str, Path], video: str) -> Path:
-    """Return the file of a video. Raises StoreError where it is missing."""
+    """Return the file of a video. Raises StoreError if it is missing."""
     if video not in videos:
         lack = "no such video in --features, which names videos for a detector of frames"
         raise StoreError(f"{video}: {lack}; add it")

@@ -216,7 +216,7 @@ def parse_time(text: str) -> float | None:
 
 
 def part_from_options(options: dict[str, Any]) -> "Span | None":
-    """Return the part of the video that --from and --to name. None where neither is given."""
+    """Return the part of the video that --from and --to name. None if neither is given."""
     from stepline.limits import MAX_SECOND
     from stepline.records import Span
 

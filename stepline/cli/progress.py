@@ -126,7 +126,7 @@ class TrainingProgressLine(ProgressLine):
     """Shows each step of a training.
 
     Attributes:
-        last: the last step. None where the run was finished before.
+        last: the last step. None if the run was finished before.
     """
 
     last: "TrainingProgress | None" = None
@@ -174,7 +174,7 @@ def curation_progress() -> Iterator[Callable[["PhaseProgress"], None]]:
 
 @contextmanager
 def download_progress() -> "Iterator[Report | None]":
-    """Yield a callback that shows the downloaded bytes. None where stderr is not a terminal."""
+    """Yield a callback that shows the downloaded bytes. None if stderr is not a terminal."""
     if not _is_terminal():
         yield None
         return

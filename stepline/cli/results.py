@@ -30,7 +30,7 @@ def open_video(
     Args:
         source: the video.
         out: the folder of the results.
-        settings: of the main job.
+        settings: settings of all stages of finding steps.
         options: arguments of `source.open`.
     """
     # Only a link takes a while before its work begins.
@@ -58,7 +58,7 @@ def open_single_video(
 
     Args:
         video: a path or an address.
-        settings: of the main job.
+        settings: settings of all stages of finding steps.
         out: the folder for a download. None: a temporary folder.
         captions: a file that replaces speech recognition.
         part: the only seconds of the video that are used.
@@ -87,7 +87,7 @@ def run_sequentially(
 
     Args:
         sources: the videos.
-        settings: of the main job.
+        settings: settings of all stages of finding steps.
         output: which files are written.
         networks: None loads them for each video.
         request_parts: arguments of `VideoSource.open`.
@@ -146,7 +146,7 @@ class ResultPrinter:
 
         Args:
             start: begins the work and yields outcomes, or None while there are none. It is given a callback
-                for progress, or None where each video shows its own.
+                for progress, or None if each video shows its own.
             labels: names of the videos, in their order.
         """
         total = len(labels)

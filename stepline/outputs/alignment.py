@@ -26,9 +26,7 @@ READ_ERRORS = (OSError, KeyError, ValueError, IndexError, TypeError, zipfile.Bad
 
 
 def alignment_npz(alignment: Alignment | None) -> bytes | None:
-    """Return an alignment of steps with seconds as the bytes of a .npz file, None for no
-    alignment.
-    """
+    """Return an alignment (steps by seconds) as the bytes of a .npz file. None stays None."""
     if alignment is None:
         return None
     scores = alignment.scores

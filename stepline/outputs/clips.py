@@ -55,7 +55,7 @@ def write_clips(
 def sound_track_settings(record: Record) -> "MediaSettings | None":
     """Return settings that select the sound track from which the record was made.
 
-    None where the record names no track."""
+    None if the record names no track."""
     from stepline.media import MediaSettings
 
     number = record.models.get("audio_track")

@@ -168,7 +168,7 @@ def _steps_and_clips(
 
 
 def _clip(step: Step, number: int, links: RecordLinks) -> dict[str, JsonValue] | None:
-    """Return the schema.org Clip of a step, None where the step is not shown."""
+    """Return the schema.org Clip of a step, None if the step is not shown."""
     span = shown_span(step)
     if span is None:
         return None

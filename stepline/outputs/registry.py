@@ -253,8 +253,12 @@ def pictures_folder(record: Record, folder: Path) -> Path:
 
 
 def output_path(record: Record, folder: Path, name: str) -> Path:
-    """Return the path to which `write_outputs` writes a format of the record. name: key of
-    OUTPUTS.
+    """Return the path to which `write_outputs` writes a format of the record.
+
+    Args:
+        record: the record of the video.
+        folder: the folder of the outputs.
+        name: key of OUTPUTS.
     """
     suffix = OUTPUTS[name].suffix
     return folder / (safe_stem(record.id) + suffix)

@@ -229,13 +229,13 @@ def _source_options(
 
 @dataclass(frozen=True)
 class BatchResult:
-    """One video of `batch`.
+    """The result of one video of `batch`.
 
     Attributes:
-        path: its file.
-        record: its record. None where an error ended it.
-        error: the error that ended it.
-        number: its position among all videos, from 1 on.
+        path: the video file.
+        record: the steps and all else that was found. None if an error occurred.
+        error: the error that stopped the work on the video. None if it succeeded.
+        number: position of the video among all videos, from 1 on.
         total: the number of all videos.
     """
 
@@ -433,6 +433,8 @@ def _describe_feature_file(
 def lock_video(id: str, out: Path) -> AbstractContextManager[bool]:
     """Lock the outputs of a video in a folder for this process, after other processes finish.
 
+    The context yields whether the previous process with the lock was killed.
+
     Args:
         id: the id of the video's record.
         out: the folder of the outputs.
@@ -447,7 +449,7 @@ def _load_earlier_result(
 ) -> VideoResult | None:
     """Return the result of an earlier run of this version on the same video with the same settings.
 
-    None where it is provisional, or where an output that is asked for is missing.
+    None if it is provisional, or where an output that is asked for is missing.
     """
     from stepline.outputs import clip_spans, missing_outputs, safe_stem
 
@@ -472,7 +474,7 @@ def _load_earlier_result(
 
 
 def check_overwriting(request: Request, options: OutputOptions) -> None:
-    """Raise SettingsError where an output would overwrite a file of the user.
+    """Raise SettingsError if an output would overwrite a file of the user.
 
     Such a file is an input of this run, or one that no earlier run wrote, or that was changed since.
     """
@@ -497,7 +499,7 @@ def check_overwriting(request: Request, options: OutputOptions) -> None:
 def _add_advice(request: Request, record: Record, settings: StepsSettings) -> Record:
     """Return the record with a warning that says what helps where no step was found.
 
-    Raises CaptionError where given captions hold no sentence, MediaError where the pictures are to be
+    Raises CaptionError if given captions hold no sentence, MediaError if the pictures are to be
     described and there are none.
     """
     has_speech = record.transcript is not None and bool(record.transcript.sentences)
@@ -562,15 +564,15 @@ LOGGER_NAMES = ("", "faster_whisper")  # whose levels a worker has from the proc
 
 @dataclass(frozen=True)
 class VideoWorkerSetup:
-    """What each worker process of `VideoPool` is given when it starts.
+    """The data that each worker process of `VideoPool` receives when it starts.
 
     Attributes:
-        settings: of the main job.
-        output: which files are written, and where.
-        request_parts: arguments of `VideoSource.open`.
-        device: as of `set_device`.
-        compute: numeric precision, as of `set_device`.
-        log_levels: levels of the loggers in LOGGER_NAMES.
+        settings: settings of all stages of finding steps.
+        output: which files are written, and to which folder.
+        request_parts: keyword arguments of `VideoSource.open`.
+        device: where networks run: auto, cpu, cuda, cuda:N or mps.
+        compute: numeric precision of the networks, as `set_device` takes it.
+        log_levels: levels of the loggers in LOGGER_NAMES, in the same order.
     """
 
     settings: StepsSettings
@@ -587,8 +589,8 @@ class VideoOutcome:
 
     Attributes:
         label: the video's name in messages.
-        result: None where it failed.
-        error: None where it succeeded.
+        result: None if it failed.
+        error: None if it succeeded.
     """
 
     label: str
@@ -613,9 +615,10 @@ def max_parallel_videos(settings: StepsSettings) -> int:
 
 
 def estimate_video_memory(settings: StepsSettings) -> int:
-    """Return the bytes of memory that the main job takes for one video, with room to spare.
+    """Return the bytes of memory needed to find the steps of one video, with a reserve.
 
-    A recogniser that the settings name is downloaded here if it is missing, once for all processes.
+    If the speech recogniser that the settings name is missing, it is downloaded here, once for all
+    processes.
     """
     if settings.asr.model is None or settings.asr.recogniser != "whisper":
         return MIN_WORKER_BYTES
@@ -642,7 +645,7 @@ def available_memory(cgroup: Path = CGROUP_FOLDER) -> int:
 
 
 class VideoPool(WorkerPool[WorkerProcess]):
-    """Worker processes that do the main job on videos, at most `size` at a time."""
+    """Worker processes that find the steps of videos, at most `size` videos at the same time."""
 
     def __init__(self, setup: VideoWorkerSetup, size: int) -> None:
         variables = worker_variables(max(1, core_count() // size))
@@ -656,7 +659,7 @@ class VideoPool(WorkerPool[WorkerProcess]):
     def run(self, sources: Sequence[VideoSource]) -> Iterator[VideoOutcome | None]:
         """Yield the outcome of each video as it ends, and None while waiting.
 
-        Raises SteplineError where no worker can start.
+        Raises SteplineError if no worker can start.
         """
         waiting = deque(sources)
         while waiting or any(worker.is_busy for worker in self.workers):
@@ -696,7 +699,12 @@ class VideoPool(WorkerPool[WorkerProcess]):
 
 
 def start_worker(setup: VideoWorkerSetup, send: Send) -> Callable[[VideoSource], VideoOutcome]:
-    """Load the networks in this worker process. Return a function that does the main job on one video."""
+    """Load the networks in this worker process. Return a function that processes one video.
+
+    Args:
+        setup: settings, outputs and device of the worker.
+        send: function that sends a message to the main process.
+    """
     faulthandler.enable()
     # The queue of this handler is the pipe to the parent.
     queue: Any = SimpleNamespace(put_nowait=send)

@@ -106,7 +106,7 @@ class Access:
         host: the address at which the server listens.
         password: required where other machines can reach the server.
         https: whether the server uses it.
-        keys: of programs.
+        keys: API keys of programs.
     """
 
     def __init__(

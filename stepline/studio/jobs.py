@@ -79,7 +79,7 @@ class JobRunner:
         studio: the library.
         broadcast: receives the progress.
         at_once: number of jobs that run at the same time.
-        settings: of the main job.
+        settings: settings of all stages of finding steps.
     """
 
     def __init__(
@@ -208,8 +208,8 @@ class JobRunner:
     def _make_task(self, job: Job) -> JobTask:
         """Return the task of a worker for a job.
 
-        The job comes from a file that may be a stranger's. Raises StoreError where its paths are not
-        allowed, ValidationError where its options are not valid.
+        The job comes from a file that may be a stranger's. Raises StoreError if its paths are not
+        allowed, ValidationError if its options are not valid.
         """
         library = self._studio.library
         # A row is read as strictly as a request, since the library may be a stranger's.

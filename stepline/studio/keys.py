@@ -77,7 +77,7 @@ def role_includes(role: Role, needed: Role) -> bool:
 class KeyFile:
     """The keys in a file. A running studio sees changes at its next request.
 
-    Reading raises SettingsError where the file is not one of keys, or where others can read it.
+    Reading raises SettingsError if the file is not one of keys, or where others can read it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -86,7 +86,7 @@ class KeyFile:
         self._keys: tuple[ApiKey, ...] = ()
 
     def read_keys(self) -> tuple[ApiKey, ...]:
-        """Return the keys, the oldest first. Empty where there is no file yet."""
+        """Return the keys, the oldest first. Empty if there is no file yet."""
         try:
             state = self.path.stat()
         except FileNotFoundError:
@@ -125,7 +125,7 @@ class KeyFile:
         return secret
 
     def revoke(self, name: str) -> None:
-        """Remove a key. Raises SettingsError where no key has the name."""
+        """Remove a key. Raises SettingsError if no key has the name."""
         with self._lock():
             keys = self.read_keys()
             others = tuple(key for key in keys if key.name != name)

@@ -33,7 +33,7 @@ BROWSER_TYPES = {
 # The stamp is a key of the cache: another file of the path has other pictures.
 @functools.lru_cache(MAX_PICTURES_IN_MEMORY)
 def frame_jpeg(path: Path, stamp: str, second: float) -> bytes:  # noqa: ARG001
-    """Return the frame at a second, as JPEG. Raises MediaError where there is none.
+    """Return the frame at a second, as JPEG. Raises MediaError if there is none.
 
     stamp: of the file. It is part of the cache key, so a changed file is decoded again.
     """

@@ -157,7 +157,7 @@ def requested_page(request: Request) -> slice:
 
 
 async def parse_body(request: Request, kind: type[Model]) -> Model:
-    """Return the body of a request. Raises HTTPException (400) where it does not fit the model."""
+    """Return the body of a request. Raises HTTPException (400) if it does not fit the model."""
     try:
         return kind.model_validate_json(await request.body())
     except ValidationError as error:

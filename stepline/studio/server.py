@@ -135,11 +135,11 @@ class StudioServer(LocalServer):
             password: required for a host that others can reach.
             certificate: None: plain http.
             at_once: number of jobs that run at the same time.
-            settings: of the main job.
+            settings: settings of all stages of finding steps.
             webhook: receives the events of the library.
-            keys: of programs.
+            keys: API keys of programs.
 
-        Raises OSError where the port is taken, SettingsError for a host without a password.
+        Raises OSError if the port is taken, SettingsError for a host without a password.
         """
         self.studio = studio
         self.webhook = webhook

@@ -45,7 +45,7 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
     Args:
         record: corrected.
         name: of the output.
-        video: the file of the video, None where it is missing.
+        video: the file of the video, None if it is missing.
 
     Returns the file, or a zip of several files. Raises SettingsError for an unknown output, or one that
     this record or a missing video does not allow.

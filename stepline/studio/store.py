@@ -139,7 +139,7 @@ class Studio:
         folder: of the records.
         allowed: other folders from which videos may be read.
 
-    Raises StoreError where the database cannot be opened.
+    Raises StoreError if the database cannot be opened.
     """
 
     def __init__(self, folder: Path, allowed: Sequence[Path] = ()) -> None:

@@ -58,7 +58,7 @@ class UploadBody(FrozenModel):
 class Uploads:
     """The uploads of a library. A complete one becomes a job.
 
-    Raises StoreError where the folders of uploads are links that lead out of the allowed folders.
+    Raises StoreError if the folders of uploads are links that lead out of the allowed folders.
     """
 
     def __init__(self, studio: Studio, jobs: JobRunner) -> None:

@@ -82,8 +82,8 @@ class VideoBody(FrozenModel):
 
     Attributes:
         path: a video file.
-        link: an address of http(s).
-        options: of the job.
+        link: an http(s) address.
+        options: options of the job.
     """
 
     path: Annotated[str, Field(min_length=1, max_length=4096)] | None = None

@@ -46,8 +46,8 @@ class JobTask(FrozenModel):
         source: a path or an address.
         out: the folder of the library.
         allowed: folders from which files may be read.
-        options: of the job.
-        settings: of the main job.
+        options: options of the job.
+        settings: settings of all stages of finding steps.
     """
 
     source: str

@@ -233,8 +233,7 @@ def _connection_lines(
 
 
 def alignment_picture(alignment: Alignment, view: View) -> View:
-    """Return the image of an alignment's scores, with its labels, as values for the page's
-    template.
+    """Return the image of an alignment's scores, as values for the page's template.
 
     `source` is a PNG data URL, which covers `width` per cent of the time axis. `lines` are the
     names of the rows. `boxes` are outlines of the best spans, in per cent and pixels.

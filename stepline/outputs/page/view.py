@@ -175,7 +175,7 @@ def _step_view(number: int, step: Step, sentences: Sequence[Sentence]) -> View:
     """Return the template's values of a step, without its picture.
 
     `start` and `end` limit its best span, `at` is its most likely second, and `seek` is the second to
-    which a click leads. They are None where the step has no time.
+    which a click leads. They are None if the step has no time.
     """
     best = shown_span(step)
     verdict = step_verdict(step)
