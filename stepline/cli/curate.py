@@ -143,7 +143,10 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
 
 @contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
-    """Make SIGTERM end a run as Ctrl-C does. Spot machines and batch systems announce their end by it."""
+    """Make SIGTERM end a run as Ctrl-C does.
+
+    Spot machines and batch systems announce their end by it.
+    """
     usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

@@ -60,7 +60,10 @@ def reject_removed_command(context: click.Context, name: str) -> None:
 
 
 class Group(click.Group):
-    """A group of commands. Every error ends its command with one line and the exit code of `print_error`."""
+    """A group of commands.
+
+    Every error ends its command with one line and the exit code of `print_error`.
+    """
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         """Run the command that the arguments name."""

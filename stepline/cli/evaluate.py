@@ -228,7 +228,10 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
 def _predict_by_aligner(
     benchmark: Any, out: Path, options: dict[str, Any]
 ) -> tuple[int, dict[str, str]]:
-    """Write the spans of texts. Return the number of answered videos, and id -> reason of the others."""
+    """Write the spans of texts.
+
+    Return the number of answered videos, and id -> reason of the others.
+    """
     from stepline.models.nasva.benchmarks import write_alignments as answer
 
     settings = settings_from_options({**options, "model": None}).nasva.aligner
@@ -240,7 +243,10 @@ def _predict_by_aligner(
 def _predict_by_describer(
     benchmark: str, out: Path, options: dict[str, Any]
 ) -> tuple[int, dict[str, str]]:
-    """Write described steps. Return the number of answered videos, and id -> reason of the others."""
+    """Write described steps.
+
+    Return the number of answered videos, and id -> reason of the others.
+    """
     from stepline.models.procx.benchmark import benchmark_videos
     from stepline.models.procx.benchmark import write_predictions as answer
     from stepline.models.procx.checkpoint import load_model
@@ -266,7 +272,10 @@ def _predict_by_describer(
 def _predict_by_detector(
     benchmark: str, out: Path, options: dict[str, Any]
 ) -> tuple[int, dict[str, str]]:
-    """Write P(shown) of clips or sentences. Return the number of answers, and id -> reason of the others."""
+    """Write P(shown) of clips or sentences.
+
+    Return the number of answers, and id -> reason of the others.
+    """
     from stepline.evaluate.htm_align import read_transcript, spoken_times
     from stepline.models.nasva.benchmarks import read_benchmark_questions
     from stepline.models.training.benchmark_answers import StoredFeatures

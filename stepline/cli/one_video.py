@@ -260,7 +260,10 @@ def summarize(
 
 
 def parse_length(text: str | None) -> "SummarySettings":
-    """Return the settings of a summary from "45", "1:30" or "25%". Raises SettingsError for any other text."""
+    """Return the settings of a summary from "45", "1:30" or "25%".
+
+    Raises SettingsError for any other text.
+    """
     from stepline.models.wys2.settings import SummarySettings
 
     if text is None:

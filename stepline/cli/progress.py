@@ -76,12 +76,12 @@ def progress_bars() -> Iterator["Progress"]:
 
 
 class FolderProgress(ProgressLine):
-    """Counts the videos of a folder that are done.
+    """Counts the finished videos of a folder, and shows the counts.
 
     Attributes:
-        finished: all that have ended.
-        failed: those that ended with an error.
-        earlier: those that an earlier run had done.
+        finished: number of all videos that have ended.
+        failed: number of videos that ended with an error.
+        earlier: number of videos whose result an earlier run had made.
     """
 
     def __init__(self, total: int) -> None:
@@ -123,10 +123,10 @@ def rough_time(seconds: float) -> str:
 
 
 class TrainingProgressLine(ProgressLine):
-    """Shows each step of a training.
+    """Shows the progress of a training in one line.
 
     Attributes:
-        last: the last step. None if the run was finished before.
+        last: progress at the last optimiser step. None if an earlier run had finished the training.
     """
 
     last: "TrainingProgress | None" = None

@@ -80,8 +80,8 @@ def plan_chapters(record: Record) -> ChapterPlan:
     span.
 
     A step less than 10 s after the start of a chapter, or before the end, joins that chapter and
-    its title. An "Intro" comes before the first step. Where it would be shorter than 10 s, the first
-    chapter begins at 0:00 instead.
+    its title. An "Intro" comes before the first step. Where it would be shorter than 10 s, the
+    first chapter begins at 0:00 instead.
     """
     # The steps that are shown, by whole seconds.
     last = 0.0

@@ -39,8 +39,8 @@ TIME_BASE = 1000  # units of a second in OpenTimelineIO's times
 def file_chapters(record: Record) -> list[tuple[Span, str]]:
     """Return the span and title of each chapter of a media file.
 
-    A chapter lasts from the start of a shown step to the start of the next one, with an intro before
-    the first. Unlike YouTube's chapters, there may be few and short ones.
+    A chapter lasts from the start of a shown step to the start of the next one, with an intro
+    before the first. Unlike YouTube's chapters, there may be few and short ones.
     """
     starts: list[float] = []
     texts: list[str] = []

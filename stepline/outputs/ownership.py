@@ -102,7 +102,9 @@ class OutputManifest:
 
     @functools.cached_property
     def records(self) -> dict[Path, Record]:
-        """The record of the last run, and the records of runs that were killed between two files."""
+        """The record of the last run, and the records of runs that were killed between two
+        files.
+        """
         path = self.path_of("json")
         readable = {}
         for candidate in (path, *partial_files(path)):

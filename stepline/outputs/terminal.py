@@ -29,7 +29,8 @@ PICTURES_LEGEND = "● described by a network, with its confidence, which is not
 
 
 def step_table(record: Record) -> str:
-    """Return a table of the steps: verdict mark, time, P(shown) and text, between headline and legend.
+    """Return a table of the steps: verdict mark, time, P(shown) and text, between headline and
+    legend.
 
     Steps that are likely shown by their words have one P(shown) together, in the headline.
     """

@@ -90,7 +90,9 @@ def headline(steps: Iterable[Step]) -> str:
 
 
 def doubt_label(step: Step) -> str | None:
-    """Return the label of a step that is not certainly shown ("likely shown", "unclear"), or None."""
+    """Return the label of a step that is not certainly shown ("likely shown", "unclear"), or
+    None.
+    """
     return DOUBT_TEXTS.get(step_verdict(step))
 
 

@@ -124,8 +124,9 @@ class RecordLinks:
         return f"{self.page}#step-{number}"
 
     def time_link(self, start: float, end: float) -> str | None:
-        """Return a link to a span of seconds, in the page or else in the video. None without
-        either.
+        """Return a link to a span of seconds, in the page or else in the video.
+
+        The value is None if there is neither.
         """
         if self.page is not None:
             return f"{self.page}?t={start:g}"

@@ -476,7 +476,8 @@ def _load_earlier_result(
 def check_overwriting(request: Request, options: OutputOptions) -> None:
     """Raise SettingsError if an output would overwrite a file of the user.
 
-    Such a file is an input of this run, or one that no earlier run wrote, or that was changed since.
+    Such a file is an input of this run, or one that no earlier run wrote, or that was changed
+    since.
     """
     from stepline.outputs import OUTPUTS, foreign_outputs, safe_stem
 

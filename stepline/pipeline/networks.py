@@ -152,7 +152,10 @@ def load_judge_detector(settings: JudgeSettings, vision: VisionSettings) -> "Loa
 
 
 def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "LoadedDescriber | None":
-    """Return the network that describes steps. None where the settings name none and none is needed."""
+    """Return the network that describes steps.
+
+    None where the settings name none and none is needed.
+    """
     if settings.path is None:
         if settings.when == "alone":
             raise SettingsError(

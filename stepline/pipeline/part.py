@@ -97,7 +97,10 @@ def _shift_times(value: Any, seconds: float) -> Any:
 
 
 def shift_span(span: Span, seconds: float) -> Span:
-    """Return the span that many seconds later, rounded to a microsecond. Times before 0 become 0."""
+    """Return the span that many seconds later, rounded to a microsecond.
+
+    Times before 0 become 0.
+    """
     # Rounding hides the error of adding floats. A span never becomes empty.
     start = max(0.0, round(span.start + seconds, 6))
     end = round(span.end + seconds, 6)

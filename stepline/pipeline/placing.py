@@ -91,10 +91,9 @@ def place_steps(
     *,
     sentence_probabilities: "Array | None" = None,
 ) -> GroundedVideoSteps:
-    """Find the seconds in which each step is shown, by speech, pictures and a vision-language
-    model.
+    """Return the steps with the seconds in which each is shown, from speech and pictures.
 
-    The vision-language model is used only if the settings name one. Without a picture no step is
+    A vision-language model is used too if the settings name one. Without a picture no step is
     shown.
 
     Args:
@@ -217,7 +216,8 @@ def ground_steps(
 def _instruction_log_odds(transcript: Transcript, settings: StepsSettings) -> float | None:
     """Return the log Bayes factor that the narration instructs.
 
-    None where the sentence scorer cannot tell: the language is another one, or its weights are missing.
+    None where the sentence scorer cannot tell: the language is another one, or its weights are
+    missing.
     """
     from stepline.writing.extractive.writer import narration_instruction
 
@@ -235,14 +235,13 @@ def ask_vlm(
     settings: StepsSettings,
     duration: float,
 ) -> "VisualAnswers":
-    """Ask a vision-language model about the grounded steps. Return its answers and the revised
-    steps.
+    """Ask a vision-language model about the grounded steps. Return the revised steps.
 
     Args:
         request: the video. Frames of it are given to the model.
         grounding: the steps with the seconds in which they are shown.
         visual: features and cues extracted from the pictures.
-        settings: settings of all stages. `vision` names the model.
+        settings: settings of all stages of finding steps.
         duration: duration of the video in seconds.
     """
     from stepline.grounding.vision_language import GroundedVideo, ask_about_steps
@@ -335,16 +334,15 @@ def add_step_evidence(
     unclear: str = PICTURES_DO_NOT_FIT,
     doing: "npt.NDArray[np.float64] | None" = None,
 ) -> Step:
-    """Return a step with `seen`: remarks on the pictures while it is shown, or else while it is
-    said.
+    """Return a step with `seen`: remarks on the pictures while it is shown, or else said.
 
     Args:
         step: a grounded step.
         transcript: the sentences of the video, to which the step refers.
         visual: features and cues extracted from the pictures.
         unclear: the remark on a step whose status is "unclear".
-        doing: (T seconds,) log odds that an action is shown and not a talking presenter. A face
-            gives no remark in seconds with positive log odds. None: unknown.
+        doing: (T seconds,) log odds that an action is shown and not a talking presenter. If they
+            are positive, a face gives no remark. None: unknown.
 
     Remarks for the step: a shot begins with its sentence, its words are on screen. Remark against
     it: a presenter's face is visible for half of the time or longer. Other text on screen is

@@ -61,7 +61,9 @@ def is_link(name: str) -> bool:
 
 
 def means_link_page(path: Path | None) -> bool:
-    """Return whether the value of an option is "site": the captions or chapters of the page of a link."""
+    """Return whether the value of an option is "site": the captions or chapters of the page of a
+    link.
+    """
     return path == LINK_PAGE_PATH and not LINK_PAGE_PATH.exists()
 
 
@@ -101,7 +103,9 @@ def _is_record(path: Path) -> bool:
 
 
 def _is_stepline_output(file: Path) -> bool:
-    """Return whether Stepline cut or copied a video: its record, or that of its folder, is next to it."""
+    """Return whether Stepline cut or copied a video: its record, or that of its folder, is next
+    to it.
+    """
     from stepline.outputs import CLIPS_SUFFIX, OUTPUTS
     from stepline.pipeline.output_files import SUMMARY_SUFFIX
 
@@ -301,7 +305,10 @@ def _paths_and_links(arguments: Iterable[VideoArgument]) -> tuple[list[Path], li
 def _find_links(
     urls: list[str], out: Path, settings: StepsSettings, *, is_only: bool, force: bool = False
 ) -> "list[Link]":
-    """Return the videos of addresses. A fault is raised if there is nothing else to do, else stored in its link."""
+    """Return the videos of addresses.
+
+    A fault is raised if there is nothing else to do, else stored in its link.
+    """
     if not urls:
         return []
     from stepline.media.links import Link, find_links

@@ -203,8 +203,8 @@ class SoundChoice:
 def choose_sound_track(request: Request, info: "MediaInfo", settings: StepsSettings) -> SoundChoice:
     """Choose the sound track of a video.
 
-    The first of these rules that decides: the settings name it, its language, someone speaks in it, it
-    is the default of the file.
+    The first of these rules that decides: the settings name it, its language, someone speaks in it,
+    it is the default of the file.
     """
     media = settings.media
     count = len(info.sound_languages)

@@ -202,7 +202,9 @@ def _make_record(
     video: Video,
     run_fingerprint: dict[str, JsonValue],
 ) -> StepsResult:
-    """Ground the steps, describe what only the pictures show, judge the sentences, and make the record."""
+    """Ground the steps, describe what only the pictures show, judge the sentences, and make the
+    record.
+    """
     request, settings, networks = run.request, run.settings, run.networks
     speech, written, visual = evidence.speech, evidence.written, evidence.visual
 
@@ -309,7 +311,9 @@ def _used_models(
     judge: str | None,
     describer: JsonValue,
 ) -> dict[str, JsonValue]:
-    """Return the names of the models that made the record, with the GPU and the sound track where there is a choice."""
+    """Return the names of the models that made the record, with the GPU and the sound track
+    where there is a choice.
+    """
     backbone, screen = evidence.visual.backbone, evidence.visual.screen
     is_written = not run.request.texts and run.settings.procx.when != "alone"
     models: dict[str, JsonValue] = {
@@ -337,8 +341,8 @@ def _read_sound_and_picture(
 ) -> SpeechAndVisuals:
     """Transcribe, write steps and extract visual features, in two threads.
 
-    An error in one thread stops the other. In a video without speech, where no step can be found, the
-    extraction is stopped as well.
+    An error in one thread stops the other. In a video without speech, where no step can be found,
+    the extraction is stopped as well.
     """
     request, info, settings = run.request, run.info, run.settings
     stop = Event()
@@ -540,7 +544,9 @@ WORD_SEPARATOR_PATTERN = re.compile(r"_+|(?<!\d)[-.]+|[-.]+(?!\d)")
 def choose_title(
     request: Request, info: "MediaInfo", narration: "ParsedNarration | None"
 ) -> tuple[str, TitleSource]:
-    """Return the title of a video and its source, the first that has one: user, link, file, speech, name."""
+    """Return the title of a video and its source, the first that has one: user, link, file,
+    speech, name.
+    """
     # Titles that people or files give.
     candidates: dict[TitleSource, str | None] = {
         "user": request.title,

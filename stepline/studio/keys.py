@@ -41,13 +41,13 @@ ADMIN_OPERATIONS = (
 
 
 class ApiKey(FrozenModel):
-    """A key in the file.
+    """An API key of a program, as the key file stores it.
 
     Attributes:
-        name: chosen by the user.
-        role: what the key may do.
-        digest: SHA-256 of the key, in hexadecimal.
-        created: UTC, in seconds since 1970.
+        name: name of the key, chosen by the user.
+        role: what a program with the key may do.
+        digest: SHA-256 of the key's secret, in hexadecimal.
+        created: time of creation, in seconds since 1970 (UTC).
     """
 
     name: str = Field(pattern=r"^[\w.-]{1,80}$")

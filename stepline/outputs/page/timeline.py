@@ -57,9 +57,9 @@ class TimelineItem(NamedTuple):
 def timeline(record: Record, total: float) -> View:
     """Return the timeline of a record as values for the template, without empty rows.
 
-    x and width are per cent of an axis of `total` seconds, y and height are pixels, seek is a second.
-    `ties` are lines from where a step is said to where it is shown. `crowded` is True where a phone
-    is too narrow and must scroll.
+    x and width are per cent of an axis of `total` seconds, y and height are pixels, seek is a
+    second. `ties` are lines from where a step is said to where it is shown. `crowded` is True where
+    a phone is too narrow and must scroll.
     """
     rows: list[View] = []
     top = 0
@@ -140,7 +140,10 @@ def assign_lanes(spans: Iterable[Span]) -> list[int]:
 def _layout_row(
     name: str, items: list[TimelineItem], total: float, top: int, height: int
 ) -> tuple[View, int]:
-    """Return a row of bars, and the y of the next row. top: y of the row's name. height: of a bar."""
+    """Return a row of bars, and the y of the next row.
+
+    top: y of the row's name. height: of a bar.
+    """
     items = sorted(items, key=lambda item: (item.span.start, item.span.end))
 
     # bars that overlap go below each other
@@ -216,7 +219,10 @@ def _bar_title(span: Span, text: str) -> str:
 def _connection_lines(
     record: Record, bars: Mapping[str, list[View]], total: float
 ) -> Iterator[View]:
-    """Yield a line from the words of each shown step to its best span. bars: of each row, by its name."""
+    """Yield a line from the words of each shown step to its best span.
+
+    bars: of each row, by its name.
+    """
     step_row = _step_row_name(record)
     if "Said" not in bars or step_row not in bars:
         return

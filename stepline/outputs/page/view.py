@@ -48,9 +48,9 @@ def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[st
     """Return the values of the page's template.
 
     `total` is the length of every time axis in seconds. `score` is the long and the short name of
-    P(shown). `needed` is materials and tools under their headings. `marks` and `looks` are the legend
-    of sentences and of steps. `pictures` are the pictures that several steps share. `models` are rows
-    of dotted key and value.
+    P(shown). `needed` is materials and tools under their headings. `marks` and `looks` are the
+    legend of sentences and of steps. `pictures` are the pictures that several steps share. `models`
+    are rows of dotted key and value.
 
     Args:
         record: to show.
@@ -174,8 +174,8 @@ def _value_text(value: JsonValue) -> str:
 def _step_view(number: int, step: Step, sentences: Sequence[Sentence]) -> View:
     """Return the template's values of a step, without its picture.
 
-    `start` and `end` limit its best span, `at` is its most likely second, and `seek` is the second to
-    which a click leads. They are None if the step has no time.
+    `start` and `end` limit its best span, `at` is its most likely second, and `seek` is the second
+    to which a click leads. They are None if the step has no time.
     """
     best = shown_span(step)
     verdict = step_verdict(step)
@@ -231,7 +231,9 @@ def _material_view(material: Material) -> View:
 
 
 def _drift_text(step: Step) -> str | None:
-    """Return how long before or after its words a step is shown, None where that is near or unknown."""
+    """Return how long before or after its words a step is shown, None where that is near or
+    unknown.
+    """
     best = shown_span(step)
     if best is None or step.said is None or best.overlap(step.said) > 0:
         return None
