@@ -204,7 +204,7 @@ def _judgement_table(record: "Record") -> str:
 def _load_or_find_steps(
     video: "VideoArgument", out: Path, settings: "StepsSettings", options: dict[str, Any]
 ) -> "tuple[Request, Record]":
-    """Return the request of a video, and its record, which OUT holds or the main job makes now."""
+    """Return the request of a video, and its record. The record is read from OUT or made now."""
     from stepline.pipeline.batch import run_video
     from stepline.pipeline.output_files import OutputOptions
 

@@ -117,12 +117,20 @@ def lock_out_folder(command: F) -> F:
 
 
 def set_option(meaning: str) -> Callable[[F], F]:
-    """Return the decorator that adds the option --set. meaning: its help, with an example."""
+    """Return the decorator that adds the option --set.
+
+    meaning: help text of the option, with an example that suits the command.
+    """
     return click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=meaning)
 
 
 def settings_options(meaning: str, file: str = "A TOML file of settings.") -> Callable[[F], F]:
-    """Return the options --settings and --set. meaning: the help of --set."""
+    """Return the decorator that adds the options --settings and --set.
+
+    Args:
+        meaning: help text of --set.
+        file: help text of --settings.
+    """
     return combine_options(
         click.option("--settings", "settings_file", type=PATH_TYPE, help=file), set_option(meaning)
     )

@@ -63,7 +63,7 @@ class ProgressLine:
 
 @contextmanager
 def progress_bars() -> Iterator["Progress"]:
-    """Yield a callback that shows the stages of the main job."""
+    """Yield a callback that shows the progress of the stages of finding steps."""
     with ProgressLine() as line:
         stages: dict[str, str] = {}  # sound and picture are read at the same time
 

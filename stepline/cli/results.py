@@ -122,7 +122,8 @@ class ResultPrinter:
 
     Args:
         noun: what the videos are called in messages.
-        formats: keys of OUTPUTS. If one of them is not written, the reason is printed.
+        formats: keys of OUTPUTS that were asked for. If "chapters" cannot be written, the reason is
+            printed.
         as_json: whether records are printed as JSON.
         several: whether there is more than one video. Then each has a line instead of a table,
             unless --verbose is given.

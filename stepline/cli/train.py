@@ -110,9 +110,9 @@ def nasva(out: Path, **options: Any) -> None:
 def _print_run(
     out: Path, names: tuple[str, ...], last: "Progress | None", *, as_json: bool
 ) -> None:
-    """Print the files of a run, and what it cost.
+    """Print the files of a training run, and what it cost.
 
-    last: its last step. None: it was finished before.
+    last: progress at the last step. None: an earlier run had finished the training.
     """
     from stepline.models.training.distributed import peak_memory
 

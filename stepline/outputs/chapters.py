@@ -76,11 +76,10 @@ def chapters(record: Record) -> str | None:
 
 
 def plan_chapters(record: Record) -> ChapterPlan:
-    """Return chapters of at least 10 s from the steps that are shown, each at the start of its best
-    span.
+    """Return chapters of at least 10 s, each at the start of a shown step's best span.
 
     A step less than 10 s after the start of a chapter, or before the end, joins that chapter and
-    its title. An "Intro" comes before the first step. Where it would be shorter than 10 s, the
+    its title. An "Intro" comes before the first step. If the intro would be shorter than 10 s, the
     first chapter begins at 0:00 instead.
     """
     # The steps that are shown, by whole seconds.
@@ -109,7 +108,12 @@ def plan_chapters(record: Record) -> ChapterPlan:
 
 
 def _join_close_chapters(titles: list[tuple[int, str]], end: int) -> list[Chapter]:
-    """Return as many chapters as the rules allow: each begins at the earliest possible step."""
+    """Return as many chapters as the rules allow: each begins at the earliest possible step.
+
+    Args:
+        titles: (second, title) of each step, in the order of time.
+        end: last second of the video.
+    """
     joined: list[Chapter] = []
     if titles and titles[0][0] >= MIN_CHAPTER_SECONDS:
         joined.append(Chapter(0, INTRO_TITLE))

@@ -70,11 +70,12 @@ def foreign_outputs(id: str, folder: Path, formats: Sequence[str]) -> list[Path]
 
 
 class OutputManifest:
-    """The outputs of earlier runs for one id in a folder, known from its record and a hidden note.
+    """What earlier runs noted about the outputs of one record in a folder.
 
-    The note, `.ID.outputs.json`, maps the name of each output that the record does not give again
-    to an entry. An entry holds hex digests, separated by spaces: of the file, of the file's inputs
-    (its files, record, addresses and plugin), and of the files that were there before.
+    The sources are the record and a hidden note, `.ID.outputs.json`. The note maps the name of each
+    output that cannot be made again from the record to an entry. An entry holds hex digests,
+    separated by spaces: of the file, of the file's inputs (its files, record, addresses and
+    plugin), and of the files that were there before.
     """
 
     def __init__(self, id: str, folder: Path, web: WebAddresses | None = None) -> None:
@@ -102,7 +103,7 @@ class OutputManifest:
 
     @functools.cached_property
     def records(self) -> dict[Path, Record]:
-        """The record of the last run, and the records of runs that were killed between two
+        """The record of the last run, and records of runs that were killed while they wrote
         files.
         """
         path = self.path_of("json")
@@ -204,9 +205,12 @@ class OutputManifest:
         return name == "html" or (OUTPUTS[name].remade and not has_addresses)
 
     def _entry(self, record: Record, name: str, files: Mapping[Path, Path]) -> str:
-        """Return the two digests of an output: of its file ("none" without one), and of its inputs.
+        """Return two hex digests of an output: of its file ("none" without one), and of its inputs.
 
-        files: path of each of its files -> where the bytes are now.
+        Args:
+            record: the record of the video.
+            name: key of OUTPUTS.
+            files: path of each file of the output -> path at which its bytes are now.
         """
         digests = {file: sha256(place) for file, place in files.items()}
         lines = [record_digest(record)]

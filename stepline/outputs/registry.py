@@ -76,10 +76,7 @@ class Output(NamedTuple):
 
 # Writers that need more than the record.
 def _howto_jsonld(record: Record, extras: OutputExtras) -> str:
-    """Return the HowTo.
-
-    Links are addresses only, so that nothing depends on this machine's folders.
-    """
+    """Return the record as a schema.org HowTo. Links are web addresses, never local paths."""
     if extras.web.base is None:
         return jsonld(record)
     return jsonld(record, record_links(record, extras))
@@ -135,9 +132,7 @@ def record_links(record: Record, extras: OutputExtras) -> RecordLinks:
 
 
 def picture_links(record: Record, extras: OutputExtras) -> dict[str, str]:
-    """Return the path of each step's picture, as seen from the outputs' folder, by the step's
-    id.
-    """
+    """Return step id -> path of the step's picture, relative to the outputs' folder."""
     folder_name = f"{safe_stem(record.id)}{PICTURES_SUFFIX}"
     links = {}
     for number, step in enumerate(record.steps, start=1):

@@ -90,9 +90,7 @@ def headline(steps: Iterable[Step]) -> str:
 
 
 def doubt_label(step: Step) -> str | None:
-    """Return the label of a step that is not certainly shown ("likely shown", "unclear"), or
-    None.
-    """
+    """Return the label "likely shown" or "unclear" of a step, None for a step without doubt."""
     return DOUBT_TEXTS.get(step_verdict(step))
 
 

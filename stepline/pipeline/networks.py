@@ -84,10 +84,10 @@ def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks
 
     Args:
         settings: settings of all stages of finding steps.
-        several: whether several videos share the networks.
+        several: whether several videos share the networks. Then they also share Whisper models.
 
-    Raises ModelError if one cannot be read, ModelError or SettingsError if it was trained on
-    other features than the settings make.
+    Raises ModelError if a network cannot be read. Raises ModelError or SettingsError if it was
+    trained on other features than the settings make.
     """
     # Cheap checks come first: a wrong server ends the run before networks are read.
     check_vlm(settings.vision)
@@ -154,7 +154,7 @@ def load_judge_detector(settings: JudgeSettings, vision: VisionSettings) -> "Loa
 def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "LoadedDescriber | None":
     """Return the network that describes steps.
 
-    None where the settings name none and none is needed.
+    None if the settings name none and none is needed.
     """
     if settings.path is None:
         if settings.when == "alone":

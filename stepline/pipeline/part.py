@@ -97,7 +97,7 @@ def _shift_times(value: Any, seconds: float) -> Any:
 
 
 def shift_span(span: Span, seconds: float) -> Span:
-    """Return the span that many seconds later, rounded to a microsecond.
+    """Return the span moved later by some seconds, rounded to a microsecond.
 
     Times before 0 become 0.
     """

@@ -216,7 +216,7 @@ def ground_steps(
 def _instruction_log_odds(transcript: Transcript, settings: StepsSettings) -> float | None:
     """Return the log Bayes factor that the narration instructs.
 
-    None where the sentence scorer cannot tell: the language is another one, or its weights are
+    None if the sentence scorer cannot tell: the language is another one, or its weights are
     missing.
     """
     from stepline.writing.extractive.writer import narration_instruction

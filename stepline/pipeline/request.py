@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class StepsSettings(Settings):
-    """Every setting of the main job, a section per package."""
+    """All settings for finding the steps of a video, a section per package."""
 
     media: MediaSettings = MediaSettings()
     asr: AsrSettings = AsrSettings()

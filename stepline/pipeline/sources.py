@@ -61,8 +61,9 @@ def is_link(name: str) -> bool:
 
 
 def means_link_page(path: Path | None) -> bool:
-    """Return whether the value of an option is "site": the captions or chapters of the page of a
-    link.
+    """Return whether an option's value is "site", which selects a link's page.
+
+    The captions or chapters on that web page are then used.
     """
     return path == LINK_PAGE_PATH and not LINK_PAGE_PATH.exists()
 
@@ -103,8 +104,9 @@ def _is_record(path: Path) -> bool:
 
 
 def _is_stepline_output(file: Path) -> bool:
-    """Return whether Stepline cut or copied a video: its record, or that of its folder, is next
-    to it.
+    """Return whether Stepline cut or copied a video.
+
+    The record of the video or of its folder is then in the same folder.
     """
     from stepline.outputs import CLIPS_SUFFIX, OUTPUTS
     from stepline.pipeline.output_files import SUMMARY_SUFFIX
@@ -305,9 +307,9 @@ def _paths_and_links(arguments: Iterable[VideoArgument]) -> tuple[list[Path], li
 def _find_links(
     urls: list[str], out: Path, settings: StepsSettings, *, is_only: bool, force: bool = False
 ) -> "list[Link]":
-    """Return the videos of addresses.
+    """Return the videos of web addresses.
 
-    A fault is raised if there is nothing else to do, else stored in its link.
+    An error is raised if there is nothing else to do. Otherwise it is stored in its link.
     """
     if not urls:
         return []
@@ -363,7 +365,7 @@ def find_inputs(paths: Iterable[Path], *, captions: bool = False) -> dict[Path, 
 
 
 def _drop_sidecar_captions(files: Mapping[Path, InputKind]) -> dict[Path, InputKind]:
-    """Return the files without the captions of another of them.
+    """Return the files without those that are captions of another file.
 
     talk.vtt and talk.en.vtt belong to talk.mp4, and talk.vtt to talk.srt.
     """

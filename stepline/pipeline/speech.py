@@ -137,13 +137,13 @@ def _speech_without_recogniser(
 def drop_speech_past_end(
     duration: float, transcript: Transcript, steps: Sequence[Step], *, keep_all_steps: bool
 ) -> SpeechInVideo:
-    """Return the sentences that begin within the video, and the steps that rest on them.
+    """Return the sentences that begin within the video, and the steps that cite such sentences.
 
     Args:
         duration: duration of the video in seconds.
-        transcript: of the captions, which may be those of another video.
-        steps: written from it.
-        keep_all_steps: whether a step without sentences stays (a line of the user).
+        transcript: sentences of the captions, which may be those of another video.
+        steps: the steps that were written from the transcript, or the user's lines.
+        keep_all_steps: whether a step without sentences is kept, such as a line of the user.
     """
     shorter = _sentences_before(duration, transcript)
     late = transcript.sentences[len(shorter.sentences) :]  # the others keep their numbers
@@ -203,8 +203,8 @@ class SoundChoice:
 def choose_sound_track(request: Request, info: "MediaInfo", settings: StepsSettings) -> SoundChoice:
     """Choose the sound track of a video.
 
-    The first of these rules that decides: the settings name it, its language, someone speaks in it,
-    it is the default of the file.
+    The first rule that selects a track decides. The rules: the settings name the track, the
+    settings name its language, someone speaks in it, it is the default track of the file.
     """
     media = settings.media
     count = len(info.sound_languages)

@@ -202,9 +202,7 @@ def _make_record(
     video: Video,
     run_fingerprint: dict[str, JsonValue],
 ) -> StepsResult:
-    """Ground the steps, describe what only the pictures show, judge the sentences, and make the
-    record.
-    """
+    """Make the record: ground the steps, describe the pictures and judge the sentences."""
     request, settings, networks = run.request, run.settings, run.networks
     speech, written, visual = evidence.speech, evidence.written, evidence.visual
 
@@ -311,8 +309,9 @@ def _used_models(
     judge: str | None,
     describer: JsonValue,
 ) -> dict[str, JsonValue]:
-    """Return the names of the models that made the record, with the GPU and the sound track
-    where there is a choice.
+    """Return the names of the models that made the record, with the GPU and the sound track.
+
+    The sound track is named only if there are several.
     """
     backbone, screen = evidence.visual.backbone, evidence.visual.screen
     is_written = not run.request.texts and run.settings.procx.when != "alone"
@@ -544,8 +543,10 @@ WORD_SEPARATOR_PATTERN = re.compile(r"_+|(?<!\d)[-.]+|[-.]+(?!\d)")
 def choose_title(
     request: Request, info: "MediaInfo", narration: "ParsedNarration | None"
 ) -> tuple[str, TitleSource]:
-    """Return the title of a video and its source, the first that has one: user, link, file,
-    speech, name.
+    """Return the title of a video and the source of the title.
+
+    The sources in order: the user, the page of the link, the file, the speech, the file name. The
+    first source with a title is used.
     """
     # Titles that people or files give.
     candidates: dict[TitleSource, str | None] = {
@@ -574,7 +575,10 @@ def find_author(request: Request, info: "MediaInfo") -> str | None:
 
 
 def find_publication_date(request: Request, info: "MediaInfo") -> str | None:
-    """Return the day on which a video was published, as YYYY-MM-DD, from the same sources."""
+    """Return the day on which a video was published, as YYYY-MM-DD. None if it is unknown.
+
+    It comes from the page of the video's link or from the metadata of the file.
+    """
     return (request.origin and request.origin.upload_date) or info.publication_date
 
 

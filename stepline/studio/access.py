@@ -93,7 +93,7 @@ class Password:
 def read_password(file: Path) -> Password:
     """Read the password in the first line of a file.
 
-    Raises SettingsError where it is missing or short.
+    Raises SettingsError if it is missing or short.
     """
     try:
         lines = read_limited(file, MAX_PASSWORD_FILE_BYTES).decode().splitlines()
@@ -154,10 +154,9 @@ class Access:
             return name.casefold() in self._names
 
     def refuse(self, request: Request) -> Response | None:
-        """Return the error response to a request without a valid token or key, or with too low a
-        role.
+        """Return the error response to a request that is not allowed, None for an allowed one.
 
-        The value is None for a request that is allowed.
+        A request needs a valid token or key, and a role that is high enough.
         """
         path = request.url.path
         is_page = request.method == "GET" and not PROGRAM_PATHS.fullmatch(path)

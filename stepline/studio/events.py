@@ -124,7 +124,7 @@ class Webhook:
         url: the http(s) address that receives the events.
         key: the secret key of the signature.
         settings: settings of web requests, such as the timeout.
-        pause: seconds before the second try. Later pauses are not shorter.
+        pause: seconds before the second try. The pause doubles after each further failure.
     """
 
     def __init__(

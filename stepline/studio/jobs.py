@@ -299,7 +299,7 @@ class JobRunner:
 def resolve_job_options(library: CorrectedLibrary, options: JobOptions) -> JobOptions:
     """Return the options with an absolute path of the captions.
 
-    Raises StoreError where it is not allowed.
+    Raises StoreError if it is not allowed.
     """
     if options.captions is None:
         return options

@@ -19,8 +19,9 @@ MAX_LINE_BYTES = 4096  # of a log's first and last line
 
 
 def list_live_logs(folder: Path) -> list[dict[str, Any]]:
-    """Return the live runs with a log in the folder, the newest first: name, and whether each
-    has finished.
+    """Return the name of each live run with a log in the folder, and whether it has finished.
+
+    The newest run comes first.
     """
     # A link could lead out of the library.
     logs = [

@@ -78,7 +78,7 @@ def load_peaks(database: LibraryDatabase, id: str, path: Path) -> bytes:
 def waveform_peaks(path: Path) -> bytes:
     """Return the loudest sample in each of PEAK_COUNT equal parts of a video, a byte each.
 
-    255 is full scale. Empty for a video without sound. Raises MediaError where the file cannot be
+    255 is full scale. Empty for a video without sound. Raises MediaError if the file cannot be
     read.
     """
     info = probe(path)

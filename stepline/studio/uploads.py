@@ -56,7 +56,7 @@ class UploadBody(FrozenModel):
 
 
 class Uploads:
-    """The uploads of a library. A complete one becomes a job.
+    """The unfinished uploads of a library, and their files. A complete upload becomes a job.
 
     Raises StoreError if the folders of uploads are links that lead out of the allowed folders.
     """

@@ -79,11 +79,11 @@ class CorrectionBody(FrozenModel):
 
 
 class VideoBody(FrozenModel):
-    """Request body that starts a job: a path in an allowed folder, or a link.
+    """Request body that starts a job on a video file in an allowed folder, or on a link.
 
     Attributes:
-        path: a video file.
-        link: an http(s) address.
+        path: path of the video file. None if there is a link.
+        link: http(s) address of the video. None if there is a path.
         options: options of the job.
     """
 
@@ -101,7 +101,7 @@ class VideoBody(FrozenModel):
 
 
 class VideoApi:
-    """The operations on videos of one library.
+    """The HTTP operations on the videos of one library.
 
     Attributes:
         on_removal: called with the id of a removed video.
@@ -208,8 +208,9 @@ class VideoApi:
         ]
 
     def list_videos(self, request: Request) -> Response:
-        """Return the videos that a query asks for as cards (short summaries), and their total
-        number.
+        """Return the videos that a query asks for as cards (short summaries).
+
+        The reply also has the total number of these videos.
         """
         page = requested_page(request)
         matching = card_filter(request, words=request.query_params.get("q", ""))

@@ -140,9 +140,14 @@ def assign_lanes(spans: Iterable[Span]) -> list[int]:
 def _layout_row(
     name: str, items: list[TimelineItem], total: float, top: int, height: int
 ) -> tuple[View, int]:
-    """Return a row of bars, and the y of the next row.
+    """Return a row of bars, and the y position in pixels of the next row.
 
-    top: y of the row's name. height: of a bar.
+    Args:
+        name: name of the row.
+        items: the bars.
+        total: length of the time axis in seconds.
+        top: y position of the row's name in pixels.
+        height: height of a bar in pixels.
     """
     items = sorted(items, key=lambda item: (item.span.start, item.span.end))
 
@@ -219,9 +224,12 @@ def _bar_title(span: Span, text: str) -> str:
 def _connection_lines(
     record: Record, bars: Mapping[str, list[View]], total: float
 ) -> Iterator[View]:
-    """Yield a line from the words of each shown step to its best span.
+    """Yield a line from the words of each shown step to the step's best span.
 
-    bars: of each row, by its name.
+    Args:
+        record: the steps and sentences.
+        bars: name of a row -> its bars.
+        total: length of the time axis in seconds.
     """
     step_row = _step_row_name(record)
     if "Said" not in bars or step_row not in bars:

@@ -231,8 +231,9 @@ def _material_view(material: Material) -> View:
 
 
 def _drift_text(step: Step) -> str | None:
-    """Return how long before or after its words a step is shown, None where that is near or
-    unknown.
+    """Return how long before or after its words a step is shown, in words.
+
+    The value is None if the difference is small or unknown.
     """
     best = shown_span(step)
     if best is None or step.said is None or best.overlap(step.said) > 0:
