@@ -36,7 +36,7 @@ class RunByDefault(Group):
     """A group whose first command may be left out: `curate SOURCE` is `curate run SOURCE`."""
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
-        """Insert "run" where the first argument names no command."""
+        """Insert "run" if the first argument names no command."""
         if arguments:
             reject_removed_command(context, arguments[0])
         if arguments and arguments[0] not in {*self.commands, "-h", "--help"}:

@@ -116,7 +116,7 @@ def _find_weights(weights: Weights) -> Finding:
 
 
 def format_findings(findings: tuple[Finding, ...]) -> str:
-    """Return the findings as a table, with the cure where something is missing."""
+    """Return the findings as a table, with the cure if something is missing."""
     lines = [
         f"stepline {__version__}, Python {platform.python_version()}, {os.cpu_count()} cores",
         "",

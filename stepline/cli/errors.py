@@ -46,8 +46,8 @@ def reject_removed_command(context: click.Context, name: str) -> None:
     """Raise SettingsError with the replacement, if an earlier release had this command.
 
     Args:
-        context: of the group in which the command is looked up.
-        name: of the command in the group.
+        context: click context of the group in which the command is looked up.
+        name: name of the command in the group.
     """
     names = [name]
     while context.parent is not None:

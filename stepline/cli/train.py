@@ -141,7 +141,7 @@ def _print_run(
 
 
 def _print_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
-    """Print what is trained on and what is left out. Warn where --exclude excluded nothing."""
+    """Print what is trained on and what is left out. Warn if --exclude excluded nothing."""
     from stepline.models.training.distributed import is_first
     from stepline.models.training.sources import EXCLUDED_REASON
 

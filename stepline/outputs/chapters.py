@@ -133,7 +133,7 @@ def _join_close_chapters(titles: list[tuple[int, str]], end: int) -> list[Chapte
 
 
 def _chapter_title(step: Step) -> str:
-    """Return a step's text, shortened by its last qualifiers where it is too long."""
+    """Return a step's text, shortened by its last qualifiers if it is too long."""
     # A YouTube description refuses angle brackets.
     text = step_line(step).replace("<", "‹").replace(">", "›")
     if len(text) <= MAX_STEP_CHARS:

@@ -103,9 +103,7 @@ class OutputManifest:
 
     @functools.cached_property
     def records(self) -> dict[Path, Record]:
-        """The record of the last run, and records of runs that were killed while they wrote
-        files.
-        """
+        """The record of the last run, and records of runs that were killed while writing."""
         path = self.path_of("json")
         readable = {}
         for candidate in (path, *partial_files(path)):
@@ -223,7 +221,7 @@ class OutputManifest:
         return f"{digests.get(self.path_of(name), 'none')} {input_digest}"
 
     def _entries(self, path: Path) -> list[str]:
-        """Return the entry of each note for a file, "" where a note has none."""
+        """Return the entry for a file in each note. An entry is "" if the note has none."""
         return [note.get(path.name, "") for note in self.notes]
 
 

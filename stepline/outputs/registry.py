@@ -83,7 +83,7 @@ def _howto_jsonld(record: Record, extras: OutputExtras) -> str:
 
 
 def _html_page(record: Record, extras: OutputExtras) -> str:
-    """Return the page. It holds the Recipe where that is written too and has an image."""
+    """Return the page. It holds the Recipe if that is written too and has an image."""
     linked_data = partial(_howto_jsonld, extras=extras)
     links = record_links(record, extras)
     # a search engine takes no Recipe without an image
@@ -117,7 +117,7 @@ def page_digest(record: Record, web: WebAddresses, formats: Sequence[str]) -> st
 
 
 def record_links(record: Record, extras: OutputExtras) -> RecordLinks:
-    """Return the links that JSON-LD names, as addresses where these are known."""
+    """Return the links that JSON-LD names, as addresses if these are known."""
     # Only what is written too can be linked.
     web = extras.web
     page_link = None

@@ -118,7 +118,7 @@ class RecordLinks:
         return all(map(is_address, links))
 
     def step(self, number: int) -> str | None:
-        """Return the link of a step in the page. number: of the step, from 1 on."""
+        """Return the link of a step in the page. number: number of the step, from 1 on."""
         if self.page is None:
             return None
         return f"{self.page}#step-{number}"

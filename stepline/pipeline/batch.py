@@ -449,7 +449,7 @@ def _load_earlier_result(
 ) -> VideoResult | None:
     """Return the result of an earlier run of this version on the same video with the same settings.
 
-    None if it is provisional, or where an output that is asked for is missing.
+    None if it is provisional, or if an output that is asked for is missing.
     """
     from stepline.outputs import clip_spans, missing_outputs, safe_stem
 
@@ -476,8 +476,8 @@ def _load_earlier_result(
 def check_overwriting(request: Request, options: OutputOptions) -> None:
     """Raise SettingsError if an output would overwrite a file of the user.
 
-    Such a file is an input of this run, or one that no earlier run wrote, or that was changed
-    since.
+    Such a file is an input of this run, or no earlier run wrote it, or it was changed after that
+    run.
     """
     from stepline.outputs import OUTPUTS, foreign_outputs, safe_stem
 
@@ -498,7 +498,7 @@ def check_overwriting(request: Request, options: OutputOptions) -> None:
 
 
 def _add_advice(request: Request, record: Record, settings: StepsSettings) -> Record:
-    """Return the record with a warning that says what helps where no step was found.
+    """Return the record with a warning that says what helps if no step was found.
 
     Raises CaptionError if given captions hold no sentence, MediaError if the pictures are to be
     described and there are none.
@@ -602,7 +602,7 @@ class VideoOutcome:
 def max_parallel_videos(settings: StepsSettings) -> int:
     """Return how many videos this machine can process at the same time.
 
-    Each takes a core (or OMP_NUM_THREADS cores) and memory. The number is 1 where the videos would
+    Each takes a core (or OMP_NUM_THREADS cores) and memory. The number is 1 if the videos would
     share a GPU or a local language model.
     """
     # What cannot be shared between processes: a GPU, or a model that fills the memory.

@@ -157,7 +157,7 @@ def _read_or_extract(
 ) -> FeatureSequence | Rejected:
     """Return the rows that a killed run left in `rows_file`, else those of the video, kept there.
 
-    Returns the reason where the store cannot take any. Raises MediaError or ShapeError for a video
+    Returns the reason if the store cannot take any. Raises MediaError or ShapeError for a video
     that cannot be read.
     """
     from stepline.media import probe

@@ -130,7 +130,7 @@ def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":
 
 
 def _require_features(loaded: N, vision: VisionSettings, *text_space: str) -> N:
-    """Return a network. Raises an error where the settings make other features than its own."""
+    """Return a network. Raises an error if the settings make other features than its own."""
     if vision.backbone == "none":
         raise SettingsError(
             f"{loaded.path}: a trained network needs pictures; take out vision.backbone=none"

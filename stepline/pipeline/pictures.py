@@ -208,7 +208,7 @@ def _load_stored_features(backbone: "Backbone", request: Request) -> FeatureSequ
 def _open_frames(
     reader: "MediaReader", info: "MediaInfo", options: VisualOptions
 ) -> "Iterator[Iterator[Frame]]":
-    """Yield the frames of a video, decoded in advance by another thread where that is wanted."""
+    """Yield the frames of a video, decoded in advance by another thread if that is wanted."""
     from stepline.media import Frame
 
     ahead = options.ahead

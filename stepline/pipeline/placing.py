@@ -216,7 +216,7 @@ def ground_steps(
 def _instruction_log_odds(transcript: Transcript, settings: StepsSettings) -> float | None:
     """Return the log Bayes factor that the narration instructs.
 
-    None if the sentence scorer cannot tell: the language is another one, or its weights are
+    None if the sentence scorer cannot tell: the language is not English, or its weights are
     missing.
     """
     from stepline.writing.extractive.writer import narration_instruction
@@ -277,7 +277,7 @@ def describe_with_vlm(
 
 
 def _shot_slices(visual: VisualFeatures, seconds: int) -> list[slice]:
-    """Return the shots of a video as slices of its seconds. One shot where the cuts are unknown."""
+    """Return the shots of a video as slices of its seconds. One shot if the cuts are unknown."""
     from stepline.grounding.evidence import shot_slices
 
     return shot_slices(visual.activity.cuts if visual.activity else (), seconds)

@@ -179,13 +179,13 @@ def read_screen_recording(
 ) -> ScreenReading | None:
     """Read the text and changes of a screen recording. None for any other video.
 
+    Without the weights that read text, no video counts as a screen recording.
+
     Args:
         request: the video.
         info: streams and duration of the video file.
-        settings: `vision.screen` decides.
-        statistics: of the video's frames.
-
-    Without the weights that read text, no video counts as a screen recording.
+        settings: settings of all stages. `vision.screen` sets whether the screen is read.
+        statistics: statistics of the video's frames that tell a screen recording from a film.
     """
     vision = settings.vision
     # "auto" needs the cheap signs first, then text in sampled pictures.

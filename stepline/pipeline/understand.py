@@ -400,7 +400,7 @@ def _read_sound_and_picture(
 def _use_screen_captions(run: VideoRun, evidence: SpeechAndVisuals) -> SpeechAndVisuals | None:
     """Return the evidence with the captions of a screen recording in place of speech.
 
-    None if someone speaks, or where no captions are on the screen.
+    None if someone speaks, or if no captions are on the screen.
     """
     screen = evidence.visual.screen
     request = run.request
@@ -487,13 +487,14 @@ def place_user_lines(
     settings: StepsSettings,
     graph: "TaskGraph | None" = None,
 ) -> PlacedUserLines:
-    """Return the user's lines as steps, in their order, with `said` where the speech says them.
+    """Return the user's lines as steps, in their order. A line that the speech says has `said`.
 
     Args:
         lines: K lines.
         transcript: S sentences.
         settings: settings of all stages of finding steps.
-        graph: the comparison that the lines come from. It gives their kinds.
+        graph: the comparison of videos from which the lines come. It gives each step's kind. None:
+            the lines come from elsewhere.
     """
     from stepline.grounding.speech import steps_from_texts
     from stepline.text import embed

@@ -75,9 +75,9 @@ def role_includes(role: Role, needed: Role) -> bool:
 
 
 class KeyFile:
-    """The keys in a file. A running studio sees changes at its next request.
+    """The API keys in a file. A running studio sees changes at its next request.
 
-    Reading raises SettingsError if the file is not one of keys, or where others can read it.
+    Reading raises SettingsError if the file does not contain keys, or if other users can read it.
     """
 
     def __init__(self, path: Path) -> None:

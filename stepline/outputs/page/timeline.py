@@ -58,8 +58,8 @@ def timeline(record: Record, total: float) -> View:
     """Return the timeline of a record as values for the template, without empty rows.
 
     x and width are per cent of an axis of `total` seconds, y and height are pixels, seek is a
-    second. `ties` are lines from where a step is said to where it is shown. `crowded` is True where
-    a phone is too narrow and must scroll.
+    second. `ties` are lines between the words and the picture of a step. `crowded` is True if a
+    phone's screen is too narrow and must scroll.
     """
     rows: list[View] = []
     top = 0
@@ -191,7 +191,7 @@ def _span_items(name: str, look: str, steps: Iterable[Step]) -> list[TimelineIte
 
 
 def _step_row_name(record: Record) -> str:
-    """Return the name of the row of steps: "Shown" where all steps with a time are shown."""
+    """Return the name of the row of steps: "Shown" if all steps with a time are shown."""
     for step in record.steps:
         if shown_span(step) is not None and step_verdict(step) != "shown":
             return "Steps"

@@ -49,13 +49,13 @@ def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[st
 
     `total` is the length of every time axis in seconds. `score` is the long and the short name of
     P(shown). `needed` is materials and tools under their headings. `marks` and `looks` are the
-    legend of sentences and of steps. `pictures` are the pictures that several steps share. `models`
-    are rows of dotted key and value.
+    legends of sentences and of steps. `pictures` are the pictures that several steps share.
+    `models` are rows of dotted key and value.
 
     Args:
-        record: to show.
-        alignment: of its steps, None without one.
-        keyframes: a JPEG of each step, by the step's id.
+        record: the steps, sentences and materials to show.
+        alignment: P(each step is shown in each second). None: no image of scores is drawn.
+        keyframes: step id -> JPEG of the step.
     """
     # pictures that several steps have
     uses = Counter(keyframes[step.id] for step in record.steps if step.id in keyframes)
