@@ -105,7 +105,7 @@ def place_steps(
         networks: the trained networks.
         duration: duration of the video in seconds.
         sentence_probabilities: (K steps, S sentences) P(sentence s says step k). The first
-            sentences are those of `speech`. None: they are estimated.
+            sentences are those of `speech`. None: not given.
     """
     from stepline.grounding.ground import GroundReport
 
@@ -172,7 +172,7 @@ def ground_steps(
         settings: settings of all stages of finding steps.
         aligner: a trained network. None: the method that needs no training.
         written: True if the steps were written from the transcript, False if the user gave them.
-        sentence_probabilities: (K, S) P(sentence s says step k). None: they are estimated.
+        sentence_probabilities: (K, S) P(sentence s says step k). None: not given.
 
     Returns the steps with spans and scores, the alignment and a report.
     """
@@ -214,10 +214,9 @@ def ground_steps(
 
 
 def _instruction_log_odds(transcript: Transcript, settings: StepsSettings) -> float | None:
-    """Return the log Bayes factor that the narration instructs.
+    """Return the log Bayes factor that the narration gives instructions, against other talk.
 
-    None if the sentence scorer cannot tell: the language is not English, or its weights are
-    missing.
+    The value is None for an unsupported language, an empty transcript or missing weights.
     """
     from stepline.writing.extractive.writer import narration_instruction
 
