@@ -36,7 +36,7 @@ class RunByDefault(Group):
     """A group whose first command may be left out: `curate SOURCE` is `curate run SOURCE`."""
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
-        """Insert "run" where the first argument names no command."""
+        """Insert "run" if the first argument names no command."""
         if arguments:
             reject_removed_command(context, arguments[0])
         if arguments and arguments[0] not in {*self.commands, "-h", "--help"}:
@@ -143,7 +143,10 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
 
 @contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
-    """Make SIGTERM end a run as Ctrl-C does. Spot machines and batch systems announce their end by it."""
+    """Make SIGTERM end a run as Ctrl-C does.
+
+    Spot machines and batch systems announce their end by it.
+    """
     usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

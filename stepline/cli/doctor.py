@@ -19,15 +19,15 @@ from stepline.version import __version__
 
 @dataclass(frozen=True)
 class Finding:
-    """A package, weights or program that Stepline can use.
+    """Whether a package, weights or a program that Stepline can use is installed.
 
     Attributes:
-        name: of the package, weights or program.
+        name: name of the package, weights or program.
         purpose: what Stepline uses it for.
-        found: whether it is here.
-        needed: whether the main job needs it.
+        found: whether it is installed.
+        needed: whether finding the steps of a video needs it.
         detail: its version, size or path.
-        cure: how to get it.
+        cure: how to install it.
     """
 
     name: str
@@ -116,7 +116,7 @@ def _find_weights(weights: Weights) -> Finding:
 
 
 def format_findings(findings: tuple[Finding, ...]) -> str:
-    """Return the findings as a table, with the cure where something is missing."""
+    """Return the findings as a table, with the cure if something is missing."""
     lines = [
         f"stepline {__version__}, Python {platform.python_version()}, {os.cpu_count()} cores",
         "",

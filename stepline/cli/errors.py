@@ -46,8 +46,8 @@ def reject_removed_command(context: click.Context, name: str) -> None:
     """Raise SettingsError with the replacement, if an earlier release had this command.
 
     Args:
-        context: of the group in which the command is looked up.
-        name: of the command in the group.
+        context: click context of the group in which the command is looked up.
+        name: name of the command in the group.
     """
     names = [name]
     while context.parent is not None:
@@ -60,7 +60,10 @@ def reject_removed_command(context: click.Context, name: str) -> None:
 
 
 class Group(click.Group):
-    """A group of commands. Every error ends its command with one line and the exit code of `print_error`."""
+    """A group of commands.
+
+    Every error ends its command with one line and the exit code of `print_error`.
+    """
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         """Run the command that the arguments name."""

@@ -106,7 +106,7 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
 
 
 def _require_cut(scores: "Scores", other: "Scores | None") -> None:
-    """Raise DatasetError where --cut had no effect on any predictions."""
+    """Raise DatasetError if --cut had no effect on any predictions."""
     from stepline.datasets.predictions import CUT_RULE
     from stepline.errors import DatasetError
 
@@ -228,7 +228,10 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
 def _predict_by_aligner(
     benchmark: Any, out: Path, options: dict[str, Any]
 ) -> tuple[int, dict[str, str]]:
-    """Write the spans of texts. Return the number of answered videos, and id -> reason of the others."""
+    """Write the spans of texts.
+
+    Return the number of answered videos, and id -> reason of the others.
+    """
     from stepline.models.nasva.benchmarks import write_alignments as answer
 
     settings = settings_from_options({**options, "model": None}).nasva.aligner
@@ -240,7 +243,10 @@ def _predict_by_aligner(
 def _predict_by_describer(
     benchmark: str, out: Path, options: dict[str, Any]
 ) -> tuple[int, dict[str, str]]:
-    """Write described steps. Return the number of answered videos, and id -> reason of the others."""
+    """Write described steps.
+
+    Return the number of answered videos, and id -> reason of the others.
+    """
     from stepline.models.procx.benchmark import benchmark_videos
     from stepline.models.procx.benchmark import write_predictions as answer
     from stepline.models.procx.checkpoint import load_model
@@ -266,7 +272,10 @@ def _predict_by_describer(
 def _predict_by_detector(
     benchmark: str, out: Path, options: dict[str, Any]
 ) -> tuple[int, dict[str, str]]:
-    """Write P(shown) of clips or sentences. Return the number of answers, and id -> reason of the others."""
+    """Write P(shown) of clips or sentences.
+
+    Return the number of answers, and id -> reason of the others.
+    """
     from stepline.evaluate.htm_align import read_transcript, spoken_times
     from stepline.models.nasva.benchmarks import read_benchmark_questions
     from stepline.models.training.benchmark_answers import StoredFeatures
@@ -307,7 +316,7 @@ def _predict_by_detector(
 
 
 def _find_video(videos: Mapping[str, Path], video: str) -> Path:
-    """Return the file of a video. Raises StoreError where it is missing."""
+    """Return the file of a video. Raises StoreError if it is missing."""
     if video not in videos:
         lack = "no such video in --features, which names videos for a detector of frames"
         raise StoreError(f"{video}: {lack}; add it")

@@ -204,7 +204,7 @@ def _judgement_table(record: "Record") -> str:
 def _load_or_find_steps(
     video: "VideoArgument", out: Path, settings: "StepsSettings", options: dict[str, Any]
 ) -> "tuple[Request, Record]":
-    """Return the request of a video, and its record, which OUT holds or the main job makes now."""
+    """Return the request of a video, and its record. The record is read from OUT or made now."""
     from stepline.pipeline.batch import run_video
     from stepline.pipeline.output_files import OutputOptions
 
@@ -260,7 +260,10 @@ def summarize(
 
 
 def parse_length(text: str | None) -> "SummarySettings":
-    """Return the settings of a summary from "45", "1:30" or "25%". Raises SettingsError for any other text."""
+    """Return the settings of a summary from "45", "1:30" or "25%".
+
+    Raises SettingsError for any other text.
+    """
     from stepline.models.wys2.settings import SummarySettings
 
     if text is None:

@@ -82,11 +82,11 @@ class PluginChoice(click.Choice[str]):
 
 
 def out_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
-    """Return the option --out.
+    """Return the decorator that adds the option --out.
 
     Args:
-        meaning: its help.
-        default: a folder. Without one the option is required.
+        meaning: help text of the option.
+        default: the default folder. None: the option is required.
     """
     presence: dict[str, Any] = {"required": True}
     if default is not None:
@@ -117,12 +117,20 @@ def lock_out_folder(command: F) -> F:
 
 
 def set_option(meaning: str) -> Callable[[F], F]:
-    """Return the option --set. meaning: its help, with an example that suits the command."""
+    """Return the decorator that adds the option --set.
+
+    meaning: help text of the option, with an example that suits the command.
+    """
     return click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=meaning)
 
 
 def settings_options(meaning: str, file: str = "A TOML file of settings.") -> Callable[[F], F]:
-    """Return the options --settings and --set. meaning: the help of --set."""
+    """Return the decorator that adds the options --settings and --set.
+
+    Args:
+        meaning: help text of --set.
+        file: help text of --settings.
+    """
     return combine_options(
         click.option("--settings", "settings_file", type=PATH_TYPE, help=file), set_option(meaning)
     )
@@ -216,7 +224,7 @@ def parse_time(text: str) -> float | None:
 
 
 def part_from_options(options: dict[str, Any]) -> "Span | None":
-    """Return the part of the video that --from and --to name. None where neither is given."""
+    """Return the part of the video that --from and --to name. None if neither is given."""
     from stepline.limits import MAX_SECOND
     from stepline.records import Span
 
@@ -284,8 +292,8 @@ def load_from_options(kind: type[S], options: dict[str, Any], overrides: Sequenc
 
     Args:
         kind: the class of the settings.
-        options: of the command.
-        overrides: KEY=VALUE of its other options, which win.
+        options: option name -> value, of the command.
+        overrides: KEY=VALUE texts from other options, which replace all other values.
     """
     from stepline.settings import load_settings
 
@@ -296,11 +304,13 @@ def load_from_options(kind: type[S], options: dict[str, Any], overrides: Sequenc
 def settings_from_options(
     options: dict[str, Any], overrides: Sequence[str] = ()
 ) -> "StepsSettings":
-    """Return the main job's settings from file, --set and the shorthand options, which win.
+    """Return the settings for finding steps, from --settings, --set and the shorthand options.
+
+    Shorthand options replace the other values.
 
     Args:
-        options: of the command.
-        overrides: more KEY=VALUE.
+        options: option name -> value, of the command.
+        overrides: more KEY=VALUE texts.
     """
     from stepline.pipeline.request import StepsSettings
 

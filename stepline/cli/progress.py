@@ -63,7 +63,7 @@ class ProgressLine:
 
 @contextmanager
 def progress_bars() -> Iterator["Progress"]:
-    """Yield a callback that shows the stages of the main job."""
+    """Yield a callback that shows the progress of the stages of finding steps."""
     with ProgressLine() as line:
         stages: dict[str, str] = {}  # sound and picture are read at the same time
 
@@ -76,12 +76,12 @@ def progress_bars() -> Iterator["Progress"]:
 
 
 class FolderProgress(ProgressLine):
-    """Counts the videos of a folder that are done.
+    """Counts the finished videos of a folder, and shows the counts.
 
     Attributes:
-        finished: all that have ended.
-        failed: those that ended with an error.
-        earlier: those that an earlier run had done.
+        finished: number of all videos that have ended.
+        failed: number of videos that ended with an error.
+        earlier: number of videos whose result an earlier run had made.
     """
 
     def __init__(self, total: int) -> None:
@@ -123,10 +123,10 @@ def rough_time(seconds: float) -> str:
 
 
 class TrainingProgressLine(ProgressLine):
-    """Shows each step of a training.
+    """Shows the progress of a training in one line.
 
     Attributes:
-        last: the last step. None where the run was finished before.
+        last: progress at the last optimiser step. None if an earlier run had finished the training.
     """
 
     last: "TrainingProgress | None" = None
@@ -174,7 +174,7 @@ def curation_progress() -> Iterator[Callable[["PhaseProgress"], None]]:
 
 @contextmanager
 def download_progress() -> "Iterator[Report | None]":
-    """Yield a callback that shows the downloaded bytes. None where stderr is not a terminal."""
+    """Yield a callback that shows the downloaded bytes. None if stderr is not a terminal."""
     if not _is_terminal():
         yield None
         return

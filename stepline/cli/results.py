@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 def open_video(
     source: "VideoSource", out: Path, settings: "StepsSettings", **options: Any
 ) -> "Iterator[Request]":
-    """Yield the request for a video, as `source.open` does. The download of a link shows its progress.
+    """Yield the request for a video, as `source.open` does.
+
+    The download of a link shows its progress.
 
     Args:
         source: the video.
         out: the folder of the results.
-        settings: of the main job.
+        settings: settings of all stages of finding steps.
         options: arguments of `source.open`.
     """
     # Only a link takes a while before its work begins.
@@ -58,7 +60,7 @@ def open_single_video(
 
     Args:
         video: a path or an address.
-        settings: of the main job.
+        settings: settings of all stages of finding steps.
         out: the folder for a download. None: a temporary folder.
         captions: a file that replaces speech recognition.
         part: the only seconds of the video that are used.
@@ -87,7 +89,7 @@ def run_sequentially(
 
     Args:
         sources: the videos.
-        settings: of the main job.
+        settings: settings of all stages of finding steps.
         output: which files are written.
         networks: None loads them for each video.
         request_parts: arguments of `VideoSource.open`.
@@ -114,14 +116,21 @@ def run_sequentially(
 
 
 class ResultPrinter:
-    """Prints what becomes of videos, and remembers it.
+    """Prints the result or error of each video, and stores the exit code.
 
-    noun: what the videos are called.
-    formats: those whose absence is explained.
-    several: whether there is more than one video. Then each has a line instead of a table, unless
-    --verbose asks for more.
-    Lines come as videos end, JSON in the order of the videos.
-    status: the exit code, 0 where none failed. last: the latest record.
+    Results are printed as videos end, but JSON in the order of the videos.
+
+    Args:
+        noun: what the videos are called in messages.
+        formats: keys of OUTPUTS that were asked for. If "chapters" cannot be written, the reason is
+            printed.
+        as_json: whether records are printed as JSON.
+        several: whether there is more than one video. Then each has a line instead of a table,
+            unless --verbose is given.
+
+    Attributes:
+        status: the exit code, 0 if no video failed.
+        last: the latest record. None before the first.
     """
 
     def __init__(
@@ -145,8 +154,8 @@ class ResultPrinter:
         """Print the outcomes of videos as they come.
 
         Args:
-            start: begins the work and yields outcomes, or None while there are none. It is given a callback
-                for progress, or None where each video shows its own.
+            start: begins the work and yields outcomes, or None while there are none. It is given a
+                callback for progress, or None if each video shows its own.
             labels: names of the videos, in their order.
         """
         total = len(labels)

@@ -59,7 +59,7 @@ def record_schema() -> Schema:
 
 
 def events_schema() -> Schema:
-    """Return the schema of an event, a line of `stepline live`, which holds only what is known."""
+    """Return the JSON schema of an event, which is a line of the output of `stepline live`."""
     from stepline.live.events import LiveEvent
 
     optional = [name for name, field in LiveEvent.model_fields.items() if field.default is None]
@@ -67,7 +67,7 @@ def events_schema() -> Schema:
 
 
 def settings_schema() -> Schema:
-    """Return the schema of the main job's settings, as TOML has them: "none" means null."""
+    """Return the JSON schema of the settings for finding steps, in which "none" means null."""
     from stepline.pipeline.request import StepsSettings
     from stepline.settings import NONE_WORD
 

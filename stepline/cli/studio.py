@@ -150,7 +150,8 @@ def studio(folder: Path, **options: Any) -> None:
 def _write_login_page(link: str, folder: Path) -> Path:
     """Write a page that leads to a link, which only this user can read. Return the page.
 
-    A browser is not given the link itself: all users of a machine can read the arguments of processes.
+    A browser is not given the link itself: all users of a machine can read the arguments of
+    processes.
     """
     # mkstemp makes a file that only this user can read.
     descriptor, name = tempfile.mkstemp(prefix="open-studio-", suffix=".html", dir=folder)

@@ -110,7 +110,10 @@ def nasva(out: Path, **options: Any) -> None:
 def _print_run(
     out: Path, names: tuple[str, ...], last: "Progress | None", *, as_json: bool
 ) -> None:
-    """Print the files of a run, and what it cost. last: its last step. None: it was finished before."""
+    """Print the files of a training run, and what it cost.
+
+    last: progress at the last step. None: an earlier run had finished the training.
+    """
     from stepline.models.training.distributed import peak_memory
 
     files = [str(out / name) for name in names if (out / name).exists()]
@@ -138,7 +141,7 @@ def _print_run(
 
 
 def _print_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
-    """Print what is trained on and what is left out. Warn where --exclude excluded nothing."""
+    """Print what is trained on and what is left out. Warn if --exclude excluded nothing."""
     from stepline.models.training.distributed import is_first
     from stepline.models.training.sources import EXCLUDED_REASON
 
@@ -395,7 +398,10 @@ ROUND_COLUMNS = ("kept", "moved", "iou")
 
 
 def _round_table(rounds: "tuple[RoundReport, ...]") -> str:
-    """Return a table, a row per round. Fractions are in per cent, `moved` in seconds, - is unknown."""
+    """Return a table, a row per round.
+
+    Fractions are in per cent, `moved` in seconds, - is unknown.
+    """
 
     # Fractions are per cent. One column is in seconds.
     def format_cell(name: str, value: float | None) -> str:

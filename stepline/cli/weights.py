@@ -191,10 +191,12 @@ def _download_bytes(networks: Sequence[Weights]) -> int:
 
 
 def offer_weights(*, without_asking: bool = False) -> None:
-    """Where required weights are missing, ask on a terminal whether to download them.
+    """If required weights are missing, ask on a terminal whether to download them.
 
-    without_asking: download them also where there is no terminal. After a "no", the stage that needs
-    them raises the error.
+    After the answer "no", the stage that needs the weights raises the error.
+
+    Args:
+        without_asking: whether they are downloaded without a question, also without a terminal.
     """
     # What is optional is never offered.
     missing = [

@@ -30,7 +30,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Chapter:
-    """A chapter. It ends where the next one starts, or with the video. start: whole second."""
+    """A chapter of a video, which ends at the start of the next chapter or of the video's end.
+
+    Attributes:
+        start: whole second of the video at which the chapter begins.
+        title: text of the chapter.
+    """
 
     start: int
     title: str
@@ -38,7 +43,13 @@ class Chapter:
 
 @dataclass(frozen=True)
 class ChapterPlan:
-    """Chapters, or no chapters and the reason why there cannot be any."""
+    """The chapters of a video, or the reason why the video cannot have any.
+
+    Attributes:
+        chapters: in the order of time. Empty if there is a reason.
+        reason: why YouTube's rules for chapters cannot be met, in words. None if there are
+            chapters.
+    """
 
     chapters: tuple[Chapter, ...]
     reason: str | None = None
@@ -47,7 +58,8 @@ class ChapterPlan:
 def chapters(record: Record) -> str | None:
     """Return chapter lines such as `1:02:03 Fold the strip` for a YouTube description.
 
-    None where YouTube's rules cannot be met. The reason is logged, and in `plan_chapters(record)`.
+    The value is None if YouTube's rules for chapters cannot be met. The reason is logged, and
+    `plan_chapters(record)` returns it.
     """
     plan = plan_chapters(record)
     if plan.reason is not None:
@@ -64,12 +76,11 @@ def chapters(record: Record) -> str | None:
 
 
 def plan_chapters(record: Record) -> ChapterPlan:
-    """Return chapters of at least 10 s from the steps that are shown, each at the start of its best
-    span.
+    """Return chapters of at least 10 s, each at the start of a shown step's best span.
 
     A step less than 10 s after the start of a chapter, or before the end, joins that chapter and
-    its title. An "Intro" comes before the first step. Where it would be shorter than 10 s, the first
-    chapter begins at 0:00 instead.
+    its title. An "Intro" comes before the first step. If the intro would be shorter than 10 s, the
+    first chapter begins at 0:00 instead.
     """
     # The steps that are shown, by whole seconds.
     last = 0.0
@@ -97,7 +108,12 @@ def plan_chapters(record: Record) -> ChapterPlan:
 
 
 def _join_close_chapters(titles: list[tuple[int, str]], end: int) -> list[Chapter]:
-    """Return as many chapters as the rules allow: each begins at the earliest possible step."""
+    """Return as many chapters as the rules allow: each begins at the earliest possible step.
+
+    Args:
+        titles: (second, title) of each step, in the order of time.
+        end: last second of the video.
+    """
     joined: list[Chapter] = []
     if titles and titles[0][0] >= MIN_CHAPTER_SECONDS:
         joined.append(Chapter(0, INTRO_TITLE))
@@ -117,7 +133,7 @@ def _join_close_chapters(titles: list[tuple[int, str]], end: int) -> list[Chapte
 
 
 def _chapter_title(step: Step) -> str:
-    """Return a step's text, shortened by its last qualifiers where it is too long."""
+    """Return a step's text, shortened by its last qualifiers if it is too long."""
     # A YouTube description refuses angle brackets.
     text = step_line(step).replace("<", "‹").replace(">", "›")
     if len(text) <= MAX_STEP_CHARS:

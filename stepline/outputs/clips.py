@@ -24,13 +24,14 @@ def write_clips(
     """Cut a clip of every shown step, such as `<folder>/<id>.clips/03-fold-the-strip.mp4`.
 
     Args:
-        record: of the video.
-        path: of the video.
-        folder: the outputs' folder. Clips of an earlier record are removed.
-        files: a set of files that appear together with the clips. None: only the clips.
+        record: the record of the video.
+        path: the video file.
+        folder: the folder of the outputs. Clips of an earlier record in the folder are removed.
+        files: other files that are written together with the clips, all or none. None: only the
+            clips.
 
-    Returns the paths of the clips, in the order of the steps. Raises MediaError where the video
-    cannot be cut.
+    Returns the paths of the clips, in the order of the steps. Raises MediaError if the video cannot
+    be cut.
     """
     from stepline.media import cut_clip
 
@@ -54,7 +55,7 @@ def write_clips(
 def sound_track_settings(record: Record) -> "MediaSettings | None":
     """Return settings that select the sound track from which the record was made.
 
-    None where the record names no track."""
+    None if the record names no track."""
     from stepline.media import MediaSettings
 
     number = record.models.get("audio_track")
@@ -62,7 +63,10 @@ def sound_track_settings(record: Record) -> "MediaSettings | None":
 
 
 def clip_spans(record: Record, folder: Path) -> dict[Path, Span]:
-    """Return the path of each shown step's clip, existing or not, with the span that it shows."""
+    """Return a mapping from the path of each shown step's clip to the clip's span in the video.
+
+    A path is returned whether or not the clip exists.
+    """
     clips_folder = _clips_folder(record, folder)
     spans = {}
     for number, step in enumerate(record.steps, start=1):

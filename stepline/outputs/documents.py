@@ -25,9 +25,9 @@ def markdown(record: Record, pictures: Mapping[str, str], media: str | None = No
     """Return a record as CommonMark: materials, then each step with its time and picture.
 
     Args:
-        record: whose texts are escaped.
-        pictures: path of each step's picture as seen from the file, by the step's id.
-        media: path of the video as seen from the file, None without links to it.
+        record: the steps and materials of a video. Markdown syntax in their texts is escaped.
+        pictures: step id -> path of the step's picture, relative to the Markdown file.
+        media: path of the video, relative to the Markdown file. None: times are not links.
     """
     blocks = [f"# {_escape_markdown(title(record))}"]
     for heading, items in needed_things(record):
@@ -62,7 +62,11 @@ def _time_link(item: Material, media: str | None) -> str:
 def docx(record: Record, keyframes: Mapping[str, bytes]) -> bytes:
     """Return a record as a Word document, with a picture per step.
 
-    keyframes: a JPEG of each step, by the step's id. Raises ModelError without python-docx.
+    Args:
+        record: the steps and materials of a video.
+        keyframes: step id -> JPEG of the step.
+
+    Raises ModelError if python-docx is not installed.
     """
     # The parts of a document refer to each other, with up to 2 MB that only the garbage collector
     # frees. It counts objects, not bytes, so a server would keep hundreds of documents for a while.

@@ -39,8 +39,8 @@ TIME_BASE = 1000  # units of a second in OpenTimelineIO's times
 def file_chapters(record: Record) -> list[tuple[Span, str]]:
     """Return the span and title of each chapter of a media file.
 
-    A chapter lasts from the start of a shown step to the start of the next one, with an intro before
-    the first. Unlike YouTube's chapters, there may be few and short ones.
+    A chapter lasts from the start of a shown step to the start of the next one, with an intro
+    before the first. Unlike YouTube's chapters, there may be few and short ones.
     """
     starts: list[float] = []
     texts: list[str] = []
@@ -71,7 +71,9 @@ def file_chapters(record: Record) -> list[tuple[Span, str]]:
 def opentimelineio(record: Record, media: str | None = None) -> str:
     """Return a timeline of the whole video with a marker per shown step, as OpenTimelineIO's JSON.
 
-    media: link of the video, None without one.
+    Args:
+        record: the steps of the video.
+        media: link to the video. None: the timeline does not refer to a video file.
     """
     markers: list[JsonValue] = []
     end = max(record.video.duration or 0.0, 1 / TIME_BASE)
@@ -114,11 +116,13 @@ def opentimelineio(record: Record, media: str | None = None) -> str:
 def label_studio(record: Record, media: str | None = None) -> str:
     """Return a Label Studio task with the steps as predictions, one TimelineLabels region per span.
 
-    The label of a best span is the verdict on its step: "shown", "likely shown" or "unclear". Further
-    spans are "candidate". A text area holds the step's text. Frames count from 1, at
-    LABEL_STUDIO_RATE. `stepline datasets label-studio` reads the task back.
+    The label of a step's best span is its verdict: "shown", "likely shown" or "unclear". Further
+    spans of the step are labelled "candidate". A text area holds the step's text. Frames count from
+    1, at LABEL_STUDIO_RATE frames per second. `stepline datasets label-studio` reads the task back.
 
-    media: link of the video, None: its path.
+    Args:
+        record: the steps of the video.
+        media: link to the video. None: the path in the record.
     """
     result: list[JsonValue] = []
     for number, step in enumerate(record.steps, start=1):

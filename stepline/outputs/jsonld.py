@@ -31,7 +31,10 @@ def jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
 
     A step that is not shown has no clip.
 
-    links: of the page, video and pictures. Without them the JSON holds no path of this machine.
+    Args:
+        record: the steps of the video.
+        links: links to the page, video and pictures. By default the JSON names no path of this
+            machine.
     """
     steps, clips = _steps_and_clips(record, links, is_howto=True)
     tree = _work_properties(record, links, "HowTo", HOWTO_TIMES, "yield")
@@ -52,9 +55,11 @@ def jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
 def recipe_jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
     """Return a schema.org Recipe as JSON, with an image and a clip of the video for each step.
 
-    Recipe managers import it. Ingredients, times and yield are those that the speaker says.
+    Recipe managers can import it. Ingredients, times and yield are those that the speaker says.
 
-    links: of the page, video and pictures.
+    Args:
+        record: the steps and ingredients of the video.
+        links: links to the page, video and pictures.
     """
     steps, clips = _steps_and_clips(record, links, is_howto=False)
     tree = _work_properties(record, links, "Recipe", RECIPE_TIMES, "recipeYield")
@@ -68,7 +73,7 @@ def recipe_jsonld(record: Record, links: RecordLinks = NO_LINKS) -> str:
 
 
 def recipe_gaps(record: Record, links: RecordLinks) -> list[str]:
-    """Return a phrase for each field of a Recipe with a video that Google requires and is not known."""
+    """Return a phrase for each missing field that Google requires of a Recipe with a video."""
     gaps = []
     if links.image is None:
         gaps.append("image (no step has a picture)")
@@ -163,7 +168,7 @@ def _steps_and_clips(
 
 
 def _clip(step: Step, number: int, links: RecordLinks) -> dict[str, JsonValue] | None:
-    """Return the schema.org Clip of a step, None where the step is not shown."""
+    """Return the schema.org Clip of a step, None if the step is not shown."""
     span = shown_span(step)
     if span is None:
         return None

@@ -36,13 +36,13 @@ from stepline.storage import read_record
 def missing_outputs(
     record: Record, folder: Path, formats: Sequence[str], web: WebAddresses | None = None
 ) -> list[str]:
-    """Return the formats whose files in the folder are not what this record gives.
+    """Return the formats whose files in the folder are missing or differ from this record.
 
     Args:
-        record: of the video.
-        folder: the outputs' folder.
-        formats: keys of OUTPUTS that are asked for.
-        web: addresses that the outputs should name.
+        record: the record of the video.
+        folder: the folder of the outputs.
+        formats: keys of OUTPUTS to check.
+        web: web addresses that the outputs should contain. None: no addresses.
     """
     manifest = OutputManifest(record.id, folder, web)
     return [
@@ -53,7 +53,13 @@ def missing_outputs(
 
 
 def foreign_outputs(id: str, folder: Path, formats: Sequence[str]) -> list[Path]:
-    """Return the output paths that hold a file which no run wrote, or which was changed since."""
+    """Return the output paths whose file no run of Stepline wrote, or was changed after the run.
+
+    Args:
+        id: the id of the video's record.
+        folder: the folder of the outputs.
+        formats: keys of OUTPUTS to check.
+    """
     manifest = OutputManifest(id, folder)
     paths = []
     for name in OUTPUTS:
@@ -64,22 +70,29 @@ def foreign_outputs(id: str, folder: Path, formats: Sequence[str]) -> list[Path]
 
 
 class OutputManifest:
-    """The outputs of earlier runs for one id in a folder, known from its record and a hidden note.
+    """What earlier runs noted about the outputs of one record in a folder.
 
-    The note, `.ID.outputs.json`, maps the name of each output that the record does not give again
-    to an entry. An entry holds hex digests, separated by spaces: of the file, of the file's inputs
-    (its files, record, addresses and plugin), and of the files that were there before.
+    The sources are the record and a hidden note, `.ID.outputs.json`. The note maps the name of each
+    output that cannot be made again from the record to an entry. An entry holds hex digests,
+    separated by spaces: of the file, of the file's inputs (its files, record, addresses and
+    plugin), and of the files that were there before.
     """
 
     def __init__(self, id: str, folder: Path, web: WebAddresses | None = None) -> None:
-        """web: the addresses that this run writes."""
+        """Read what earlier runs noted about the outputs of one record.
+
+        Args:
+            id: the id of the record.
+            folder: the folder of the outputs.
+            web: the web addresses that this run writes into outputs. None: no addresses.
+        """
         self.folder = folder
         self.web = web or NO_ADDRESSES
         self.note_path = folder / f".{safe_stem(id)}.outputs.json"
         self._named = Record(id=id, video=Video(id=id))  # for the paths, which follow from the id
 
     def path_of(self, name: str) -> Path:
-        """Return the file of an output."""
+        """Return the path of an output. name: key of OUTPUTS."""
         return output_path(self._named, self.folder, name)
 
     @functools.cached_property
@@ -90,7 +103,7 @@ class OutputManifest:
 
     @functools.cached_property
     def records(self) -> dict[Path, Record]:
-        """The record of the last run, and the records of runs that were killed between two files."""
+        """The record of the last run, and records of runs that were killed while writing."""
         path = self.path_of("json")
         readable = {}
         for candidate in (path, *partial_files(path)):
@@ -122,9 +135,13 @@ class OutputManifest:
         return False
 
     def is_up_to_date(self, record: Record, name: str, formats: Sequence[str]) -> bool:
-        """Whether the file of an output is what the record gives.
+        """Return whether the file of an output equals what the record would give now.
 
-        formats: all outputs that are asked for. With a Recipe among them, the page holds it.
+        Args:
+            record: the record of the video.
+            name: key of OUTPUTS.
+            formats: all formats that the user asked for. If a Recipe is among them, the page
+                contains it.
         """
         path = self.path_of(name)
         if not self._follows_from_record(name):
@@ -147,12 +164,12 @@ class OutputManifest:
         return text is not None and any(digest in text for digest in digests)
 
     def write(self, record: Record, formats: Sequence[str], files: FileSet) -> None:
-        """Write the note with which a later run recognises the outputs.
+        """Write the note by which a later run recognises the outputs of this run.
 
         Args:
-            record: that this run writes.
-            formats: outputs that this run writes.
-            files: the set that holds these outputs, all but the JSON, under temporary names.
+            record: the record that this run writes.
+            formats: keys of OUTPUTS that this run writes.
+            files: these outputs except the JSON, written under temporary names.
         """
         note: dict[str, str] = {}
         for name in OUTPUTS:
@@ -186,9 +203,12 @@ class OutputManifest:
         return name == "html" or (OUTPUTS[name].remade and not has_addresses)
 
     def _entry(self, record: Record, name: str, files: Mapping[Path, Path]) -> str:
-        """Return the two digests of an output: of its file ("none" without one), and of its inputs.
+        """Return two hex digests of an output: of its file ("none" without one), and of its inputs.
 
-        files: path of each of its files -> where the bytes are now.
+        Args:
+            record: the record of the video.
+            name: key of OUTPUTS.
+            files: path of each file of the output -> path at which its bytes are now.
         """
         digests = {file: sha256(place) for file, place in files.items()}
         lines = [record_digest(record)]
@@ -201,7 +221,7 @@ class OutputManifest:
         return f"{digests.get(self.path_of(name), 'none')} {input_digest}"
 
     def _entries(self, path: Path) -> list[str]:
-        """Return the entry of each note for a file, "" where a note has none."""
+        """Return the entry for a file in each note. An entry is "" if the note has none."""
         return [note.get(path.name, "") for note in self.notes]
 
 

@@ -31,13 +31,14 @@ class OutputExtras:
     """What an output may show in addition to the record.
 
     Attributes:
-        alignment: P(each step is shown in each second), None where nothing was grounded.
-        media: the video's path as seen from the output's folder, None without a link.
-        keyframes: a JPEG of each step, by the step's id.
-        said_cues: whether subtitles also hold steps that are only said.
-        video: the video's file, for outputs that are made from it.
-        web: addresses of the folder and the video.
-        formats: the outputs that are written together, which may link each other.
+        alignment: P(each step is shown in each second). None if no step was grounded.
+        media: path of the video, relative to the output's folder. None: outputs do not link the
+            video.
+        keyframes: step id -> JPEG of the step.
+        said_cues: whether subtitles also contain steps that are said but not shown.
+        video: the video file, for outputs that are cut from it. None if there is no file.
+        web: web addresses of the outputs' folder and of the videos.
+        formats: keys of OUTPUTS that are written together, and so may link each other.
     """
 
     alignment: Alignment | None = None
@@ -58,11 +59,12 @@ class Output(NamedTuple):
     """An output format: how its file is named and written.
 
     Attributes:
-        suffix: of the file.
-        write: returns the content of the file, None where the format cannot hold the record.
-        keyframes: whether pictures of the steps are "inside" the file, or "beside" it in a folder.
-        remade: whether the record alone gives its text.
-        addressed: whether it holds the addresses of WebAddresses, where these are given.
+        suffix: the end of the file name, after the record's id.
+        write: function that returns the content of the file, None if the format cannot hold the
+            record.
+        keyframes: pictures of the steps are "inside" the file, "beside" it in a folder, or "none".
+        remade: whether the file's text can be made again from the record alone.
+        addressed: whether the file contains the web addresses of WebAddresses, if they are set.
     """
 
     suffix: str
@@ -74,14 +76,14 @@ class Output(NamedTuple):
 
 # Writers that need more than the record.
 def _howto_jsonld(record: Record, extras: OutputExtras) -> str:
-    """Return the HowTo. Links are addresses only, so that nothing depends on this machine's folders."""
+    """Return the record as a schema.org HowTo. Links are web addresses, never local paths."""
     if extras.web.base is None:
         return jsonld(record)
     return jsonld(record, record_links(record, extras))
 
 
 def _html_page(record: Record, extras: OutputExtras) -> str:
-    """Return the page. It holds the Recipe where that is written too and has an image."""
+    """Return the page. It holds the Recipe if that is written too and has an image."""
     linked_data = partial(_howto_jsonld, extras=extras)
     links = record_links(record, extras)
     # a search engine takes no Recipe without an image
@@ -98,12 +100,13 @@ def _html_page(record: Record, extras: OutputExtras) -> str:
 
 
 def page_digest(record: Record, web: WebAddresses, formats: Sequence[str]) -> str:
-    """Return the hex digest that a page holds, of its record, addresses and kind of JSON-LD.
+    """Return the hex digest by which a page is recognised, over record, addresses and JSON-LD type.
 
     Args:
-        record: that the page shows.
-        web: addresses in the page.
-        formats: outputs that are written together. With "recipe", the page holds a Recipe.
+        record: the record that the page shows.
+        web: the web addresses in the page.
+        formats: keys of OUTPUTS that are written together. With "recipe", the page contains a
+            Recipe.
     """
     digest = record_digest(record)
     # Without addresses or a Recipe, the record alone decides.
@@ -114,7 +117,7 @@ def page_digest(record: Record, web: WebAddresses, formats: Sequence[str]) -> st
 
 
 def record_links(record: Record, extras: OutputExtras) -> RecordLinks:
-    """Return the links that JSON-LD names, as addresses where these are known."""
+    """Return the links that JSON-LD names, as addresses if these are known."""
     # Only what is written too can be linked.
     web = extras.web
     page_link = None
@@ -129,7 +132,7 @@ def record_links(record: Record, extras: OutputExtras) -> RecordLinks:
 
 
 def picture_links(record: Record, extras: OutputExtras) -> dict[str, str]:
-    """Return the path of each step's picture, as seen from the outputs' folder, by the step's id."""
+    """Return step id -> path of the step's picture, relative to the outputs' folder."""
     folder_name = f"{safe_stem(record.id)}{PICTURES_SUFFIX}"
     links = {}
     for number, step in enumerate(record.steps, start=1):
@@ -193,7 +196,7 @@ USUAL = tuple(name for name in OUTPUTS if name in DEFAULT_OUTPUTS)  # in the ord
 
 
 def find_outputs(names: Sequence[str]) -> None:
-    """Add the plugins among these formats to OUTPUTS, before the JSON.
+    """Add the installed plugins among the given format names to OUTPUTS, before the JSON format.
 
     Raises SettingsError for an unknown format, and for a plugin that is not an Output.
     """
@@ -217,9 +220,9 @@ def find_outputs(names: Sequence[str]) -> None:
 
 
 def render(record: Record, name: str) -> str:
-    """Return an output of a record as text.
+    """Return an output of a record as text. name: key of OUTPUTS.
 
-    Raises SettingsError for an unknown format, and for one that is not text.
+    Raises SettingsError for an unknown format, and for a format that is not text.
     """
     find_outputs([name])
     text = OUTPUTS[name].write(record, OutputExtras())
@@ -231,7 +234,13 @@ def render(record: Record, name: str) -> str:
 
 
 def output_places(record: Record, folder: Path, name: str) -> list[Path]:
-    """Return the path of an output, and of the folder of pictures that it links, if any."""
+    """Return the path of an output file and, if it links pictures, the path of their folder.
+
+    Args:
+        record: the record of the video.
+        folder: the folder of the outputs.
+        name: key of OUTPUTS.
+    """
     places = [output_path(record, folder, name)]
     if OUTPUTS[name].keyframes == "beside":
         places.append(pictures_folder(record, folder))
@@ -244,6 +253,12 @@ def pictures_folder(record: Record, folder: Path) -> Path:
 
 
 def output_path(record: Record, folder: Path, name: str) -> Path:
-    """Return the path to which `write_outputs` writes a format of the record."""
+    """Return the path to which `write_outputs` writes a format of the record.
+
+    Args:
+        record: the record of the video.
+        folder: the folder of the outputs.
+        name: key of OUTPUTS.
+    """
     suffix = OUTPUTS[name].suffix
     return folder / (safe_stem(record.id) + suffix)

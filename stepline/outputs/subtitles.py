@@ -13,13 +13,13 @@ WORD_JOINER = "\u2060"  # invisible and without width: breaks up what a player w
 
 @dataclass(frozen=True)
 class Subtitle:
-    """A subtitle.
+    """A subtitle (cue) of one step or sentence.
 
     Attributes:
-        number: of its step or sentence in the record, from 1 on.
-        start: milliseconds.
-        end: milliseconds.
-        text: on one line.
+        number: number of the step or sentence in the record, from 1 on.
+        start: time at which the subtitle appears, in milliseconds of the video.
+        end: time at which the subtitle disappears, in milliseconds of the video.
+        text: the text, on one line.
     """
 
     number: int
@@ -31,7 +31,10 @@ class Subtitle:
 def webvtt(record: Record, *, said: bool = True) -> str:
     """Return the steps as WebVTT, ordered by time. The cue identifier is the step's number.
 
-    said: whether steps that are only said have a marked cue too, at the time of their words.
+    Args:
+        record: the steps of the video.
+        said: whether a step that is said but not shown has a marked cue too, at the time of its
+            words.
     """
     return _format_vtt(_step_cues(record, with_said=said))
 

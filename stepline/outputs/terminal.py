@@ -29,9 +29,10 @@ PICTURES_LEGEND = "● described by a network, with its confidence, which is not
 
 
 def step_table(record: Record) -> str:
-    """Return a table of the steps: verdict mark, time, P(shown) and text, between headline and legend.
+    """Return a table of the steps as text: verdict mark, time, P(shown) and text of each.
 
-    Steps that are likely shown by their words have one P(shown) together, in the headline.
+    A headline comes before it, a legend after it. Steps that are likely shown by their words have
+    one P(shown) together, in the headline.
     """
     if not record.steps:
         return f"{record.id}: no step found in {_evidence_text(record)}\n"

@@ -36,9 +36,9 @@ def step_line(step: Step) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return at most `limit` characters of a text, with an ellipsis where it is cut.
+    """Return at most `limit` characters of a text, with an ellipsis if it is cut.
 
-    It is cut after a word where one ends in the last third.
+    It is cut after a word if one ends in the last third.
     """
     if len(text) <= limit:
         return text
@@ -57,12 +57,12 @@ def clock(seconds: float) -> str:
 
 
 def percent_text(probability: float) -> str:
-    """Return a probability in whole per cent, "<1" where it would round to 0."""
+    """Return a probability in whole per cent, "<1" if it would round to 0."""
     return "<1" if 0.0 < probability < 0.005 else f"{probability * 100:.0f}"
 
 
 def safe_stem(name: str) -> str:
-    """Return a file name for a record's id: the id itself where it is safe as one.
+    """Return a file name for a record's id: the id itself if it is safe as one.
 
     Otherwise the name is the safe characters of the id, `~` and a digest of the id.
     """
@@ -86,7 +86,7 @@ def safe_stem(name: str) -> str:
 def shown_span(step: Step) -> Span | None:
     """Return the best span of a step whose status is shown or unclear, else None.
 
-    A step without a status counts as shown where it has a span.
+    A step without a status counts as shown if it has a span.
     """
     if step.spans and step.status in (None, "shown", "unclear"):
         return step.spans[0]

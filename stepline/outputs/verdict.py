@@ -39,12 +39,12 @@ STATUS_VERDICTS: Final[dict[Status, Verdict]] = {
 
 
 def status_verdict(status: Status | None, basis: Basis | None, span: Span | None) -> Verdict:
-    """Return the verdict of a status.
+    """Return the verdict ("shown", "likely", ...) on a step from its status and its evidence.
 
     Args:
-        status: of the step. None: only the span decides.
-        basis: what placed the step.
-        span: its best span, None without one.
+        status: status of the step. None: only the span decides.
+        basis: the kind of evidence that gave the step its span. None if it is unknown.
+        span: the step's best span. None if it has no span.
     """
     if status is None:
         return "unplaced" if span is None else "shown"
@@ -60,7 +60,7 @@ def step_verdict(step: Step) -> Verdict:
 
 
 def count_verdicts(steps: Iterable[Step]) -> dict[Verdict, int]:
-    """Return how many steps have each verdict, in the order of the table above, without zeros."""
+    """Return the number of steps of each verdict, in the order of the verdicts, without zeros."""
     counts = Counter(map(step_verdict, steps))
     return {verdict: counts[verdict] for verdict in VERDICT_TEXTS if counts[verdict]}
 
@@ -90,7 +90,7 @@ def headline(steps: Iterable[Step]) -> str:
 
 
 def doubt_label(step: Step) -> str | None:
-    """Return the label of a step that is not certainly shown ("likely shown", "unclear"), or None."""
+    """Return the label "likely shown" or "unclear" of a step, None for a step without doubt."""
     return DOUBT_TEXTS.get(step_verdict(step))
 
 

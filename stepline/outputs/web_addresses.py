@@ -29,8 +29,9 @@ class WebAddresses:
     """The web addresses at which outputs and videos are published. Without them links are relative.
 
     Attributes:
-        base: http(s) address of the folder of outputs.
-        media: the part of a video's address before its file name.
+        base: http(s) address of the folder of outputs. None: links stay relative.
+        media: the part of a video's address before its file name. None: videos are addressed from
+            `base`.
 
     Raises SettingsError for a base that is not an http(s) address, and for an empty prefix.
     """
@@ -52,16 +53,16 @@ class WebAddresses:
             raise SettingsError(f"--media-url {self.media!r}: is empty; {cure}")
 
     def absolute(self, link: str) -> str:
-        """Return a relative link as an address, unchanged without a base."""
+        """Return a relative link as a web address. The link is unchanged if `base` is None."""
         if self.base is None:
             return link
         # Without its slash, urljoin would replace the last folder.
         return urljoin(f"{self.base.rstrip('/')}/", link)
 
     def video(self, path: str | None) -> str | None:
-        """Return the address of a video.
+        """Return the web address of a video, None if the path leads above the server's root.
 
-        path: as seen from the folder. The address is None for a path above the server's root.
+        path: path of the video, relative to the folder of the outputs.
         """
         if path is None:
             return None
@@ -117,13 +118,16 @@ class RecordLinks:
         return all(map(is_address, links))
 
     def step(self, number: int) -> str | None:
-        """Return the link of a step in the page. number: of the step, from 1 on."""
+        """Return the link of a step in the page. number: number of the step, from 1 on."""
         if self.page is None:
             return None
         return f"{self.page}#step-{number}"
 
     def time_link(self, start: float, end: float) -> str | None:
-        """Return the link of a span in seconds: in the page, else in the video."""
+        """Return a link to a span of seconds, in the page or else in the video.
+
+        The value is None if there is neither.
+        """
         if self.page is not None:
             return f"{self.page}?t={start:g}"
         if self.video is not None:

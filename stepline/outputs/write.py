@@ -42,24 +42,26 @@ def write_outputs(
 ) -> list[Path]:
     """Write `<id>` with each format's suffix into the folder. Return the paths in OUTPUTS' order.
 
-    A format that cannot hold the record (chapters of a short video) is left out, and an older file
-    of its name is removed.
+    If a format cannot hold the record (chapters of a short video), it is left out. An older file of
+    the same name is then removed.
 
     Args:
-        record: to write.
-        folder: of the outputs.
-        alignment: P(each step is shown in each second), None where nothing was grounded.
-        keyframes: a JPEG of each step, by the step's id.
-        media: path of the video.
-        linked: whether outputs link the video. False for a video that does not stay.
-        formats: keys of OUTPUTS, or one of them.
-        said_cues: whether subtitles also hold steps that are only said.
-        files: a set of other files together with which the outputs appear. None: only the outputs.
-        web: addresses of the folder and the video, for the outputs that name addresses.
+        record: the record to write.
+        folder: the folder of the outputs.
+        alignment: P(each step is shown in each second). None if no step was grounded.
+        keyframes: step id -> JPEG of the step. None: no pictures.
+        media: path of the video. None: outputs do not link a video.
+        linked: whether outputs link the video. False for a video that will be deleted.
+        formats: keys of OUTPUTS, or one key.
+        said_cues: whether subtitles also contain steps that are said but not shown.
+        files: other files that are written together with the outputs, all or none. None: only the
+            outputs.
+        web: web addresses of the folder and the videos, for outputs that contain addresses. None:
+            relative links.
 
-    Raises SettingsError for an unknown format and for one that needs the video where none is given.
-    Raises ModelError where its library is not installed, MediaError where the video cannot be read,
-    StoreError where the folder cannot be written.
+    Raises SettingsError for an unknown format, and for a format that needs the video if `media` is
+    missing. Raises ModelError if a format's library is not installed, MediaError if the video
+    cannot be read, StoreError if the folder cannot be written.
     """
     folder = Path(folder)
     if isinstance(formats, str):

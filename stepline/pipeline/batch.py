@@ -78,11 +78,11 @@ PROVISIONAL_MARK = "provisional"
 
 @dataclass(frozen=True)
 class VideoResult:
-    """The result of one video.
+    """The record of one video, and the files that this run wrote.
 
     Attributes:
-        record: the steps and all else that was found.
-        files: the files that were written. Empty where an earlier run had written them.
+        record: the steps, sentences and materials that were found.
+        files: the files that this run wrote. Empty if an earlier run had written them.
         earlier: whether an earlier run made the record.
     """
 
@@ -106,18 +106,24 @@ def steps(
     """Find the steps of a video: what to do, and the seconds in which each is shown.
 
     Args:
-        video: a file or an address of http(s).
-        texts: your own lines to find, instead of steps written from the speech. A str is split into its
-            lines. The steps of other videos of the task come from `compare.read_task_graph`.
-        captions: a file that replaces speech recognition.
-        settings: None: the defaults.
-        out: a folder for all files that `stepline steps` writes. A result of an earlier run is taken.
-        part: the only seconds of the video that are used. Times still count from the video's start.
+        video: a file or an http(s) address.
+        texts: lines to find, instead of steps that are written from the speech. A str is split into
+            lines. A TaskGraph holds steps of other videos of the task, and comes from
+            `compare.read_task_graph`.
+        captions: a caption file, used instead of speech recognition. None: speech is recognised.
+        settings: settings of all stages. None: the defaults.
+        out: folder for the files that `stepline steps` writes. A result of an earlier run in it is
+            reused. None: no files are written.
+        part: start and end in seconds of the part to use. Times still count from the video's start.
+            None: the whole video.
         title: the title of the video. None: the title of its page or file, or one from the speech.
         device: where networks run from now on in this process: auto, cpu, cuda, cuda:N or mps.
-        progress: called with the stage's name, the second reached and the video's duration in seconds.
+            None: unchanged.
+        progress: called with the stage's name, the second reached and the video's duration in
+            seconds.
 
-    Raises MediaError, CaptionError, ModelError or SettingsError, each with its cure.
+    Raises MediaError, CaptionError, ModelError or SettingsError. Each message says how to cure the
+    error.
     """
     if device is not None:
         set_device(device)
@@ -144,8 +150,8 @@ class VideoScores(NamedTuple):
     """Scores of a user's texts per second of a video.
 
     Attributes:
-        values: (K, T) float32. values[k, t] is P(text k is being shown at second t).
-        times: (T,) seconds at which the columns begin.
+        values: (K texts, T seconds) float32. values[k, t] is P(text k is being shown at second t).
+        times: (T,) the second of the video at which each column of `values` begins.
     """
 
     values: Matrix
@@ -162,20 +168,23 @@ def scores(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> VideoScores:
-    """Score how well each of your own lines fits each second of a video.
+    """Return P(line k is shown at second t) of a video for K given lines, with the columns' times.
+
+    `steps(video, texts=...)` finds the lines by the same values. All are 0 if the video has no
+    picture.
 
     Args:
-        video: a file or an address of http(s).
-        texts: K lines, as of `steps`.
-        captions: a file that replaces speech recognition.
-        settings: None: the defaults.
-        part: the only seconds of the video that are used.
-        device: where networks run, as of `steps`.
-        progress: as of `steps`.
+        video: a file or an http(s) address.
+        texts: K lines, or a str that is split into lines, or a TaskGraph from
+            `compare.read_task_graph`.
+        captions: a caption file, used instead of speech recognition. None: speech is recognised.
+        settings: settings of all stages. None: the defaults.
+        part: start and end in seconds of the part to use. None: the whole video.
+        device: where networks run: auto, cpu, cuda, cuda:N or mps. None: unchanged.
+        progress: called with the stage's name, the second reached and the video's duration in
+            seconds.
 
-    Returns P(line k is shown at second t), (K, T), with the times of the columns. These are the values
-    by which `steps(video, texts=...)` finds the lines. They are 0 where the video has no picture.
-    Raises SettingsError without a line, MediaError, CaptionError or ModelError, each with its cure.
+    Raises SettingsError if there is no line, and MediaError, CaptionError or ModelError.
     """
     options = _source_options(texts, captions, part)
     lines = options["texts"]
@@ -220,13 +229,13 @@ def _source_options(
 
 @dataclass(frozen=True)
 class BatchResult:
-    """One video of `batch`.
+    """The result of one video of `batch`.
 
     Attributes:
-        path: its file.
-        record: its record. None where an error ended it.
-        error: the error that ended it.
-        number: its position among all videos, from 1 on.
+        path: the video file.
+        record: the steps and all else that was found. None if an error occurred.
+        error: the error that stopped the work on the video. None if it succeeded.
+        number: position of the video among all videos, from 1 on.
         total: the number of all videos.
     """
 
@@ -250,16 +259,18 @@ def batch(
     """Find the steps of many videos. The networks are loaded once.
 
     Args:
-        videos: files, folders and addresses, one or several.
-        texts: lines to find, as of `steps`.
-        settings: None: the defaults.
-        out: the folder for the files, as --out. Results of an earlier run are taken.
-        formats: the outputs to write, as --format. None: the usual ones.
-        device: where networks run, as of `steps`.
-        progress: as of `steps`.
+        videos: files, folders and http(s) addresses, one or several.
+        texts: lines to find in each video, instead of steps that are written from the speech.
+        settings: settings of all stages. None: the defaults.
+        out: folder for the files. Results of an earlier run in it are reused.
+        formats: keys of `outputs.OUTPUTS` to write. None: the usual ones.
+        device: where networks run: auto, cpu, cuda, cuda:N or mps. None: unchanged.
+        progress: called with the stage's name, the second reached and the video's duration in
+            seconds.
 
     Yields the result of each video. A video that cannot be read does not stop the others. Raises
-    MediaError for a folder without videos, SettingsError and ModelError for what concerns all videos.
+    MediaError for a folder without videos, SettingsError and ModelError for errors that concern all
+    videos.
     """
     from stepline.outputs import USUAL
 
@@ -304,13 +315,14 @@ def transcribe(
     """Transcribe the speech of a video, or read its captions, into a record without steps.
 
     Args:
-        video: a file or an address of http(s).
-        captions: a file that replaces speech recognition.
-        settings: None: the defaults.
-        part: the only seconds of the video that are used.
-        progress: as of `steps`.
+        video: a file or an http(s) address.
+        captions: a caption file, used instead of speech recognition. None: speech is recognised.
+        settings: settings of all stages. None: the defaults.
+        part: start and end in seconds of the part to use. None: the whole video.
+        progress: called with the stage's name, the second reached and the video's duration in
+            seconds.
 
-    Raises MediaError or CaptionError where a file cannot be read.
+    Raises MediaError or CaptionError if a file cannot be read.
     """
     settings = settings or StepsSettings()
 
@@ -353,14 +365,17 @@ def run_video(
     """Find the steps of one video and write its files, or return the result of an earlier run.
 
     Args:
-        request: the video and what the user gave with it.
-        settings: of the main job.
-        options: which files are written, and where.
-        networks: those of the same settings, where several videos share them. None: they are loaded.
-        progress: as of `steps`.
+        request: the video, and the captions, lines, part and title that the user gave.
+        settings: settings of all stages.
+        options: which files are written, and to which folder.
+        networks: networks that were loaded by the same settings, to share between videos. None:
+            they are loaded.
+        progress: called with the stage's name, the second reached and the video's duration in
+            seconds.
 
-    The JSON is written last. If another process works on a video of this name in the same folder, this
-    one waits, and takes the result if it is the same. Raises a SteplineError. No file is half-written.
+    The JSON is written last, and no file is half-written. If another process works on the same
+    video and folder, this process waits. It reuses that result if the inputs and settings are the
+    same. Raises a SteplineError.
     """
     from stepline.media import Thumbnails
     from stepline.outputs import CLIPS_SUFFIX, safe_stem
@@ -416,7 +431,14 @@ def _describe_feature_file(
 
 
 def lock_video(id: str, out: Path) -> AbstractContextManager[bool]:
-    """Lock the outputs of a video in a folder for this process. Waits for another process to finish."""
+    """Lock the outputs of a video in a folder for this process, after other processes finish.
+
+    The context yields whether the previous process with the lock was killed.
+
+    Args:
+        id: the id of the video's record.
+        out: the folder of the outputs.
+    """
     from stepline.outputs import safe_stem
 
     return lock_output(out / f".{safe_stem(id)}.lock", out / safe_stem(id), wait=True)
@@ -427,7 +449,7 @@ def _load_earlier_result(
 ) -> VideoResult | None:
     """Return the result of an earlier run of this version on the same video with the same settings.
 
-    None where it is provisional, or where an output that is asked for is missing.
+    None if it is provisional, or if an output that is asked for is missing.
     """
     from stepline.outputs import clip_spans, missing_outputs, safe_stem
 
@@ -452,9 +474,10 @@ def _load_earlier_result(
 
 
 def check_overwriting(request: Request, options: OutputOptions) -> None:
-    """Raise SettingsError where an output would overwrite a file of the user.
+    """Raise SettingsError if an output would overwrite a file of the user.
 
-    Such a file is an input of this run, or one that no earlier run wrote, or that was changed since.
+    Such a file is an input of this run, or no earlier run wrote it, or it was changed after that
+    run.
     """
     from stepline.outputs import OUTPUTS, foreign_outputs, safe_stem
 
@@ -475,9 +498,9 @@ def check_overwriting(request: Request, options: OutputOptions) -> None:
 
 
 def _add_advice(request: Request, record: Record, settings: StepsSettings) -> Record:
-    """Return the record with a warning that says what helps where no step was found.
+    """Return the record with a warning that says what helps if no step was found.
 
-    Raises CaptionError where given captions hold no sentence, MediaError where the pictures are to be
+    Raises CaptionError if given captions hold no sentence, MediaError if the pictures are to be
     described and there are none.
     """
     has_speech = record.transcript is not None and bool(record.transcript.sentences)
@@ -542,15 +565,15 @@ LOGGER_NAMES = ("", "faster_whisper")  # whose levels a worker has from the proc
 
 @dataclass(frozen=True)
 class VideoWorkerSetup:
-    """What each worker process of `VideoPool` is given when it starts.
+    """The data that each worker process of `VideoPool` receives when it starts.
 
     Attributes:
-        settings: of the main job.
-        output: which files are written, and where.
-        request_parts: arguments of `VideoSource.open`.
-        device: as of `set_device`.
-        compute: numeric precision, as of `set_device`.
-        log_levels: levels of the loggers in LOGGER_NAMES.
+        settings: settings of all stages of finding steps.
+        output: which files are written, and to which folder.
+        request_parts: keyword arguments of `VideoSource.open`.
+        device: where networks run: auto, cpu, cuda, cuda:N or mps.
+        compute: numeric precision of the networks, as `set_device` takes it.
+        log_levels: levels of the loggers in LOGGER_NAMES, in the same order.
     """
 
     settings: StepsSettings
@@ -567,8 +590,8 @@ class VideoOutcome:
 
     Attributes:
         label: the video's name in messages.
-        result: None where it failed.
-        error: None where it succeeded.
+        result: None if it failed.
+        error: None if it succeeded.
     """
 
     label: str
@@ -579,7 +602,7 @@ class VideoOutcome:
 def max_parallel_videos(settings: StepsSettings) -> int:
     """Return how many videos this machine can process at the same time.
 
-    Each takes a core (or OMP_NUM_THREADS cores) and memory. The number is 1 where the videos would
+    Each takes a core (or OMP_NUM_THREADS cores) and memory. The number is 1 if the videos would
     share a GPU or a local language model.
     """
     # What cannot be shared between processes: a GPU, or a model that fills the memory.
@@ -593,9 +616,10 @@ def max_parallel_videos(settings: StepsSettings) -> int:
 
 
 def estimate_video_memory(settings: StepsSettings) -> int:
-    """Return the bytes of memory that the main job takes for one video, with room to spare.
+    """Return the bytes of memory needed to find the steps of one video, with a reserve.
 
-    A recogniser that the settings name is downloaded here if it is missing, once for all processes.
+    If the speech recogniser that the settings name is missing, it is downloaded here, once for all
+    processes.
     """
     if settings.asr.model is None or settings.asr.recogniser != "whisper":
         return MIN_WORKER_BYTES
@@ -622,7 +646,7 @@ def available_memory(cgroup: Path = CGROUP_FOLDER) -> int:
 
 
 class VideoPool(WorkerPool[WorkerProcess]):
-    """Worker processes that do the main job on videos, at most `size` at a time."""
+    """Worker processes that find the steps of videos, at most `size` videos at the same time."""
 
     def __init__(self, setup: VideoWorkerSetup, size: int) -> None:
         variables = worker_variables(max(1, core_count() // size))
@@ -636,7 +660,7 @@ class VideoPool(WorkerPool[WorkerProcess]):
     def run(self, sources: Sequence[VideoSource]) -> Iterator[VideoOutcome | None]:
         """Yield the outcome of each video as it ends, and None while waiting.
 
-        Raises SteplineError where no worker can start.
+        Raises SteplineError if no worker can start.
         """
         waiting = deque(sources)
         while waiting or any(worker.is_busy for worker in self.workers):
@@ -676,7 +700,12 @@ class VideoPool(WorkerPool[WorkerProcess]):
 
 
 def start_worker(setup: VideoWorkerSetup, send: Send) -> Callable[[VideoSource], VideoOutcome]:
-    """Load the networks in this worker process. Return a function that does the main job on one video."""
+    """Load the networks in this worker process. Return a function that processes one video.
+
+    Args:
+        setup: settings, outputs and device of the worker.
+        send: function that sends a message to the main process.
+    """
     faulthandler.enable()
     # The queue of this handler is the pipe to the parent.
     queue: Any = SimpleNamespace(put_nowait=send)

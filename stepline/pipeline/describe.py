@@ -24,14 +24,14 @@ DESCRIBED_BY_VLM = "no one speaks; a vision-language model describes the steps f
 
 @dataclass(frozen=True)
 class Descriptions:
-    """Steps that a network described.
+    """Steps that a network described from the pictures.
 
     Attributes:
-        steps: where speech gives no step.
-        captions: where speech gives steps too.
-        dropped: descriptions that were left out.
-        notes: warnings for the record.
-        network: the network's sha256 and a flag of earlier versions. None where none described anything.
+        steps: descriptions that become the steps, because speech gives none.
+        captions: descriptions in addition to the steps that speech gives.
+        dropped: descriptions that were left out, each with the reason.
+        notes: warnings that the record will contain.
+        network: the network's sha256 and a flag of earlier versions. None if no network was used.
     """
 
     steps: tuple[Step, ...] = ()
@@ -48,17 +48,17 @@ def describe_by_network(
     settings: DescribeSettings,
     duration: float,
 ) -> Descriptions:
-    """Describe the steps that the pictures of a video show, by ProcX.
+    """Describe the steps that the pictures of a video show, by a ProcX network.
 
     Args:
-        describer: the network. None describes nothing.
-        features: (T, D) of the pictures. None describes nothing.
+        describer: the network. None: nothing is described.
+        features: (T rows, D) features of the pictures over time. None: nothing is described.
         written: the steps that speech gives.
-        settings: of the description.
-        duration: of the video, in seconds.
+        settings: settings of the description.
+        duration: duration of the video in seconds.
 
-    Returns empty descriptions where none are needed. Raises ModelError where the features are of
-    another kind than the network's.
+    Returns empty descriptions if none are needed. Raises ModelError if the backbone of the features
+    is not the one for which the network was trained.
     """
     if describer is None or features is None or (written and settings.when == "speechless"):
         return Descriptions()
@@ -84,11 +84,16 @@ def describe_by_network(
 
 
 def describe_features(request: Request, settings: StepsSettings) -> Record:
-    """Describe the steps of a file of features.
+    """Return a record with the steps that a network describes from a file of video features.
 
-    Rows are scaled to length 1 only for a network that was trained on such rows. Raises ModelError
-    where they are of another kind than the network's, StoreError or ShapeError where they cannot be
-    read.
+    Rows are scaled to length 1 only for a network that was trained on such rows.
+
+    Args:
+        request: its path is the file of features.
+        settings: settings of all stages. They name the network.
+
+    Raises ModelError if the network was trained on another kind of features. Raises StoreError or
+    ShapeError if the features cannot be read.
     """
     from stepline.features.files import read_feature_file
 

@@ -68,18 +68,19 @@ def extract_to_store(
     progress: Progress | None = None,
     report: Callable[[str], None] = lambda line: None,  # noqa: ARG005
 ) -> ExtractionReport:
-    """Extract the features of videos into the store in `folder`.
+    """Extract the features of videos into the feature store in `folder`. Return the counts.
 
     Args:
-        sources: videos, and folders of them.
-        folder: of the store.
-        settings: `media` and `vision` count.
-        shard_bytes: size of a shard.
-        progress: called with the stage, the second reached and the duration.
-        report: called with a line per video.
+        sources: video files, and folders with videos.
+        folder: the folder of the store.
+        settings: settings of all stages. Only `media` and `vision` are used.
+        shard_bytes: size of one file of the store, in bytes.
+        progress: called with the stage's name, the second reached and the duration in s.
+        report: called with a line of text per video.
 
-    A video that cannot be read is listed, and the others go on. Raises MediaError without any video,
-    SettingsError where the folder holds features of another backbone or rate.
+    A video that cannot be read is listed in the report, and the others are still extracted. Raises
+    MediaError if there is no video. Raises SettingsError if the store has features of another
+    backbone or rate.
     """
     from stepline.vision import PrecomputedBackbone, load_backbone
 
@@ -156,7 +157,7 @@ def _read_or_extract(
 ) -> FeatureSequence | Rejected:
     """Return the rows that a killed run left in `rows_file`, else those of the video, kept there.
 
-    Returns the reason where the store cannot take any. Raises MediaError or ShapeError for a video
+    Returns the reason if the store cannot take any. Raises MediaError or ShapeError for a video
     that cannot be read.
     """
     from stepline.media import probe

@@ -31,15 +31,16 @@ def ground_texts(
     """Find the seconds in which each text is shown, by a trained network.
 
     Args:
-        source: a video, or a file of features.
-        texts: K lines.
-        settings: of the main job. `nasva.aligner.path` names the network.
-        vectors: a file of the texts' features. None: the network's own encoder makes them.
-        before: (K, K) P(text i comes before text j).
-        graph: steps of other videos of the task, if the texts are its lines. It gives their kinds.
+        source: a video, or a file of video features.
+        texts: K lines to find.
+        settings: settings of all stages. `nasva.aligner.path` names the network.
+        vectors: a file of the texts' features. None: the network's text encoder makes them.
+        before: (K, K) P(text i comes before text j). None: the order is unknown.
+        graph: the comparison of videos from which the texts come. It gives each step's kind. None:
+            the texts come from elsewhere.
 
     Returns a record whose steps are the texts. Raises ModelError, SettingsError, ShapeError or
-    MediaError where something is missing or does not fit.
+    MediaError if an input is missing or does not fit.
     """
     from stepline.grounding.speech import line_steps
     from stepline.models.nasva.predict import ground_by_aligner
@@ -87,16 +88,15 @@ def ground_texts(
 def text_vectors(
     texts: Sequence[str], aligner: "LoadedAligner", file: Path | None, settings: StepsSettings
 ) -> Matrix:
-    """Return (K, C) vectors of the texts.
+    """Return (K texts, C) feature vectors of the texts.
 
     Args:
         texts: K lines.
-        aligner: the network. Without a file, its own text encoder is used, or the backbone's where the
-            network does not name one.
-        file: a file of vectors.
-        settings: of the main job.
+        aligner: the network. It names the text encoder, else the backbone's text encoder is used.
+        file: a file of vectors, used instead of an encoder. None: the encoder is used.
+        settings: settings of all stages of finding steps.
 
-    Raises ModelError where that encoder is not available, StoreError where the file lacks a text.
+    Raises ModelError if that encoder is not available, StoreError if the file lacks a text.
     """
     from stepline.models.training.network import UNKNOWN_SOURCES
     from stepline.text import embed
@@ -118,9 +118,13 @@ def text_vectors(
 
 
 def read_order_matrix(path: Path, lines: int) -> "Array":
-    """Read (K, K) P(line i comes before line j) from a JSON list of lists.
+    """Read the (K, K) matrix P(line i comes before line j) from a JSON list of lists.
 
-    null stands for 0.5: the order is not known.
+    The value null stands for 0.5, an unknown order.
+
+    Args:
+        path: the JSON file.
+        lines: K, the number of lines.
     """
     from stepline.datasets.files import read_json
 

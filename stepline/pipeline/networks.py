@@ -32,13 +32,13 @@ N = TypeVar("N", bound="LoadedNetwork")
 
 @dataclass(frozen=True)
 class Networks:
-    """The trained networks of the main job. None where the settings name none.
+    """The trained networks that the settings name. A field is None if the settings name no network.
 
     Attributes:
         aligner: finds when steps are shown (NaSVA).
-        detector: says whether the picture shows what is said (WYS2).
+        detector: decides whether the picture shows what is said (WYS2).
         describer: finds and describes steps without speech (ProcX).
-        recognisers: Whisper's models that videos share. None: each video loads and frees them.
+        recognisers: Whisper models that videos share. None: each video loads and frees its models.
     """
 
     aligner: "LoadedAligner | None" = None
@@ -83,11 +83,11 @@ def load_networks(settings: StepsSettings, *, several: bool = False) -> Networks
     """Load every trained network that the settings name.
 
     Args:
-        settings: of the main job.
-        several: whether several videos share the networks.
+        settings: settings of all stages of finding steps.
+        several: whether several videos share the networks. Then they also share Whisper models.
 
-    Raises ModelError where one cannot be read, ModelError or SettingsError where it was trained on
-    other features than the settings make.
+    Raises ModelError if a network cannot be read. Raises ModelError or SettingsError if it was
+    trained on other features than the settings make.
     """
     # Cheap checks come first: a wrong server ends the run before networks are read.
     check_vlm(settings.vision)
@@ -115,7 +115,7 @@ def check_vlm(vision: VisionSettings) -> None:
 
 
 def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":
-    """Return the network that grounds steps. None where the settings name none."""
+    """Return the network that finds when steps are shown. None if the settings name none."""
     path, vision = settings.nasva.aligner.path, settings.vision
     if path is None:
         if vision.backbone == "s3d-mixed5c" and settings.procx.when != "alone":
@@ -130,7 +130,7 @@ def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":
 
 
 def _require_features(loaded: N, vision: VisionSettings, *text_space: str) -> N:
-    """Return a network. Raises an error where the settings make other features than its own."""
+    """Return a network. Raises an error if the settings make other features than its own."""
     if vision.backbone == "none":
         raise SettingsError(
             f"{loaded.path}: a trained network needs pictures; take out vision.backbone=none"
@@ -141,7 +141,7 @@ def _require_features(loaded: N, vision: VisionSettings, *text_space: str) -> N:
 
 
 def load_judge_detector(settings: JudgeSettings, vision: VisionSettings) -> "LoadedDetector | None":
-    """Return the detector of visual narrations. None where the settings name none."""
+    """Return the detector of visual narrations. None if the settings name none."""
     if settings.detector is None:
         return None
     from stepline.models.wys2.predict import check_backbone, load_detector
@@ -152,7 +152,10 @@ def load_judge_detector(settings: JudgeSettings, vision: VisionSettings) -> "Loa
 
 
 def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "LoadedDescriber | None":
-    """Return the network that describes steps. None where the settings name none and none is needed."""
+    """Return the network that describes steps.
+
+    None if the settings name none and none is needed.
+    """
     if settings.path is None:
         if settings.when == "alone":
             raise SettingsError(
@@ -167,7 +170,7 @@ def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "Loade
 def fingerprint(
     request: Request, settings: StepsSettings, networks: Networks
 ) -> dict[str, JsonValue]:
-    """Return all that decides a result, except the video's own bytes, as JSON values."""
+    """Return all inputs that decide a result, except the video's bytes, as JSON values."""
     # files that decide the result, by their digests
     vision = settings.vision
     features: JsonValue = None

@@ -38,15 +38,16 @@ SUMMARY_COMMENT = "summary by Stepline"  # in the file's metadata, by which it i
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """Which files are written of each video, and where.
+    """Which files are written for each video, and to which folder.
 
     Attributes:
-        out: the folder.
+        out: the folder of the files.
         formats: keys of `outputs.OUTPUTS`.
         clips: whether an mp4 of each shown step is cut.
         force: whether results of an earlier run are made again.
-        overwrite: whether files that no earlier run wrote are overwritten.
-        web: the addresses at which the folder and the videos will be found.
+        overwrite: whether files that no earlier run wrote may be overwritten.
+        web: web addresses at which the folder and the videos will be published. None: relative
+            links.
     """
 
     out: Path
@@ -79,9 +80,10 @@ def write_files(
 
     Args:
         request: the video.
-        result: its record and alignment.
-        options: which files are written.
-        thumbnails: frames of the video that were kept when it was decoded.
+        result: its record and its alignment of steps with seconds.
+        options: which files are written, and to which folder.
+        thumbnails: frames that were kept when the video was decoded. None: frames are decoded
+            again.
     """
     from stepline.outputs import (
         missing_outputs,
@@ -124,16 +126,17 @@ def write_files(
 def keyframes(
     record: Record, path: Path, thumbnails: "Thumbnails | None" = None, start: float = 0.0
 ) -> dict[str, bytes]:
-    """Return a JPEG of every shown step, by step id: the frame of its most likely second.
+    """Return step id -> JPEG for every shown step: the frame of its most likely second.
 
     Args:
-        record: has the steps.
-        path: the video.
-        thumbnails: frames that were kept when the video was decoded.
-        start: second of the video from which the thumbnails count.
+        record: the record with the steps.
+        path: the video file.
+        thumbnails: frames that were kept when the video was decoded. None: frames are decoded
+            again.
+        start: second of the video that is second 0 of the thumbnails.
 
-    A clicked step has the frame before the click, with a box around its target. Steps with the same
-    second and span get frames of different seconds, spread evenly over the span.
+    A clicked step has the frame before the click, with a box around the click's target. Steps with
+    the same second and span get frames of different seconds, spread evenly over the span.
     """
     from stepline.media import MAX_KEYFRAME_BYTES, encode_jpeg, read_frames_at
     from stepline.outputs.text import shown_span
@@ -198,7 +201,12 @@ def _spread_seconds(span: Span, count: int, start: float) -> list[float]:
 
 
 def draw_target_box(picture: bytes, target: ScreenTarget) -> bytes:
-    """Return the JPEG with a box around what is clicked."""
+    """Return the JPEG with a box drawn around the clicked element of the screen.
+
+    Args:
+        picture: bytes of the JPEG.
+        target: position of the clicked element.
+    """
     from PIL import Image, ImageDraw
 
     from stepline.media import MAX_KEYFRAME_BYTES, encode_jpeg
@@ -232,10 +240,16 @@ class Summary:
 
 
 def write_summary(record: Record, path: Path, out: Path, settings: SummarySettings) -> Summary:
-    """Cut the summary of the video at `path`.
+    """Cut a video file of the most important segments of a video. Return the segments and the file.
 
-    Raises SettingsError where another file is in its place. Raises MediaError where no step is
-    shown or nothing can be cut, StoreError where `out` cannot be written.
+    Args:
+        record: the steps of the video.
+        path: the video file.
+        out: the folder to which the summary is written.
+        settings: length and other settings of the summary.
+
+    Raises SettingsError if a file that is not a summary has the same path. Raises MediaError if no
+    step is shown or nothing can be cut, StoreError if `out` cannot be written.
     """
     from stepline.media import join_clips
     from stepline.outputs import safe_stem

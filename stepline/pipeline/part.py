@@ -28,7 +28,7 @@ TIME_FIELDS |= {"sentences", "words", "span", "spans", "said", "at", "target"}
 def media_info_of_part(info: "MediaInfo", part: Span | None) -> "MediaInfo":
     """Return the media information with the duration of the part.
 
-    Raises SettingsError where the part begins after the end of the video.
+    Raises SettingsError if the part begins after the end of the video.
     """
     if part is None:
         return info
@@ -40,7 +40,10 @@ def media_info_of_part(info: "MediaInfo", part: Span | None) -> "MediaInfo":
 
 
 def crop_transcript(transcript: Transcript, part: Span | None) -> Transcript:
-    """Return the sentences that begin in the part. Their times count from its start."""
+    """Return the sentences that begin in a part of the video. Times count from the part's start.
+
+    part: start and end in seconds. None: the whole video.
+    """
     if part is None:
         return transcript
     inside = tuple(item for item in transcript.sentences if item.span.start in part)
@@ -51,7 +54,10 @@ def crop_transcript(transcript: Transcript, part: Span | None) -> Transcript:
 
 
 def crop_features(features: FeatureSequence, part: Span | None) -> FeatureSequence:
-    """Return the feature rows of the part, from the row in which it begins to the one in which it ends."""
+    """Return the feature rows that overlap a part of the video.
+
+    part: start and end in seconds. None: the whole video.
+    """
     if part is None:
         return features
     # Whole rows: the one in which the part begins, to the one in which it ends.
@@ -91,7 +97,10 @@ def _shift_times(value: Any, seconds: float) -> Any:
 
 
 def shift_span(span: Span, seconds: float) -> Span:
-    """Return the span that many seconds later, rounded to a microsecond. Times before 0 become 0."""
+    """Return the span moved later by some seconds, rounded to a microsecond.
+
+    Times before 0 become 0.
+    """
     # Rounding hides the error of adding floats. A span never becomes empty.
     start = max(0.0, round(span.start + seconds, 6))
     end = round(span.end + seconds, 6)

@@ -30,16 +30,16 @@ FRAMES_PER_ROW = 3
 
 @dataclass(frozen=True)
 class VisualFeatures:
-    """What was extracted from the pictures of a video. None where it has no picture to use.
+    """All that was extracted from the pictures of a video.
 
     Attributes:
-        features: (T, D) rows of the backbone.
-        activity: motion per second, and the cuts.
-        backbone: the network that made the features.
-        end: the last second that was decoded.
-        warnings: for the record.
-        cues: faces and text on screen.
-        screen: the text and changes of the screen, if it is a screen recording.
+        features: (T rows, D) features of the backbone. None if there is no picture or no backbone.
+        activity: motion per second, and the times of cuts. None if they were not measured.
+        backbone: the network that made the features. None if none was used.
+        end: the last second of the video that was decoded.
+        warnings: warnings that the record will contain.
+        cues: faces and text that were detected in the frames. None if they were not searched.
+        screen: the text and changes of the screen. None if the video is not a screen recording.
     """
 
     features: FeatureSequence | None = None
@@ -56,13 +56,13 @@ class VisualOptions:
     """Options of visual feature extraction.
 
     Attributes:
-        backbone: a loaded one that several videos share. None: it is loaded.
+        backbone: a loaded network that several videos share. None: the network is loaded.
         motion: whether motion, cuts, faces and text are measured.
         screens: whether a screen recording is read. Its pictures are decoded again for that.
-        progress: called with the stage, the second reached and the duration.
-        stop: ends the extraction when it is set.
-        thumbnails: keeps pictures for the page, as `MediaReader` takes it.
-        ahead: frames that another thread decodes in advance.
+        progress: called with the stage's name, the second reached and the duration in s.
+        stop: event that ends the extraction when it is set. None: the extraction runs to the end.
+        thumbnails: collects pictures for the page. None: no pictures are kept.
+        ahead: number of frames that another thread decodes in advance.
     """
 
     backbone: "Backbone | None" = None
@@ -75,9 +75,9 @@ class VisualOptions:
 
 
 def load_text_encoder(extraction: "Future[VisualFeatures]") -> None:
-    """Load the text encoder of the backbone that saw the pictures, once `extraction` has ended.
+    """Load the text encoder of the backbone that made the features, after `extraction` has ended.
 
-    An encoder that cannot be read is reported by the stage that needs it.
+    If the encoder cannot be read, the later stage that needs it reports the error.
     """
     from stepline.text import load_encoder
     from stepline.vision.conse import ConSEBackbone
@@ -134,12 +134,12 @@ def extract_features(
 
     Args:
         request: the video, or a part of it.
-        info: of its file.
-        settings: `media` and `vision` count.
+        info: streams and duration of the video file.
+        settings: settings of all stages. Only `media` and `vision` are used.
         options: None: the defaults.
 
-    Returns empty features without a picture or a backbone. Features from a file, where the settings
-    name one, replace those of a network.
+    Returns empty features without a picture or a backbone. If the settings name a file of features,
+    these are returned instead of a network's.
     """
     vision = settings.vision
     if not info.has_picture:
@@ -208,7 +208,7 @@ def _load_stored_features(backbone: "Backbone", request: Request) -> FeatureSequ
 def _open_frames(
     reader: "MediaReader", info: "MediaInfo", options: VisualOptions
 ) -> "Iterator[Iterator[Frame]]":
-    """Yield the frames of a video, decoded in advance by another thread where that is wanted."""
+    """Yield the frames of a video, decoded in advance by another thread if that is wanted."""
     from stepline.media import Frame
 
     ahead = options.ahead

@@ -67,9 +67,11 @@ class GroundedVideoSteps:
 
     Attributes:
         steps: K steps.
-        alignment: (K, T) P(step k is shown at second t). None where nothing was grounded.
-        grounding: the result of the grounder. None where nothing was grounded.
-        answers: of a vision-language model. None where none was asked.
+        alignment: (K steps, T seconds) P(step k is shown at second t). None if no step was
+            grounded.
+        grounding: the full result of the method that placed the steps. None if no step was
+            grounded.
+        answers: answers of a vision-language model about the steps. None if no model was asked.
     """
 
     steps: tuple[Step, ...]
@@ -89,19 +91,21 @@ def place_steps(
     *,
     sentence_probabilities: "Array | None" = None,
 ) -> GroundedVideoSteps:
-    """Ground the steps of a video by speech, pictures and, if there is one, a vision-language model.
+    """Return the steps with the seconds in which each is shown, from speech and pictures.
+
+    A vision-language model is used too if the settings name one. Without a picture no step is
+    shown.
 
     Args:
         request: the video.
-        info: of its file.
+        info: streams and duration of the video file.
         speech: K steps, and the sentences within the video.
-        visual: features of the pictures.
-        settings: of the main job.
+        visual: features and cues extracted from the pictures.
+        settings: settings of all stages of finding steps.
         networks: the trained networks.
-        duration: of the video, in seconds.
-        sentence_probabilities: (K, S) P(sentence s says step k). Its first sentences are those of `speech`.
-
-    Without a picture no step is shown.
+        duration: duration of the video in seconds.
+        sentence_probabilities: (K steps, S sentences) P(sentence s says step k). The first
+            sentences are those of `speech`. None: not given.
     """
     from stepline.grounding.ground import GroundReport
 
@@ -162,13 +166,13 @@ def ground_steps(
 
     Args:
         steps: K steps.
-        duration: of the video, in seconds.
+        duration: duration of the video in seconds.
         transcript: S sentences.
-        visual: features of the pictures.
-        settings: of the main job.
-        aligner: a trained network. None: the grounder that needs no training.
-        written: whether a writer made the steps from the transcript. False for the user's lines.
-        sentence_probabilities: (K, S) P(sentence s says step k).
+        visual: features and cues extracted from the pictures.
+        settings: settings of all stages of finding steps.
+        aligner: a trained network. None: the method that needs no training.
+        written: True if the steps were written from the transcript, False if the user gave them.
+        sentence_probabilities: (K, S) P(sentence s says step k). None: not given.
 
     Returns the steps with spans and scores, the alignment and a report.
     """
@@ -210,9 +214,9 @@ def ground_steps(
 
 
 def _instruction_log_odds(transcript: Transcript, settings: StepsSettings) -> float | None:
-    """Return the log Bayes factor that the narration instructs.
+    """Return the log Bayes factor that the narration gives instructions, against other talk.
 
-    None where the sentence scorer cannot tell: the language is another one, or its weights are missing.
+    The value is None for an unsupported language, an empty transcript or missing weights.
     """
     from stepline.writing.extractive.writer import narration_instruction
 
@@ -230,7 +234,15 @@ def ask_vlm(
     settings: StepsSettings,
     duration: float,
 ) -> "VisualAnswers":
-    """Ask a vision-language model, which sees frames, about the grounded steps. Return the revised steps."""
+    """Ask a vision-language model about the grounded steps. Return the revised steps.
+
+    Args:
+        request: the video. Frames of it are given to the model.
+        grounding: the steps with the seconds in which they are shown.
+        visual: features and cues extracted from the pictures.
+        settings: settings of all stages of finding steps.
+        duration: duration of the video in seconds.
+    """
     from stepline.grounding.vision_language import GroundedVideo, ask_about_steps
 
     video = GroundedVideo(
@@ -264,7 +276,7 @@ def describe_with_vlm(
 
 
 def _shot_slices(visual: VisualFeatures, seconds: int) -> list[slice]:
-    """Return the shots of a video as slices of its seconds. One shot where the cuts are unknown."""
+    """Return the shots of a video as slices of its seconds. One shot if the cuts are unknown."""
     from stepline.grounding.evidence import shot_slices
 
     return shot_slices(visual.activity.cuts if visual.activity else (), seconds)
@@ -284,7 +296,7 @@ def action_by_second(
 ) -> "npt.NDArray[np.float64] | None":
     """Return (T,) log odds of an action against a talking presenter, per second.
 
-    None where no faces were detected.
+    None if no faces were detected.
     """
     # Log odds are per second, so rows of any other rate do not fit.
     if visual.cues is None or not len(visual.cues.presenter) or visual.cues.rate != 1.0:
@@ -321,17 +333,19 @@ def add_step_evidence(
     unclear: str = PICTURES_DO_NOT_FIT,
     doing: "npt.NDArray[np.float64] | None" = None,
 ) -> Step:
-    """Return a step with `seen`: remarks on the pictures while it is shown, or else while it is said.
+    """Return a step with `seen`: remarks on the pictures while it is shown, or else said.
 
     Args:
-        step: grounded.
-        transcript: has its sentences.
-        visual: features of the pictures.
+        step: a grounded step.
+        transcript: the sentences of the video, to which the step refers.
+        visual: features and cues extracted from the pictures.
         unclear: the remark on a step whose status is "unclear".
-        doing: (T,) log odds of an action per second. Where they are positive, a face is no remark.
+        doing: (T seconds,) log odds that an action is shown and not a talking presenter. If they
+            are positive, a face gives no remark. None: unknown.
 
-    For it: a shot that begins with its sentence, its words on screen. Against it: a presenter's face
-    for half of the time or longer. Other text on screen is quoted as it is.
+    Remarks for the step: a shot begins with its sentence, its words are on screen. Remark against
+    it: a presenter's face is visible for half of the time or longer. Other text on screen is
+    quoted.
     """
     # The time that is described, and what is against it from the start.
     span = shown_span(step) or step.said
@@ -405,20 +419,23 @@ def judge_sentences(
     detector: "LoadedDetector | None" = None,
     media: Path | None = None,
 ) -> tuple[Transcript, str | None]:
-    """Estimate P(shown) of every sentence.
+    """Estimate P(shown) of every sentence: the probability that the picture shows what is said.
 
     Args:
         transcript: the sentences.
         steps: K grounded steps, the rows of the alignment.
-        alignment: (K, T). None where nothing was grounded.
-        visual: features of the pictures.
-        settings: of the judgement.
-        detector: a trained one. None: the grounding decides, or the wording where nothing was grounded.
-        media: the video, for a detector that reads frames.
+        alignment: (K steps, T seconds) P(step k is shown at second t). None if no step was
+            grounded.
+        visual: features and cues extracted from the pictures.
+        settings: settings of the estimate.
+        detector: a trained network. None: the alignment is used, or the wording if there is no
+            alignment.
+        media: the video file, for a detector that reads frames. None: there is no file.
 
-    Returns the transcript with the probabilities, and the name of the method. The transcript is
-    unchanged, and the name None, without speech, or in a language other than English without a
-    detector. Raises SettingsError where the detector cannot read the pictures.
+    Returns the transcript with the probabilities, and the name of the method. Without speech the
+    transcript is unchanged and the name None. The same holds for other languages than English
+    without a detector. Raises SettingsError if the detector cannot use the features of the
+    pictures.
     """
     if not transcript.sentences:
         return transcript, None

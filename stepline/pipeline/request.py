@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class StepsSettings(Settings):
-    """Every setting of the main job, a section per package."""
+    """All settings for finding the steps of a video, a section per package."""
 
     media: MediaSettings = MediaSettings()
     asr: AsrSettings = AsrSettings()
@@ -32,7 +32,13 @@ class StepsSettings(Settings):
 
 
 class RequestOptions(TypedDict, total=False):
-    """Optional fields of a `Request`."""
+    """Optional fields of a `Request`.
+
+    Attributes:
+        part: start and end in seconds of the part of the video to use. None: the whole video.
+        title: title given by the user. None: the title is found elsewhere.
+        graph: the comparison of videos from which the lines to find come. None: there is none.
+    """
 
     part: Span | None
     title: str | None
@@ -40,7 +46,12 @@ class RequestOptions(TypedDict, total=False):
 
 
 class SourceOptions(RequestOptions, total=False):
-    """Optional inputs of a video that the page of a link can supply. texts=None takes the titles of its chapters."""
+    """Optional inputs that are a file or lines of the user, or come from the web page of a link.
+
+    Attributes:
+        captions: a caption file. None: speech is recognised.
+        texts: lines to find. None: the titles of the chapters on the web page.
+    """
 
     captions: Path | None
     texts: tuple[str, ...] | None
@@ -51,15 +62,17 @@ class Request:
     """One video and what the user gives with it.
 
     Attributes:
-        path: its file.
-        id: names its outputs.
-        captions: a file that replaces speech recognition. The path itself if there is no video.
-        texts: the user's own lines to find, instead of steps written from the speech.
-        origin: the page of a video that was downloaded.
-        kept: whether the file stays, so that outputs may link it.
-        part: the only seconds of the video that are used.
-        title: given by the user.
-        graph: the steps of other videos of the task, if the texts are its lines.
+        path: the video file, or the caption file if there is no video.
+        id: the id of the video's record. Output files are named after it.
+        captions: a caption file, used instead of speech recognition. Equal to `path` if there is no
+            video.
+        texts: the user's lines to find, instead of steps that are written from the speech.
+        origin: the web page from which the video was downloaded. None for a local file.
+        kept: whether the video file is kept after the run, so that outputs may link it.
+        part: start and end in seconds of the part to use. None: the whole video.
+        title: title given by the user. None: the title is found elsewhere.
+        graph: the comparison of videos from which `texts` come. None: the texts come from
+            elsewhere.
     """
 
     path: Path

@@ -45,7 +45,7 @@ SECONDS_BEFORE_CLICK = 0.3  # s before a change, in which what is clicked is sti
 def read_silent_screen_recording(
     request: Request, info: "MediaInfo", settings: StepsSettings
 ) -> ScreenReading | None:
-    """Read the screen of a video without speech. None where it is not a screen recording."""
+    """Read the screen of a video without speech. None if it is not a screen recording."""
     if not info.has_picture or settings.vision.backbone == "none":
         return None
     statistics = sampled_screen_statistics(
@@ -71,13 +71,13 @@ def screen_report(reading: ScreenReading) -> JsonValue:
 def place_steps_at_clicks(
     placed: GroundedVideoSteps, transcript: Transcript, reading: ScreenReading, duration: float
 ) -> GroundedVideoSteps:
-    """Place the steps that change the screen at these changes.
+    """Return the steps of a screen recording, with spans at the screen changes that they cause.
 
     Args:
         placed: the grounded steps.
-        transcript: what is said.
+        transcript: the sentences that are said.
         reading: the text and changes of the screen.
-        duration: of the video, in seconds.
+        duration: duration of the video in seconds.
     """
     from stepline.grounding.fusion import separate_overlapping_spans
 
@@ -179,13 +179,13 @@ def read_screen_recording(
 ) -> ScreenReading | None:
     """Read the text and changes of a screen recording. None for any other video.
 
+    Without the weights that read text, no video counts as a screen recording.
+
     Args:
         request: the video.
-        info: of its file.
-        settings: `vision.screen` decides.
-        statistics: of the video's frames.
-
-    Without the weights that read text, no video counts as a screen recording.
+        info: streams and duration of the video file.
+        settings: settings of all stages. `vision.screen` sets whether the screen is read.
+        statistics: statistics of the video's frames that tell a screen recording from a film.
     """
     vision = settings.vision
     # "auto" needs the cheap signs first, then text in sampled pictures.

@@ -56,12 +56,15 @@ LINK_PAGE_PATH = Path("site")
 
 
 def is_link(name: str) -> bool:
-    """Return whether an argument is an address of http(s), not a path."""
+    """Return whether an argument is an http(s) address, not a path."""
     return LINK_PATTERN.fullmatch(name) is not None
 
 
 def means_link_page(path: Path | None) -> bool:
-    """Return whether the value of an option is "site": the captions or chapters of the page of a link."""
+    """Return whether an option's value is "site", which selects a link's page.
+
+    The captions or chapters on that web page are then used.
+    """
     return path == LINK_PAGE_PATH and not LINK_PAGE_PATH.exists()
 
 
@@ -69,13 +72,13 @@ InputKind: TypeAlias = Literal["link", "folder", "captions", "video"]
 
 
 def input_kind(argument: VideoArgument, *, in_folder: bool = False) -> InputKind | None:
-    """Return what an argument is. None: a file of a folder that is not read.
+    """Return whether an argument is a video, captions or a link. None: a file that is not read.
 
     Args:
-        argument: a path, or an address of http(s).
-        in_folder: whether it was found in a folder. Then its suffix decides, and hidden files and files
-            that Stepline wrote do not count. A file that the user names counts whatever its suffix is,
-            as a video if it is not captions. `media.probe` reports what it is instead.
+        argument: a path, or an http(s) address.
+        in_folder: whether the file was found in a folder. Then its suffix decides, and hidden files
+            and files that Stepline wrote are not read. Otherwise a file that is not captions counts
+            as a video.
     """
     if is_link(str(argument)):
         return "link"
@@ -101,7 +104,10 @@ def _is_record(path: Path) -> bool:
 
 
 def _is_stepline_output(file: Path) -> bool:
-    """Return whether Stepline cut or copied a video: its record, or that of its folder, is next to it."""
+    """Return whether Stepline cut or copied a video.
+
+    The record of the video or of its folder is then in the same folder.
+    """
     from stepline.outputs import CLIPS_SUFFIX, OUTPUTS
     from stepline.pipeline.output_files import SUMMARY_SUFFIX
 
@@ -115,12 +121,13 @@ def _is_stepline_output(file: Path) -> bool:
 
 @dataclass(frozen=True)
 class VideoSource:
-    """One video that a command is given: a file, or a link that is downloaded when it is opened.
+    """A video that the user gave: a file, or a link that is downloaded when it is opened.
 
     Attributes:
         place: the file or the link.
-        kind: "video" or "captions" of a file.
-        id: of a file, as `name_videos` makes it. None for a link that is not downloaded yet.
+        kind: whether a file is a "video" or "captions".
+        id: the id of the record of a file, as `name_videos` makes it. None for a link that is not
+            downloaded yet.
     """
 
     place: "Path | Link"
@@ -153,15 +160,16 @@ class VideoSource:
 
         Args:
             out: the folder of the results. Downloads go to a folder in it.
-            settings: of the main job.
-            captions: a file. LINK_PAGE_PATH takes the captions of the page of a link.
-            texts: lines to find. None takes the titles of the chapters of the page.
-            keep: whether a download stays in OUT afterwards.
-            report: called with the bytes that are downloaded.
+            settings: settings of all stages of finding steps.
+            captions: a caption file. LINK_PAGE_PATH: the captions on the link's page. None: speech
+                is recognised.
+            texts: lines to find. None: the titles of the chapters on the link's page.
+            keep: whether a download is kept in `out` after the context ends.
+            report: callback for the progress of the download. None: not reported.
             force: whether a link is downloaded again.
-            options: other fields of the request.
+            options: part, title and graph of the request.
 
-        Raises MediaError where a link has no video, or its page lacks what is asked for.
+        Raises MediaError if a link has no video, or if its page lacks the captions or chapters.
         """
         if isinstance(self.place, Path):
             require_utf8_name(self.place)
@@ -211,17 +219,17 @@ def find_sources(
     captions: bool = False,
     force: bool = False,
 ) -> list[VideoSource]:
-    """Return the videos of files and folders, and after them those of links and playlists.
+    """Return the videos of files and folders, and after them the videos of links and playlists.
 
     Args:
-        arguments: paths and addresses.
+        arguments: paths and http(s) addresses.
         out: the folder of the results.
-        settings: of links.
-        captions: whether captions without a video in a folder count too.
+        settings: settings of all stages. Only those of links are used.
+        captions: whether caption files without a video in a folder are included.
         force: whether links that were looked up before are looked up again.
 
-    Raises MediaError where a folder has no video, or where the only link leads to none. With several
-    arguments, the fault of a link is raised when it is opened.
+    Raises MediaError if a folder has no video, or if the only argument is a link without a video.
+    With several arguments, the error of a link is raised when the link is opened.
     """
     # Files come first. A fault of a link is raised only where nothing else could be done.
     paths, urls = _paths_and_links(arguments)
@@ -245,9 +253,9 @@ def open_single_source(
 
     Args:
         argument: a path or an address.
-        settings: of the main job.
+        settings: settings of all stages of finding steps.
         out: the folder for a download. None: a temporary folder.
-        report: called with the bytes that are downloaded.
+        report: callback for the progress of the download. None: not reported.
         options: as of `VideoSource.open`.
     """
     with contextlib.ExitStack() as stack:
@@ -299,7 +307,10 @@ def _paths_and_links(arguments: Iterable[VideoArgument]) -> tuple[list[Path], li
 def _find_links(
     urls: list[str], out: Path, settings: StepsSettings, *, is_only: bool, force: bool = False
 ) -> "list[Link]":
-    """Return the videos of addresses. A fault is raised if there is nothing else to do, else stored in its link."""
+    """Return the videos of web addresses.
+
+    An error is raised if there is nothing else to do. Otherwise it is stored in its link.
+    """
     if not urls:
         return []
     from stepline.media.links import Link, find_links
@@ -328,7 +339,7 @@ def find_inputs(paths: Iterable[Path], *, captions: bool = False) -> dict[Path, 
         captions: whether captions without a video in a folder count too.
 
     The videos of a folder are sorted. Hidden files, shared copies, and clips and summaries that
-    Stepline cut are left out. Raises MediaError where a folder has none.
+    Stepline cut are left out. Raises MediaError if a folder has none.
     """
     # each file once, also where two names lead to it
     found: dict[str, tuple[Path, InputKind]] = {}
@@ -354,7 +365,7 @@ def find_inputs(paths: Iterable[Path], *, captions: bool = False) -> dict[Path, 
 
 
 def _drop_sidecar_captions(files: Mapping[Path, InputKind]) -> dict[Path, InputKind]:
-    """Return the files without the captions of another of them.
+    """Return the files without those that are captions of another file.
 
     talk.vtt and talk.en.vtt belong to talk.mp4, and talk.vtt to talk.srt.
     """
@@ -373,7 +384,7 @@ def _drop_sidecar_captions(files: Mapping[Path, InputKind]) -> dict[Path, InputK
 
 
 def require_utf8_name(path: Path) -> None:
-    """Raise MediaError where the name of a file is not UTF-8."""
+    """Raise MediaError if the name of a file is not UTF-8."""
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
@@ -382,9 +393,10 @@ def require_utf8_name(path: Path) -> None:
 
 
 def name_videos(paths: Iterable[Path], out: Path) -> dict[str, Path]:
-    """Return id -> path. The id is the stem of the file.
+    """Return a mapping from record ids to video files. The id is the file name without its suffix.
 
-    A hash is added to the stem if another video of the run, or one with a record in `out`, has it too.
+    A hash is added if another video of the run has the same name, or a video with a record in
+    `out`.
     """
     paths = list(paths)
     stems = Counter(path.stem for path in paths)
@@ -415,7 +427,7 @@ def is_name_taken(path: Path, out: Path) -> bool:
 def read_media_info(request: Request, settings: StepsSettings) -> "MediaInfo":
     """Return the streams and the duration of the file. Captions have a duration and no stream.
 
-    Raises MediaError where a video cannot be read, CaptionError where captions hold no sentence.
+    Raises MediaError if a video cannot be read, CaptionError if captions hold no sentence.
     """
     from stepline.media import MediaInfo, probe
     from stepline.media.container import check_duration

@@ -21,14 +21,14 @@ SECONDS_AHEAD = 30  # of sound, decoded while a window is recognised
 
 
 class Speech(FrozenModel):
-    """What is said in a video.
+    """The speech of a video as text.
 
     Attributes:
-        transcript: its sentences with times.
-        dropped: sentences that were left out.
+        transcript: sentences with times.
+        dropped: sentences that were left out, each with the reason.
         end: the last second of sound that was decoded.
-        warnings: for the record.
-        audio_track: number of the sound track that was chosen. None where there is only one.
+        warnings: warnings that the record will contain.
+        audio_track: number of the chosen sound track. None if there is only one track.
     """
 
     transcript: Transcript
@@ -45,7 +45,7 @@ class SpeechInVideo(FrozenModel):
         transcript: the sentences.
         steps: written from them, or the user's lines.
         dropped: sentences and steps after the end.
-        warnings: for the record.
+        warnings: warnings that the record will contain.
     """
 
     transcript: Transcript
@@ -81,17 +81,17 @@ def recognise_speech(
     progress: Progress | None = None,
     stop: Event | None = None,
 ) -> Speech:
-    """Return the transcript of a video, by a recogniser or from its captions.
+    """Return the speech of a video as sentences, by a recogniser or from the video's captions.
 
-    Empty without a sound track, and where a network describes the frames alone.
+    The result is empty without a sound track, and if the settings use only a network on the frames.
 
     Args:
-        request: names the video.
-        info: facts of the file.
-        settings: of the main job.
-        models: loaded Whisper models, as `transcribe` takes them.
-        progress: called with the seconds heard.
-        stop: ends the work once it is set.
+        request: the video.
+        info: streams and duration of the video file.
+        settings: settings of all stages of finding steps.
+        models: loaded Whisper models that several videos share. None: a model is loaded.
+        progress: called with the stage's name, the second reached and the duration in s.
+        stop: event that ends the work when it is set. None: the work runs to the end.
     """
     from stepline.media import AudioBlock, MediaReader
     from stepline.speech import transcribe
@@ -137,13 +137,13 @@ def _speech_without_recogniser(
 def drop_speech_past_end(
     duration: float, transcript: Transcript, steps: Sequence[Step], *, keep_all_steps: bool
 ) -> SpeechInVideo:
-    """Return the sentences that begin within the video, and the steps that rest on them.
+    """Return the sentences that begin within the video, and the steps that cite such sentences.
 
     Args:
-        duration: of the video, in seconds.
-        transcript: of the captions, which may be those of another video.
-        steps: written from it.
-        keep_all_steps: whether a step without sentences stays (a line of the user).
+        duration: duration of the video in seconds.
+        transcript: sentences of the captions, which may be those of another video.
+        steps: the steps that were written from the transcript, or the user's lines.
+        keep_all_steps: whether a step without sentences is kept, such as a line of the user.
     """
     shorter = _sentences_before(duration, transcript)
     late = transcript.sentences[len(shorter.sentences) :]  # the others keep their numbers
@@ -192,8 +192,8 @@ class SoundChoice:
     """The sound track to use.
 
     Attributes:
-        settings: with its number.
-        notes: a line about the other tracks, if there are any.
+        settings: media settings that select the track by its number.
+        notes: a line of text about the other tracks, if there are any.
     """
 
     settings: "MediaSettings"
@@ -203,8 +203,8 @@ class SoundChoice:
 def choose_sound_track(request: Request, info: "MediaInfo", settings: StepsSettings) -> SoundChoice:
     """Choose the sound track of a video.
 
-    The first of these rules that decides: the settings name it, its language, someone speaks in it, it
-    is the default of the file.
+    The first rule that selects a track decides. The rules: the settings name the track, the
+    settings name its language, someone speaks in it, it is the default track of the file.
     """
     media = settings.media
     count = len(info.sound_languages)

@@ -92,8 +92,9 @@ class StepsResult:
     """The result of `understand`.
 
     Attributes:
-        record: the steps and all else that was found.
-        alignment: P(step k is shown at second t), (K, T). None where nothing was grounded.
+        record: the steps, sentences and materials that were found.
+        alignment: (K steps, T seconds) P(step k is shown at second t). None if no step was
+            grounded.
     """
 
     record: Record
@@ -105,10 +106,10 @@ class VideoRun:
     """The inputs of every stage of a run.
 
     Attributes:
-        request: the video.
-        settings: of the main job.
+        request: the video, or a part of it.
+        settings: settings of all stages of finding steps.
         networks: the trained networks.
-        info: of the file, with the duration of the part.
+        info: streams of the video file, and the duration of the part.
     """
 
     request: Request
@@ -123,9 +124,9 @@ class SpeechAndVisuals:
 
     Attributes:
         speech: the transcript.
-        written: the steps that a writer made of it, or the user's lines.
-        visual: features of the pictures.
-        narration: the parsed English speech. None without any.
+        written: the steps that were written from the transcript, or the user's lines.
+        visual: features and cues extracted from the pictures.
+        narration: grammatical analysis of English speech. None if there is none.
     """
 
     speech: Speech
@@ -147,13 +148,13 @@ def understand(
     """Find the steps of a video with the seconds in which they are shown.
 
     Args:
-        request: the video.
-        settings: of the main job.
-        networks: those of the same settings, where several videos share them. None: they are loaded.
-        progress: called with the stage, the second reached and the duration.
-        thumbnails: keeps pictures of the video for a page.
+        request: the video, and the captions, lines, part and title that the user gave.
+        settings: settings of all stages of finding steps.
+        networks: networks that were loaded by the same settings. None: they are loaded.
+        progress: called with the stage's name, the second reached and the duration in s.
+        thumbnails: collects pictures of the video for a page. None: no pictures are kept.
 
-    Raises a SteplineError when the video, the captions or a model cannot be read.
+    Raises a SteplineError if the video, the captions or a model cannot be read.
     """
     limit_malloc_arenas()
     # A language model that is not there ends the run before the recognition. With captions it is
@@ -201,7 +202,7 @@ def _make_record(
     video: Video,
     run_fingerprint: dict[str, JsonValue],
 ) -> StepsResult:
-    """Ground the steps, describe what only the pictures show, judge the sentences, and make the record."""
+    """Make the record: ground the steps, describe the pictures and judge the sentences."""
     request, settings, networks = run.request, run.settings, run.networks
     speech, written, visual = evidence.speech, evidence.written, evidence.visual
 
@@ -308,7 +309,10 @@ def _used_models(
     judge: str | None,
     describer: JsonValue,
 ) -> dict[str, JsonValue]:
-    """Return the names of the models that made the record, with the GPU and the sound track where there is a choice."""
+    """Return the names of the models that made the record, with the GPU and the sound track.
+
+    The sound track is named only if there are several.
+    """
     backbone, screen = evidence.visual.backbone, evidence.visual.screen
     is_written = not run.request.texts and run.settings.procx.when != "alone"
     models: dict[str, JsonValue] = {
@@ -336,8 +340,8 @@ def _read_sound_and_picture(
 ) -> SpeechAndVisuals:
     """Transcribe, write steps and extract visual features, in two threads.
 
-    An error in one thread stops the other. In a video without speech, where no step can be found, the
-    extraction is stopped as well.
+    An error in one thread stops the other. In a video without speech, where no step can be found,
+    the extraction is stopped as well.
     """
     request, info, settings = run.request, run.info, run.settings
     stop = Event()
@@ -396,7 +400,7 @@ def _read_sound_and_picture(
 def _use_screen_captions(run: VideoRun, evidence: SpeechAndVisuals) -> SpeechAndVisuals | None:
     """Return the evidence with the captions of a screen recording in place of speech.
 
-    None where someone speaks, or where no captions are on the screen.
+    None if someone speaks, or if no captions are on the screen.
     """
     screen = evidence.visual.screen
     request = run.request
@@ -417,9 +421,9 @@ def _use_screen_captions(run: VideoRun, evidence: SpeechAndVisuals) -> SpeechAnd
 def _parse_narration(
     request: Request, transcript: Transcript, settings: StepsSettings
 ) -> "ParsedNarration | None":
-    """Return the parsed English speech. None where there is none.
+    """Return the parsed English speech. None if there is none.
 
-    It is also None where the parser is not installed and no writer needs it.
+    It is also None if the parser is not installed and no writer needs it.
     """
     if not transcript.sentences or settings.procx.when == "alone":
         return None
@@ -451,7 +455,7 @@ def propose_steps(
     Args:
         request: the video and the user's lines.
         transcript: what is said.
-        settings: of the main job.
+        settings: settings of all stages of finding steps.
         narration: the parsed transcript. None: the writer parses it.
     """
     if settings.procx.when == "alone":
@@ -470,7 +474,8 @@ class PlacedUserLines(WrittenSteps):
     """The user's lines as steps.
 
     Attributes:
-        sentence_probabilities: (K, S) P(sentence s says line k). A row sums to P(line k is said).
+        sentence_probabilities: (K lines, S sentences) P(sentence s says line k). The sum of a row
+            is P(line k is said).
     """
 
     sentence_probabilities: Array = field(default_factory=lambda: np.zeros((0, 0)), compare=False)
@@ -482,13 +487,14 @@ def place_user_lines(
     settings: StepsSettings,
     graph: "TaskGraph | None" = None,
 ) -> PlacedUserLines:
-    """Return the user's lines as steps, in their order, with `said` where the speech says them.
+    """Return the user's lines as steps, in their order. A line that the speech says has `said`.
 
     Args:
         lines: K lines.
         transcript: S sentences.
-        settings: of the main job.
-        graph: the comparison that the lines come from. It gives their kinds.
+        settings: settings of all stages of finding steps.
+        graph: the comparison of videos from which the lines come. It gives each step's kind. None:
+            the lines come from elsewhere.
     """
     from stepline.grounding.speech import steps_from_texts
     from stepline.text import embed
@@ -538,7 +544,11 @@ WORD_SEPARATOR_PATTERN = re.compile(r"_+|(?<!\d)[-.]+|[-.]+(?!\d)")
 def choose_title(
     request: Request, info: "MediaInfo", narration: "ParsedNarration | None"
 ) -> tuple[str, TitleSource]:
-    """Return the title of a video and its source, the first that has one: user, link, file, speech, name."""
+    """Return the title of a video and the source of the title.
+
+    The sources in order: the user, the page of the link, the file, the speech, the file name. The
+    first source with a title is used.
+    """
     # Titles that people or files give.
     candidates: dict[TitleSource, str | None] = {
         "user": request.title,
@@ -566,7 +576,10 @@ def find_author(request: Request, info: "MediaInfo") -> str | None:
 
 
 def find_publication_date(request: Request, info: "MediaInfo") -> str | None:
-    """Return the day on which a video was published, as YYYY-MM-DD, from the same sources."""
+    """Return the day on which a video was published, as YYYY-MM-DD. None if it is unknown.
+
+    It comes from the page of the video's link or from the metadata of the file.
+    """
     return (request.origin and request.origin.upload_date) or info.publication_date
 
 

@@ -56,7 +56,11 @@ class Password:
     def check(self, password: str, address: str) -> bool:
         """Return whether a text is the password.
 
-        address: of the client. Raises HTTPException (429) after too many wrong tries.
+        Args:
+            password: the text to check.
+            address: network address of the client, by which wrong tries are counted.
+
+        Raises HTTPException (429) after too many wrong tries.
         """
         # One after the other: tries at the same time count too, and only wrong ones do.
         with self._lock:
@@ -87,7 +91,10 @@ class Password:
 
 
 def read_password(file: Path) -> Password:
-    """Read the password in the first line of a file. Raises SettingsError where it is missing or short."""
+    """Read the password in the first line of a file.
+
+    Raises SettingsError if it is missing or short.
+    """
     try:
         lines = read_limited(file, MAX_PASSWORD_FILE_BYTES).decode().splitlines()
         return Password(lines[0].strip() if lines else "")
@@ -100,13 +107,13 @@ def read_password(file: Path) -> Password:
 
 
 class Access:
-    """The access rules of one server.
+    """The rules of one server about which requests are allowed.
 
     Args:
-        host: the address at which the server listens.
-        password: required where other machines can reach the server.
-        https: whether the server uses it.
-        keys: of programs.
+        host: the network address at which the server listens.
+        password: the login password. It is required if other machines can reach the server.
+        https: whether the server uses https.
+        keys: API keys of programs. None: programs have no keys.
     """
 
     def __init__(
@@ -133,8 +140,8 @@ class Access:
     def is_own_host(self, host: str) -> bool:
         """Return whether the Host header of a request names this server.
 
-        A malicious site can rebind its name to this machine. So without https, only addresses and the names
-        of this machine count.
+        A malicious site can make its name point to this machine. So without https, only addresses
+        and the names of this machine are accepted.
         """
         if self._https:
             return bool(host)
@@ -147,9 +154,9 @@ class Access:
             return name.casefold() in self._names
 
     def refuse(self, request: Request) -> Response | None:
-        """Return the refusal of a request without valid token or key, or with too low a role.
+        """Return the error response to a request that is not allowed, None for an allowed one.
 
-        None for a request that is allowed.
+        A request needs a valid token or key, and a role that is high enough.
         """
         path = request.url.path
         is_page = request.method == "GET" and not PROGRAM_PATHS.fullmatch(path)
@@ -188,7 +195,8 @@ class Access:
     def _request_role(self, request: Request) -> Role | None:
         """Return the role of a request. None without a valid token or key.
 
-        The token gives "admin", if every token in header and cookies is right. A key must be in the header.
+        The token gives "admin", if every token in header and cookies is right. A key must be in the
+        header.
         """
         headers = request.headers
         # Every token that came, of the header and of the cookie.
@@ -212,7 +220,10 @@ class Access:
 
 
 def _role_refusal(role: Role, request: Request) -> Response | None:
-    """Return the refusal (403) of a request that needs a higher role. None for one that is allowed."""
+    """Return the refusal (403) of a request that needs a higher role.
+
+    None for one that is allowed.
+    """
     needed = needed_role(request.method, request.url.path)
     if role_includes(role, needed):
         return None
@@ -224,8 +235,8 @@ def _role_refusal(role: Role, request: Request) -> Response | None:
 def _redirect_without_token(request: Request) -> Response:
     """Return a redirect to the same page, without the token in its address.
 
-    After a redirect from another site or a file, browsers do not send strict cookies. So a page with a
-    refresh is used there.
+    After a redirect from another site or a file, browsers do not send strict cookies. So a page
+    with a refresh is used there.
     """
     path = request.url.path
     if request.headers.get("Sec-Fetch-Site", "none") == "none":

@@ -47,11 +47,11 @@ MAX_QUERY_CHARS = 500
 
 
 class ShareBody(FrozenModel):
-    """Which videos are shared.
+    """Request body that asks for a file with the pages of videos.
 
     Attributes:
         ids: the ids of the videos.
-        videos: whether the video files themselves are copied.
+        videos: whether the file also contains the video files.
     """
 
     ids: Annotated[tuple[str, ...], Field(min_length=1, max_length=1000)]
@@ -59,7 +59,7 @@ class ShareBody(FrozenModel):
 
 
 class StudioApi:
-    """The operations on one library."""
+    """The HTTP operations on the library as a whole: search, sharing and event streams."""
 
     def __init__(self, studio: Studio, broadcast: Broadcast, jobs: JobRunner) -> None:
         self._studio = studio
@@ -118,7 +118,10 @@ class StudioApi:
         return JSONResponse({"id": self._studio.database.identity})
 
     async def search_moments(self, request: Request) -> Response:
-        """Return the moments that answer a query. Without the weights of MiniLM, only words are matched."""
+        """Return the moments that answer a query.
+
+        Without the weights of MiniLM, only words are matched.
+        """
         query = request.query_params.get("q", "")
         most = request.query_params.get("most", "10")
         is_count = is_whole_number(most) and 1 <= int(most) <= MAX_MOMENTS

@@ -45,8 +45,8 @@ class Listener:
     """An open event stream of a browser.
 
     Attributes:
-        loop: the event loop of its queue.
-        events: the queue. None in it ends the stream.
+        loop: the asyncio event loop in which the queue is read.
+        events: texts of events to send. None in the queue ends the stream.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -73,7 +73,12 @@ class Broadcast:
         self._lock = threading.Lock()
 
     def publish(self, name: str, data: Mapping[str, Any]) -> None:
-        """Send an event. name: its type. data: its content, JSON values."""
+        """Send an event to all open event streams.
+
+        Args:
+            name: the type of the event.
+            data: the content of the event, as JSON values.
+        """
         event = f"event: {name}\ndata: {json.dumps(data)}\n\n"
         with self._lock:
             # A queue of asyncio belongs to its loop, and events come from other threads.
@@ -111,15 +116,15 @@ class Broadcast:
 class Webhook:
     """Posts the events of a library to a URL.
 
-    Each request is signed: HMAC-SHA256 of "TIME.BODY" with the key, in hexadecimal. An event stays in
-    the outbox until it is received, so each comes at least once, in order. An event is given up after
-    MAX_REFUSALS refusals, or after MAX_EVENT_AGE_SECONDS without any answer.
+    Each request is signed: HMAC-SHA256 of "TIME.BODY" with the key, in hexadecimal. An event stays
+    in the outbox until the URL accepts it. So each event arrives at least once, in order. An event
+    is dropped after MAX_REFUSALS refusals, or after MAX_EVENT_AGE_SECONDS without any answer.
 
     Args:
-        url: receives the events.
-        key: signs them.
-        settings: of links, such as the timeout.
-        pause: seconds before the second try.
+        url: the http(s) address that receives the events.
+        key: the secret key of the signature.
+        settings: settings of web requests, such as the timeout.
+        pause: seconds before the second try. The pause doubles after each further failure.
     """
 
     def __init__(
@@ -143,7 +148,10 @@ class Webhook:
         self._thread.start()
 
     def close(self, timeout_seconds: float = CLOSE_SECONDS) -> None:
-        """Send the remaining events, for at most `timeout_seconds`. The next start sends the rest."""
+        """Send the remaining events, for at most `timeout_seconds`.
+
+        The next start sends the rest.
+        """
         self._closed.set()
         self._wake_event.set()
         if self._thread is not None:
@@ -233,15 +241,25 @@ class Webhook:
 
 
 def signature(key: bytes, when: str, body: bytes) -> str:
-    """Return the header X-Stepline-Signature. when: header X-Stepline-Time. body: of the request."""
+    """Return the value of the header X-Stepline-Signature of a webhook request.
+
+    Args:
+        key: the secret key of the signature.
+        when: the value of the header X-Stepline-Time.
+        body: the body of the request.
+    """
     return "sha256=" + hmac.new(key, when.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
 def open_webhook(url: str | None, key_file: Path | None, settings: LinkSettings) -> Webhook | None:
     """Return the webhook of a URL, None without a URL.
 
-    The first line of the file is the key. Raises SettingsError where the address is not http(s), or the
-    key is missing or short.
+    Args:
+        url: the http(s) address that receives the events. None: no webhook.
+        key_file: the file whose first line is the secret key.
+        settings: settings of web requests.
+
+    Raises SettingsError if the address is not http(s), or if the key is missing or short.
     """
     if url is None:
         return None

@@ -23,7 +23,7 @@ from stepline.studio.uploads import MAX_CHUNK_BYTES, UploadBody, Uploads
 
 
 class JobApi:
-    """The operations on jobs and uploads of one library."""
+    """The HTTP operations on the jobs and uploads of one library."""
 
     def __init__(self, studio: Studio, jobs: JobRunner) -> None:
         self._library = studio.library
@@ -99,7 +99,12 @@ class JobApi:
         return JSONResponse({"job": id})
 
     def change_job(self, change: Callable[[int], bool], request: Request) -> Response:
-        """Change a job with a function, and return it. The error is 409 where its state does not allow it."""
+        """Change the state of a job, and return the job. The status is 409 if its state forbids it.
+
+        Args:
+            change: function that changes the job of an id, and returns whether it did.
+            request: names the job.
+        """
         id = request.path_params["id"]
         # Read first for the words of the error. The change itself checks the state again.
         with raise_not_found("no such job"):

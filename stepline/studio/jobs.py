@@ -37,15 +37,15 @@ WORKER = "stepline.studio.worker:start_worker"
 
 @dataclass
 class RunningJob:
-    """A job that runs.
+    """A job that runs now in a worker process.
 
     Attributes:
-        id: of the job.
-        worker: its process.
-        begun: monotonic time of its start, in seconds.
-        stages: stage -> (second reached, duration of the video).
-        records: file names of the records that it wrote.
-        error: why it failed.
+        id: the id of the job.
+        worker: the worker process.
+        begun: time of the start, in seconds of the monotonic clock.
+        stages: stage name -> (second of the video that was reached, duration of the video in s).
+        records: file names of the records that the job wrote.
+        error: why the job failed. None if it has not failed.
     """
 
     id: int
@@ -73,13 +73,13 @@ class RunningJob:
 
 
 class JobRunner:
-    """Runs the jobs of a library from `start` to `stop`.
+    """Runs the jobs of a library, between the calls of `start` and `stop`.
 
     Args:
         studio: the library.
-        broadcast: receives the progress.
+        broadcast: receives the progress of the jobs.
         at_once: number of jobs that run at the same time.
-        settings: of the main job.
+        settings: settings of all stages of finding steps.
     """
 
     def __init__(
@@ -121,7 +121,12 @@ class JobRunner:
             thread.join()
 
     def add(self, source: str, options: JobOptions) -> Job:
-        """Add a job to the queue. source: a path or an address."""
+        """Add a job to the queue, and return the job.
+
+        Args:
+            source: path or http(s) address of the video.
+            options: options of the job.
+        """
         job = self._jobs.add(source, options.model_dump(mode="json"))
         self.notify(job.id)
         return job
@@ -208,8 +213,8 @@ class JobRunner:
     def _make_task(self, job: Job) -> JobTask:
         """Return the task of a worker for a job.
 
-        The job comes from a file that may be a stranger's. Raises StoreError where its paths are not
-        allowed, ValidationError where its options are not valid.
+        The job comes from a file that may be a stranger's. Raises StoreError if its paths are not
+        allowed, ValidationError if its options are not valid.
         """
         library = self._studio.library
         # A row is read as strictly as a request, since the library may be a stranger's.
@@ -292,7 +297,10 @@ class JobRunner:
 
 
 def resolve_job_options(library: CorrectedLibrary, options: JobOptions) -> JobOptions:
-    """Return the options with an absolute path of the captions. Raises StoreError where it is not allowed."""
+    """Return the options with an absolute path of the captions.
+
+    Raises StoreError if it is not allowed.
+    """
     if options.captions is None:
         return options
     captions = library.resolve_allowed(Path(options.captions))

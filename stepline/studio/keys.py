@@ -41,13 +41,13 @@ ADMIN_OPERATIONS = (
 
 
 class ApiKey(FrozenModel):
-    """A key in the file.
+    """An API key of a program, as the key file stores it.
 
     Attributes:
-        name: chosen by the user.
-        role: what the key may do.
-        digest: SHA-256 of the key, in hexadecimal.
-        created: UTC, in seconds since 1970.
+        name: name of the key, chosen by the user.
+        role: what a program with the key may do.
+        digest: SHA-256 of the key's secret, in hexadecimal.
+        created: time of creation, in seconds since 1970 (UTC).
     """
 
     name: str = Field(pattern=r"^[\w.-]{1,80}$")
@@ -75,9 +75,9 @@ def role_includes(role: Role, needed: Role) -> bool:
 
 
 class KeyFile:
-    """The keys in a file. A running studio sees changes at its next request.
+    """The API keys in a file. A running studio sees changes at its next request.
 
-    Reading raises SettingsError where the file is not one of keys, or where others can read it.
+    Reading raises SettingsError if the file does not contain keys, or if other users can read it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -86,7 +86,7 @@ class KeyFile:
         self._keys: tuple[ApiKey, ...] = ()
 
     def read_keys(self) -> tuple[ApiKey, ...]:
-        """Return the keys, the oldest first. Empty where there is no file yet."""
+        """Return the keys, the oldest first. Empty if there is no file yet."""
         try:
             state = self.path.stat()
         except FileNotFoundError:
@@ -125,7 +125,7 @@ class KeyFile:
         return secret
 
     def revoke(self, name: str) -> None:
-        """Remove a key. Raises SettingsError where no key has the name."""
+        """Remove a key. Raises SettingsError if no key has the name."""
         with self._lock():
             keys = self.read_keys()
             others = tuple(key for key in keys if key.name != name)

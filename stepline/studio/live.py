@@ -19,7 +19,10 @@ MAX_LINE_BYTES = 4096  # of a log's first and last line
 
 
 def list_live_logs(folder: Path) -> list[dict[str, Any]]:
-    """Return the live runs with a log in the folder, the newest first: name, and whether each has finished."""
+    """Return the name of each live run with a log in the folder, and whether it has finished.
+
+    The newest run comes first.
+    """
     # A link could lead out of the library.
     logs = [
         path
@@ -42,13 +45,13 @@ def find_live_log(folder: Path, name: str) -> Path:
 
 @dataclass(frozen=True)
 class LogPart:
-    """A part of a log file.
+    """A part of the log file of a live run.
 
     Attributes:
         first: the first line of the file, which identifies the run.
-        lines: whole lines.
-        end: position behind them, in bytes.
-        in_long_line: whether that is inside a line of more than MAX_READ_BYTES, which is skipped.
+        lines: whole lines that were read.
+        end: position in the file after these lines, in bytes.
+        in_long_line: whether `end` is inside a line of more than MAX_READ_BYTES, which is skipped.
     """
 
     first: bytes = b""

@@ -33,9 +33,13 @@ BROWSER_TYPES = {
 # The stamp is a key of the cache: another file of the path has other pictures.
 @functools.lru_cache(MAX_PICTURES_IN_MEMORY)
 def frame_jpeg(path: Path, stamp: str, second: float) -> bytes:  # noqa: ARG001
-    """Return the frame at a second, as JPEG. Raises MediaError where there is none.
+    """Return the frame of a video at a second, as JPEG. Raises MediaError if there is none.
 
-    stamp: of the file. It is part of the cache key, so a changed file is decoded again.
+    Args:
+        path: the video file.
+        stamp: text from `file_stamp`. It is part of the cache key, so a changed file is decoded
+            again.
+        second: second of the video.
     """
     from PIL import Image
 
@@ -49,7 +53,15 @@ def frame_jpeg(path: Path, stamp: str, second: float) -> bytes:  # noqa: ARG001
 
 
 def load_peaks(database: LibraryDatabase, id: str, path: Path) -> bytes:
-    """Return the waveform of a video's sound. It is stored in the database until the file changes."""
+    """Return the waveform of a video's sound, as `waveform_peaks` does.
+
+    It is stored in the database until the file changes.
+
+    Args:
+        database: stores the waveform.
+        id: the id of the video's record.
+        path: the video file.
+    """
     stamp = file_stamp(path)
     row = database.row("SELECT peaks FROM waveform WHERE video = ? AND stamp = ?", id, stamp)
     # A stranger's row may hold anything.
@@ -66,7 +78,8 @@ def load_peaks(database: LibraryDatabase, id: str, path: Path) -> bytes:
 def waveform_peaks(path: Path) -> bytes:
     """Return the loudest sample in each of PEAK_COUNT equal parts of a video, a byte each.
 
-    255 is full scale. Empty for a video without sound. Raises MediaError where the file cannot be read.
+    255 is full scale. Empty for a video without sound. Raises MediaError if the file cannot be
+    read.
     """
     info = probe(path)
     if not info.has_sound or not info.duration:
@@ -83,7 +96,14 @@ def waveform_peaks(path: Path) -> bytes:
 
 @functools.lru_cache(MAX_PICTURES_IN_MEMORY)
 def frame_rate(path: Path, stamp: str) -> float:  # noqa: ARG001
-    """Return the frames per second of a video, 0 without a picture. Raises MediaError where it cannot be read."""
+    """Return the frames per second of a video, 0 for a file without a picture.
+
+    Args:
+        path: the video file.
+        stamp: text from `file_stamp`. It is part of the cache key.
+
+    Raises MediaError if the file cannot be read.
+    """
     with DECODER_SLOTS:
         return probe(path).frame_rate
 

@@ -46,16 +46,17 @@ PAGE_PARAMETERS = {
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation of the API.
+    """An operation of the HTTP API.
 
     Attributes:
-        method: of HTTP.
-        path: of the route.
-        endpoint: answers a request.
-        summary: for the description.
-        parameters: of the query, name -> meaning.
-        body: the model of the request body.
-        reads_video: whether it may take long. It then runs in one of the VIDEO_THREADS.
+        method: the HTTP method.
+        path: the URL path, with parameters in braces.
+        endpoint: function that answers a request.
+        summary: one sentence for the OpenAPI description.
+        parameters: query parameter -> its meaning.
+        body: pydantic model of the request body. None: the request has no JSON body.
+        reads_video: whether the operation reads a video file, and so may take long. Then it runs in
+            one of the VIDEO_THREADS.
     """
 
     method: Literal["GET", "POST", "HEAD", "PATCH", "DELETE"]
@@ -144,7 +145,10 @@ def openapi(operations: Sequence[Operation]) -> dict[str, JsonValue]:
 
 
 def requested_page(request: Request) -> slice:
-    """Return the slice of a list that a request asks for. Raises HTTPException (400) for a bad `from` or `most`."""
+    """Return the slice of a list that a request asks for by `from` and `most`.
+
+    Raises HTTPException (400) for an invalid `from` or `most`.
+    """
     first = request.query_params.get("from", "0")
     most = request.query_params.get("most")
     if not is_whole_number(first):
@@ -157,7 +161,7 @@ def requested_page(request: Request) -> slice:
 
 
 async def parse_body(request: Request, kind: type[Model]) -> Model:
-    """Return the body of a request. Raises HTTPException (400) where it does not fit the model."""
+    """Return the body of a request. Raises HTTPException (400) if it does not fit the model."""
     try:
         return kind.model_validate_json(await request.body())
     except ValidationError as error:

@@ -107,10 +107,10 @@ def _page_routes(access: Access) -> list[Route]:
 
 
 class StudioServer(LocalServer):
-    """The studio of a library on a port, and its jobs.
+    """The web server of a library, which also runs its jobs.
 
     Attributes:
-        link: its address with the token.
+        link: the address of the studio, with the token that logs in.
     """
 
     def __init__(
@@ -126,20 +126,21 @@ class StudioServer(LocalServer):
         webhook: Webhook | None = None,
         keys: KeyFile | None = None,
     ) -> None:
-        """Bind the port.
+        """Bind the port of the web server.
 
         Args:
             studio: the library.
-            port: None: the port of the last time, or any free one. A browser keeps unsent edits per port.
-            host: the address to listen at.
-            password: required for a host that others can reach.
-            certificate: None: plain http.
+            port: the TCP port. None: the port of the last time, or any free one. A browser stores
+                unsent edits per port.
+            host: the network address at which the server listens.
+            password: the login password. It is required for a host that other machines can reach.
+            certificate: the https certificate. None: plain http.
             at_once: number of jobs that run at the same time.
-            settings: of the main job.
-            webhook: receives the events of the library.
-            keys: of programs.
+            settings: settings of all stages of finding steps. None: the defaults.
+            webhook: receives the events of the library. None: no webhook.
+            keys: API keys of programs. None: programs have no keys.
 
-        Raises OSError where the port is taken, SettingsError for a host without a password.
+        Raises OSError if the port is taken, SettingsError for a host without a password.
         """
         self.studio = studio
         self.webhook = webhook

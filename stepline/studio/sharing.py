@@ -43,12 +43,12 @@ def write_output(record: Record, name: str, video: Path | None) -> Path:
     """Write one output of a record into a temporary folder, which the caller removes.
 
     Args:
-        record: corrected.
-        name: of the output.
-        video: the file of the video, None where it is missing.
+        record: a record with its corrections.
+        name: key of OUTPUTS.
+        video: the video file. None if it is missing.
 
-    Returns the file, or a zip of several files. Raises SettingsError for an unknown output, or one that
-    this record or a missing video does not allow.
+    Returns the path of the file, or of a zip of several files. Raises SettingsError for an unknown
+    output, and for an output that this record or a missing video does not allow.
     """
     if name not in OUTPUTS:
         names = ", ".join(OUTPUTS)
@@ -79,8 +79,8 @@ def write_share_file(
     """Write corrected videos into one file in a temporary folder, which the caller removes.
 
     Args:
-        library: has the videos.
-        ids: of the videos.
+        library: the library with the videos.
+        ids: ids of the videos.
         with_videos: whether the video files are included.
 
     Returns the page of a single video, or a zip with an index, pages and outputs.

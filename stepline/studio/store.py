@@ -45,19 +45,19 @@ LISTED_JOBS = (
 
 
 class Job(FrozenModel):
-    """A job that runs the main job on a video.
+    """A job that finds the steps of a video.
 
     Attributes:
-        id: its number.
-        source: a path or an address.
-        options: as `worker.JobOptions`.
+        id: number of the job.
+        source: path or http(s) address of the video.
+        options: the fields of `worker.JobOptions`.
         state: waiting, running, done, failed or cancelled.
-        priority: the highest runs first. New jobs have 0.
-        created: UTC, in seconds since 1970, as are begun and ended.
-        begun: when it started.
-        ended: when it ended.
-        error: why it failed, in a line.
-        video: id of the video that it made.
+        priority: the job with the highest number runs first. New jobs have 0.
+        created: time of creation, in seconds since 1970 (UTC).
+        begun: time of the start, in seconds since 1970. None before the start.
+        ended: time of the end, in seconds since 1970. None before the end.
+        error: why the job failed, in one line. None if it has not failed.
+        video: id of the video's record that the job made. None if there is none.
     """
 
     id: int
@@ -73,15 +73,15 @@ class Job(FrozenModel):
 
 
 class Upload(FrozenModel):
-    """A file that is sent in chunks.
+    """A file that a client sends in chunks.
 
     Attributes:
-        id: random.
-        name: of the file.
-        size: in bytes.
-        created: UTC, in seconds since 1970.
-        options: of its job.
-        job: id of the job that began when the file was complete.
+        id: random id.
+        name: name of the file.
+        size: size of the complete file in bytes.
+        created: time of creation, in seconds since 1970 (UTC).
+        options: the fields of `worker.JobOptions` for the job of the file.
+        job: id of the job that began when the file was complete. None before.
     """
 
     id: OwnId
@@ -93,15 +93,15 @@ class Upload(FrozenModel):
 
 
 class EventBody(FrozenModel):
-    """The body of a webhook request.
+    """The body of a webhook request, about a changed job or video.
 
     Attributes:
         event: "job" or "video".
-        id: of the job or the video.
-        state: of the job.
-        error: of the job.
+        id: id of the job or the video.
+        state: state of the job. None for a video.
+        error: why the job failed. None for a video or if it has not failed.
         video: id of the video that the job made.
-        revision: number of corrections of the video.
+        revision: number of corrections of the video. None for a job.
     """
 
     event: EventName
@@ -116,12 +116,12 @@ class OutboxEvent(FrozenModel):
     """An event that a webhook has not received yet.
 
     Attributes:
-        number: its position.
-        id: random, the same at each try.
+        number: position of the event in the order of events.
+        id: random id, the same at each try.
         name: "job" or "video".
         body: JSON of an EventBody.
-        created: UTC, in seconds since 1970.
-        refusals: how often it was refused.
+        created: time of the event, in seconds since 1970 (UTC).
+        refusals: how often the webhook refused the event.
     """
 
     number: int
@@ -133,13 +133,13 @@ class OutboxEvent(FrozenModel):
 
 
 class Studio:
-    """A library with the tables of the studio.
+    """A library of videos with the database tables of jobs, uploads and events.
 
     Args:
-        folder: of the records.
+        folder: the folder of the records.
         allowed: other folders from which videos may be read.
 
-    Raises StoreError where the database cannot be opened.
+    Raises StoreError if the database cannot be opened.
     """
 
     def __init__(self, folder: Path, allowed: Sequence[Path] = ()) -> None:
@@ -229,7 +229,12 @@ class JobStore:
         return self._select(f"SELECT * FROM job WHERE {LISTED_JOBS} ORDER BY {JOB_ORDER}")
 
     def list_in_state(self, state: JobState, most: int | None = None) -> list[Job]:
-        """Return the jobs of a state in their order. most: only so many."""
+        """Return the jobs of a state in the order in which they run.
+
+        Args:
+            state: waiting, running, done, failed or cancelled.
+            most: the largest number of jobs to return. None: all.
+        """
         query = "SELECT * FROM job WHERE state = ? ORDER BY priority DESC, id LIMIT ?"
         limit = -1 if most is None else most
         return self._select(query, state, limit)
@@ -267,12 +272,12 @@ class JobStore:
         return id
 
     def change(self, id: int, *, expected: Sequence[JobState], **values: Any) -> bool:
-        """Set fields of a job that is in one of the expected states. Return whether it was.
+        """Set fields of a job if its state is one of the expected states. Return whether it was.
 
         Args:
-            id: of the job.
-            expected: states.
-            values: field -> new value.
+            id: id of the job.
+            expected: the states in which the job is changed.
+            values: field name -> new value.
         """
         # Names are from this code, never from a request. Values are bound.
         fields = ", ".join(f"{name} = ?" for name in values)

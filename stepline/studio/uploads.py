@@ -45,9 +45,9 @@ class UploadBody(FrozenModel):
     """Request body that begins an upload.
 
     Attributes:
-        name: of the file.
-        size: in bytes.
-        options: of the job that begins when the file is complete.
+        name: name of the file.
+        size: size of the file in bytes.
+        options: options of the job that begins when the file is complete.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=255)]
@@ -56,9 +56,9 @@ class UploadBody(FrozenModel):
 
 
 class Uploads:
-    """The uploads of a library. A complete one becomes a job.
+    """The unfinished uploads of a library, and their files. A complete upload becomes a job.
 
-    Raises StoreError where the folders of uploads are links that lead out of the allowed folders.
+    Raises StoreError if the folders of uploads are links that lead out of the allowed folders.
     """
 
     def __init__(self, studio: Studio, jobs: JobRunner) -> None:
@@ -74,7 +74,8 @@ class Uploads:
     def begin(self, body: UploadBody) -> Upload:
         """Return a new upload.
 
-        Raises HTTPException for a file that is not a video, too many open uploads, or too little disk space.
+        Raises HTTPException for a file that is not a video, too many open uploads, or too little
+        disk space.
         """
         if Path(body.name).suffix.lower() not in VIDEO_SUFFIXES:
             reason = f"no video by its name; known: {', '.join(sorted(VIDEO_SUFFIXES))}"
@@ -122,16 +123,18 @@ class Uploads:
     async def append_chunk(
         self, upload: Upload, offset: int, length: int, parts: AsyncIterator[bytes]
     ) -> Upload:
-        """Append a chunk to an upload. Return the upload, with its job once it is complete.
+        """Append a chunk to an upload. Return the upload, with its job if it is now complete.
 
         Args:
-            upload: not complete.
-            offset: position of the chunk, which must be the end of the file.
-            length: bytes of the chunk.
-            parts: the bytes, as they come.
+            upload: an upload that is not complete.
+            offset: position of the chunk in the file, in bytes. It must be the number of bytes
+                received so far.
+            length: length of the chunk in bytes.
+            parts: the bytes of the chunk, as they arrive.
 
-        An interrupted chunk is kept as far as it came. Raises HTTPException: 409 for a wrong offset or two
-        chunks at the same time, 413 for more bytes than announced, 410 for a broken file, which is removed.
+        The received bytes of an interrupted chunk are kept. Raises HTTPException: 409 for a wrong
+        offset or two chunks at the same time, 413 for more bytes than announced, 410 for a broken
+        file, which is removed.
         """
         if upload.id in self._receiving:
             raise HTTPException(HTTPStatus.CONFLICT, "another piece of this upload is on its way")
@@ -242,7 +245,10 @@ class Uploads:
         return self._library.resolve_allowed(Path(PARTIAL_FOLDER)) / upload.id
 
     def _make_folder(self, name: str) -> Path:
-        """Return a folder of the library. It is made, and may not lead out of the allowed folders."""
+        """Return a folder of the library.
+
+        It is made, and may not lead out of the allowed folders.
+        """
         folder = self._library.resolve_allowed(Path(name))
         folder.mkdir(exist_ok=True)
         return folder

@@ -56,16 +56,17 @@ SORT_KEYS: dict[str, Callable[[VideoCard], Any]] = {
 
 
 class CorrectionBody(FrozenModel):
-    """Request body that corrects a video.
+    """Request body that corrects the record of a video.
 
     Attributes:
         by: name of the person.
-        base: the revision that the person saw.
+        base: number of corrections that the person's browser had loaded.
         edits: the changes.
-        undoes: id of a correction that is undone.
-        id: chosen by the client, so that a request that is sent twice counts once.
-        window: of the browser.
-        record: stamp of the record that the person saw. The reply is 409 if the record has changed.
+        undoes: id of a correction that is undone. None: no correction is undone.
+        id: id chosen by the client, so that a request that is sent twice counts once.
+        window: id of the browser window that sends the request.
+        record: stamp of the record that the browser had loaded. The status is 409 if the record has
+            changed.
     """
 
     by: PersonName
@@ -78,12 +79,12 @@ class CorrectionBody(FrozenModel):
 
 
 class VideoBody(FrozenModel):
-    """Request body that starts a job: a path in an allowed folder, or a link.
+    """Request body that starts a job on a video file in an allowed folder, or on a link.
 
     Attributes:
-        path: a video file.
-        link: an address of http(s).
-        options: of the job.
+        path: path of the video file. None if there is a link.
+        link: http(s) address of the video. None if there is a path.
+        options: options of the job.
     """
 
     path: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
@@ -100,7 +101,7 @@ class VideoBody(FrozenModel):
 
 
 class VideoApi:
-    """The operations on videos of one library.
+    """The HTTP operations on the videos of one library.
 
     Attributes:
         on_removal: called with the id of a removed video.
@@ -207,7 +208,10 @@ class VideoApi:
         ]
 
     def list_videos(self, request: Request) -> Response:
-        """Return the cards that a query asks for, and how many there are without paging."""
+        """Return the videos that a query asks for as cards (short summaries).
+
+        The reply also has the total number of these videos.
+        """
         page = requested_page(request)
         matching = card_filter(request, words=request.query_params.get("q", ""))
         sort = request.query_params.get("sort", "title")
@@ -246,7 +250,10 @@ class VideoApi:
         return JSONResponse({"job": job.id})
 
     def get_video(self, request: Request) -> Response:
-        """Return a card with the library's id, the outputs, whether the file is there, and its frame rate."""
+        """Return a video's card (short summary), outputs, frame rate and whether its file exists.
+
+        The reply also has the library's id.
+        """
         id = self._video_id(request)
         path = self._find_media_file(id)
         rate = media.frame_rate(path, media.file_stamp(path)) if path is not None else None
@@ -342,7 +349,7 @@ class VideoApi:
         return Response(data, media_type="image/jpeg", headers=headers)
 
     def get_waveform(self, request: Request) -> Response:
-        """Return the peaks of the sound."""
+        """Return the waveform of the video's sound, as `waveform_peaks` does."""
         id = self._video_id(request)
         peaks = media.load_peaks(self._database, id, self._require_media_file(id))
         return JSONResponse({"peaks": list(peaks), "duration": self._library.card(id).duration})
@@ -410,8 +417,8 @@ def remove_video(library: CorrectedLibrary, id: str) -> list[str]:
     """Remove a video's record, the outputs that Stepline wrote, and its corrections.
 
     Returns the names of the files, relative to the library. The video file stays, and so do outputs
-    that someone has changed. Raises LookupError for an unknown id, StoreError for a record that is a
-    link.
+    that someone has changed. Raises LookupError for an unknown id, StoreError for a record that is
+    a link.
     """
     files = removed_files(library, id)
     # The database first: a record without corrections can be removed again, the reverse cannot.

@@ -24,13 +24,13 @@ PROGRESS_SECONDS = 1.0  # between two lines about one stage
 
 
 class JobOptions(FrozenModel):
-    """Options of a job.
+    """Options of a job that finds the steps of a video.
 
     Attributes:
-        language: of the speech.
-        texts: lines to find, instead of steps from the speech.
-        captions: a file that replaces speech recognition.
-        force: whether finished work is done again.
+        language: language of the speech. None: it is detected.
+        texts: lines to find, instead of steps that are written from the speech.
+        captions: a caption file, used instead of speech recognition. None: speech is recognised.
+        force: whether results of an earlier run are made again.
     """
 
     language: str | None = None
@@ -40,14 +40,14 @@ class JobOptions(FrozenModel):
 
 
 class JobTask(FrozenModel):
-    """A job as the worker gets it.
+    """A job as the worker process receives it.
 
     Attributes:
-        source: a path or an address.
+        source: path or http(s) address of the video.
         out: the folder of the library.
         allowed: folders from which files may be read.
-        options: of the job.
-        settings: of the main job.
+        options: options of the job.
+        settings: settings of all stages of finding steps.
     """
 
     source: str
@@ -58,7 +58,13 @@ class JobTask(FrozenModel):
 
 
 class StageProgress(NamedTuple):
-    """The second that a stage of a video has reached, and the duration of the video."""
+    """Message about the progress of one stage of the work on a video.
+
+    Attributes:
+        stage: name of the stage.
+        second: second of the video that the stage has reached.
+        duration: duration of the video in seconds.
+    """
 
     stage: str
     second: float
@@ -87,7 +93,12 @@ class ProgressMessages:
 
 
 def run_task(task: JobTask, send: Send) -> None:
-    """Do the main job on each video of a task, and send its progress. Raises SteplineError."""
+    """Find the steps of each video of a task. Raises SteplineError.
+
+    Args:
+        task: the job.
+        send: function that sends a message about the progress to the main process.
+    """
     # The job's options go over the studio's settings.
     settings = task.settings
     options = task.options

@@ -43,12 +43,15 @@ def page(
     """Return a record as one self-contained HTML page.
 
     Args:
-        record: to show.
-        alignment: drawn as an image with a row per text.
-        media: path of the video as seen from the page's folder. Without it the page has no player.
-        keyframes: a JPEG of each step, by the step's id.
-        linked_data: returns the JSON-LD of the part of the record that the page shows.
-        digest: hex digest in the page, by which it is recognised. None: `record_digest`.
+        record: the steps, sentences and materials to show.
+        alignment: P(each text is shown in each second), drawn as an image with a row per text.
+            None: no image.
+        media: path of the video, relative to the page's folder. None: the page has no player.
+        keyframes: step id -> JPEG of the step. None: no pictures.
+        linked_data: function that returns the JSON-LD of a record. It gets the part that the page
+            shows.
+        digest: hex digest in the page, by which a later run recognises the page. None:
+            `record_digest`.
     """
     if digest is None:
         digest = record_digest(record)

@@ -39,7 +39,14 @@ COLOUR_RAMP = ((244, 249, 247), (207, 233, 227), (108, 192, 179), (18, 128, 118)
 
 
 class TimelineItem(NamedTuple):
-    """A bar of the timeline before layout. look: its CSS classes. title: its tooltip."""
+    """A bar of the timeline before it has a position on the page.
+
+    Attributes:
+        span: start and end in seconds of the video.
+        look: CSS classes of the bar.
+        label: text in the bar.
+        title: tooltip of the bar.
+    """
 
     span: Span
     look: str
@@ -50,9 +57,9 @@ class TimelineItem(NamedTuple):
 def timeline(record: Record, total: float) -> View:
     """Return the timeline of a record as values for the template, without empty rows.
 
-    x and width are per cent of an axis of `total` seconds, y and height are pixels, seek is a second.
-    `ties` are lines from where a step is said to where it is shown. `crowded` is True where a phone
-    is too narrow and must scroll.
+    x and width are per cent of an axis of `total` seconds, y and height are pixels, seek is a
+    second. `ties` are lines between the words and the picture of a step. `crowded` is True if a
+    phone's screen is too narrow and must scroll.
     """
     rows: list[View] = []
     top = 0
@@ -111,7 +118,10 @@ def percent(second: float, total: float) -> float:
 
 
 def assign_lanes(spans: Iterable[Span]) -> list[int]:
-    """Return the lane of each span: the first free one. spans: sorted by start."""
+    """Return the lane (0, 1, ...) of each span, so that spans in a lane do not overlap.
+
+    Each span takes the first free lane. spans: sorted by start.
+    """
     ends: list[float] = []
     lanes = []
     for span in spans:
@@ -130,7 +140,15 @@ def assign_lanes(spans: Iterable[Span]) -> list[int]:
 def _layout_row(
     name: str, items: list[TimelineItem], total: float, top: int, height: int
 ) -> tuple[View, int]:
-    """Return a row of bars, and the y of the next row. top: y of the row's name. height: of a bar."""
+    """Return a row of bars, and the y position in pixels of the next row.
+
+    Args:
+        name: name of the row.
+        items: the bars.
+        total: length of the time axis in seconds.
+        top: y position of the row's name in pixels.
+        height: height of a bar in pixels.
+    """
     items = sorted(items, key=lambda item: (item.span.start, item.span.end))
 
     # bars that overlap go below each other
@@ -173,7 +191,7 @@ def _span_items(name: str, look: str, steps: Iterable[Step]) -> list[TimelineIte
 
 
 def _step_row_name(record: Record) -> str:
-    """Return the name of the row of steps: "Shown" where all steps with a time are shown."""
+    """Return the name of the row of steps: "Shown" if all steps with a time are shown."""
     for step in record.steps:
         if shown_span(step) is not None and step_verdict(step) != "shown":
             return "Steps"
@@ -206,7 +224,13 @@ def _bar_title(span: Span, text: str) -> str:
 def _connection_lines(
     record: Record, bars: Mapping[str, list[View]], total: float
 ) -> Iterator[View]:
-    """Yield a line from the words of each shown step to its best span. bars: of each row, by its name."""
+    """Yield a line from the words of each shown step to the step's best span.
+
+    Args:
+        record: the steps and sentences.
+        bars: name of a row -> its bars.
+        total: length of the time axis in seconds.
+    """
     step_row = _step_row_name(record)
     if "Said" not in bars or step_row not in bars:
         return
@@ -223,10 +247,14 @@ def _connection_lines(
 
 
 def alignment_picture(alignment: Alignment, view: View) -> View:
-    """Return an alignment with scores as an image, with values for the template.
+    """Return the image of an alignment's scores, as values for the page's template.
 
-    `source` is a PNG data URL, which covers `width` per cent of the time axis. `lines` are the names
-    of the rows. `boxes` are outlines of the best spans, in per cent and pixels.
+    `source` is a PNG data URL, which covers `width` per cent of the time axis. `lines` are the
+    names of the rows. `boxes` are outlines of the best spans, in per cent and pixels.
+
+    Args:
+        alignment: P(each text is shown in each second).
+        view: the values that `page_view` has computed for the record.
     """
     row_pixels = TALL_ROW_PIXELS if len(alignment.texts) <= MAX_TALL_ROWS else TIGHT_ROW_PIXELS
 
@@ -270,7 +298,7 @@ def match_texts_to_steps(texts: Sequence[str], steps: Sequence[View]) -> list[Vi
 
 
 def pool_columns(scores: Matrix, columns: int) -> Matrix:
-    """Return scores (K, T) max-pooled over time to at most `columns` columns."""
+    """Return scores (K texts, T seconds) max-pooled over time to at most `columns` columns."""
     seconds = scores.shape[1]
     # Seconds per column, rounded up.
     group = -(-seconds // columns)
@@ -280,7 +308,10 @@ def pool_columns(scores: Matrix, columns: int) -> Matrix:
 
 
 def scores_to_png(scores: Matrix) -> bytes:
-    """Return scores (K, T) as a palette PNG with a pixel per score, scaled from minimum to maximum."""
+    """Return scores (K texts, T columns) as a palette PNG with one pixel per score.
+
+    Colours are scaled from the minimum to the maximum score.
+    """
     from PIL import Image
 
     low = float(scores.min())

@@ -48,14 +48,14 @@ def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[st
     """Return the values of the page's template.
 
     `total` is the length of every time axis in seconds. `score` is the long and the short name of
-    P(shown). `needed` is materials and tools under their headings. `marks` and `looks` are the legend
-    of sentences and of steps. `pictures` are the pictures that several steps share. `models` are rows
-    of dotted key and value.
+    P(shown). `needed` is materials and tools under their headings. `marks` and `looks` are the
+    legends of sentences and of steps. `pictures` are the pictures that several steps share.
+    `models` are rows of dotted key and value.
 
     Args:
-        record: to show.
-        alignment: of its steps, None without one.
-        keyframes: a JPEG of each step, by the step's id.
+        record: the steps, sentences and materials to show.
+        alignment: P(each step is shown in each second). None: no image of scores is drawn.
+        keyframes: step id -> JPEG of the step.
     """
     # pictures that several steps have
     uses = Counter(keyframes[step.id] for step in record.steps if step.id in keyframes)
@@ -148,7 +148,12 @@ def sentence_mark(sentence: Sentence, citing: Iterable[Step]) -> Mark:
 
 
 def flatten(tree: Mapping[str, JsonValue], prefix: str = "") -> list[tuple[str, str]]:
-    """Return nested settings as rows of dotted key and value."""
+    """Return nested settings as (dotted key, value) pairs of text.
+
+    Args:
+        tree: settings, in which a value may itself be a mapping.
+        prefix: text before each key.
+    """
     rows: list[tuple[str, str]] = []
     for key, value in tree.items():
         if isinstance(value, dict) and value:
@@ -169,8 +174,8 @@ def _value_text(value: JsonValue) -> str:
 def _step_view(number: int, step: Step, sentences: Sequence[Sentence]) -> View:
     """Return the template's values of a step, without its picture.
 
-    `start` and `end` limit its best span, `at` is its most likely second, and `seek` is the second to
-    which a click leads. They are None where the step has no time.
+    `start` and `end` limit its best span, `at` is its most likely second, and `seek` is the second
+    to which a click leads. They are None if the step has no time.
     """
     best = shown_span(step)
     verdict = step_verdict(step)
@@ -226,7 +231,10 @@ def _material_view(material: Material) -> View:
 
 
 def _drift_text(step: Step) -> str | None:
-    """Return how long before or after its words a step is shown, None where that is near or unknown."""
+    """Return how long before or after its words a step is shown, in words.
+
+    The value is None if the difference is small or unknown.
+    """
     best = shown_span(step)
     if best is None or step.said is None or best.overlap(step.said) > 0:
         return None
