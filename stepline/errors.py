@@ -35,7 +35,10 @@ def error_line(text: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message. If it is empty, return the error's class name."""
+    """Return the first line of an error's message.
+
+    If it is empty, return the error's class name.
+    """
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 

@@ -73,8 +73,8 @@ def load_plugin(kind: Kind, name: str) -> Any:
         kind: what the plugin provides.
         name: name of the entry point.
 
-    Raises SettingsError if no such plugin is installed, two packages provide the name, or the import
-    fails.
+    Raises SettingsError if no such plugin is installed, two packages provide the name, or the
+    import fails.
     """
     points = [point for point in _entry_points(kind) if point.name == name]
     if not points:

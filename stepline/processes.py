@@ -131,8 +131,8 @@ def worker_variables(threads: int) -> dict[str, str]:
 def module_folders() -> list[str]:
     """Return the folders of `sys.path` without the current folder.
 
-    `python -m` and an empty part of PYTHONPATH add the current folder. It is kept if PYTHONPATH names
-    its full path, or if it contains Stepline itself.
+    `python -m` and an empty part of PYTHONPATH add the current folder. It is kept if PYTHONPATH
+    names its full path, or if it contains Stepline itself.
     """
     named = {str(PACKAGE_ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)}
     current = None

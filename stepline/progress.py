@@ -34,7 +34,8 @@ def with_progress(
     After each TRIM_SECONDS of the video, freed memory is returned to the system.
 
     Args:
-        items: objects. Those of `kind` have an attribute `time` or `start`, in seconds of the video.
+        items: objects. Those of `kind` have an attribute `time` or `start`, in seconds of the
+            video.
         kind: class of the items that are yielded. Other items are dropped.
         stage: name of the stage in progress reports.
         duration: duration of the video in seconds.

@@ -455,7 +455,10 @@ class FeatureSequence:
         return len(self.values) / self.rate
 
     def rows(self, span: Span) -> slice:
-        """Return the slice of rows that overlap a span. It is empty if the span lies after the last row."""
+        """Return the slice of rows that overlap a span.
+
+        It is empty if the span lies after the last row.
+        """
         return _overlapping_rows(span, self.rate, len(self.values))
 
     def time(self, row: int) -> float:
@@ -471,7 +474,8 @@ class Alignment:
         texts: the K texts.
         scores: (K, T) float32. Column t covers the seconds [t/rate, (t+1)/rate).
         rate: columns per second.
-        kind: "cosine" for cosine similarities in [-1, 1], "probability" for probabilities in [0, 1].
+        kind: "cosine" for cosine similarities in [-1, 1], "probability" for probabilities in [0,
+            1].
     """
 
     texts: tuple[str, ...]
@@ -492,7 +496,10 @@ class Alignment:
             raise ShapeError(f"{self.kind} scores must lie in [{low}, 1] and hold no NaN")
 
     def rows(self, span: Span) -> slice:
-        """Return the slice of columns that overlap a span. It is empty if the span lies after the last one."""
+        """Return the slice of columns that overlap a span.
+
+        It is empty if the span lies after the last one.
+        """
         return _overlapping_rows(span, self.rate, self.scores.shape[1])
 
     def time(self, row: int) -> float:

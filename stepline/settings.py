@@ -180,9 +180,9 @@ def load_settings(
 ) -> T:
     """Return the settings of a command.
 
-    Later sources override earlier ones: the defaults, the user's config file, environment variables,
-    the preset, the TOML file, the overrides. The config file and the environment serve every
-    command. Their sections that `kind` lacks are ignored if another command has them.
+    Later sources override earlier ones: the defaults, the user's config file, environment
+    variables, the preset, the TOML file, the overrides. The config file and the environment serve
+    every command. Their sections that `kind` lacks are ignored if another command has them.
 
     Args:
         kind: the settings class of the command.

@@ -118,10 +118,11 @@ class WorkerProcess:
             target: "module:function" that the worker runs.
             setup: first argument of that function.
             variables: environment variables, in addition to those of `child_environment`.
-            max_bytes: limit in bytes on the memory of the process and its descendants during a task.
+            max_bytes: limit in bytes on the memory of the process and its descendants during a
+                task.
             start_seconds: seconds that the start may take.
-            show_output: whether the stderr of the worker goes to this process's stderr. If False, only
-                the last line is kept, for `WorkerDeath`.
+            show_output: whether the stderr of the worker goes to this process's stderr. If False,
+                only the last line is kept, for `WorkerDeath`.
         """
         self.target = target
         self.task: Any = None

@@ -133,7 +133,8 @@ class FrameTiming:
     def time_and_length(self, frame: Any) -> tuple[float, float]:
         """Return the start time and the duration of a decoded frame, in seconds.
 
-        A frame without a duration has that of the frame before it, else the one given by the frame rate.
+        A frame without a duration has that of the frame before it, else the one given by the frame
+        rate.
         """
         stamp = presentation_stamp(frame)
         length = 0.0
@@ -236,8 +237,8 @@ class PacketClock:
 
         Args:
             streams: indices of the streams in use.
-            max_pause: longest gap in seconds that counts as a pause of the recording, if all streams
-                have it.
+            max_pause: longest gap in seconds that counts as a pause of the recording, if all
+                streams have it.
             damage: counts the corrected stamps and the jumps.
         """
         self._used_streams = frozenset(streams)

@@ -230,7 +230,10 @@ class OpenMedia:
                 self.damage.packet_count += 1
 
     def decode(self, packet: Any) -> list[Any]:
-        """Return PyAV's frames of a packet. A packet that cannot be decoded gives [] and counts as damage."""
+        """Return PyAV's frames of a packet.
+
+        A packet that cannot be decoded gives [] and counts as damage.
+        """
         import av
 
         try:
@@ -486,8 +489,8 @@ def _scan_packets(
         find_film: whether to find the video stream that is not only a cover image.
         find_audible: whether to find the first audio stream with audible sound.
         find_end: whether to find the true end, since the time stamps may jump.
-        check_end: whether to find the true end if the last packets do not end at the duration in the
-            header.
+        check_end: whether to find the true end if the last packets do not end at the duration in
+            the header.
     """
     log.debug("%s (%d bytes) is scanned", path, version[0])
     scan = PacketScan()

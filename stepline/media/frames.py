@@ -48,7 +48,9 @@ class FrameScaler:
         longer: int | None = None,
         aspect: float = 1.0,
     ) -> None:
-        """Choose the size of the images. With neither `shorter`, `width` nor `longer`, it is full size.
+        """Choose the size of the images.
+
+        With neither `shorter`, `width` nor `longer`, it is full size.
 
         Args:
             shorter: pixels of the shorter side. None for no such rule.

@@ -189,8 +189,8 @@ class _LimitedResponse(http.client.HTTPResponse):
     def read(self, amt: int | None = None) -> bytes:
         """Return the next `amt` bytes of the body, or all remaining bytes if `amt` is None.
 
-        Fewer bytes come only at the end. Raises IncompleteRead for a truncated body. Any error closes
-        the connection.
+        Fewer bytes come only at the end. Raises IncompleteRead for a truncated body. Any error
+        closes the connection.
         """
         try:
             return self._read(amt)
@@ -286,8 +286,8 @@ def open_url(
         body: body of a POST. None for a GET.
         by_proxy: whether to use the proxies that environment variables name.
 
-    Raises the errors of the limits (such as MediaError). Raises HTTPError for a status of 400 or more
-    and for the redirect of a POST. Raises OSError and HTTPException for network errors.
+    Raises the errors of the limits (such as MediaError). Raises HTTPError for a status of 400 or
+    more and for the redirect of a POST. Raises OSError and HTTPException for network errors.
     """
     # nothing but http(s): no files, no ftp, no data
     opener = urllib.request.OpenerDirector()

@@ -374,7 +374,10 @@ def _with_retries(
 
 
 def _text_kind(path: Path) -> str | None:
-    """Return the kind of text, such as HTML, at the start of a file. None if it may be a media file."""
+    """Return the kind of text, such as HTML, at the start of a file.
+
+    None if it may be a media file.
+    """
     with path.open("rb") as file:
         content = file.read(TEXT_START_BYTES).removeprefix(codecs.BOM_UTF8).lstrip().lower()
     kinds = (kind for start, kind in TEXT_KIND_BY_START if content.startswith(start))

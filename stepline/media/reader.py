@@ -35,8 +35,8 @@ TimedFrame: TypeAlias = tuple[float, float, Any]
 class MediaReader:
     """Iterator over the frames and audio blocks of a video, decoded once, in file order.
 
-    A file without video yields no frames, a file without audio no blocks. Iteration raises MediaError
-    if the file cannot be read at all.
+    A file without video yields no frames, a file without audio no blocks. Iteration raises
+    MediaError if the file cannot be read at all.
 
     Attributes:
         warnings: messages about damage in the file, complete after the iteration.
