@@ -120,9 +120,9 @@ def read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) ->
 
 
 def check_zip(source: Path | bytes, most: int | None = None) -> None:
-    """Raise LimitError if a zip archive, such as .npz or .pth, decompresses to more than `most` bytes.
+    """Raise LimitError if a zip archive decompresses to more than `most` bytes.
 
-    Files that are not zip archives pass the check.
+    NumPy's .npz and torch's .pth are zip archives. Other files pass the check.
 
     Args:
         source: path or content of the file.

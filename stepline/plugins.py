@@ -53,9 +53,9 @@ REMOVED_OUTPUTS = {
 
 
 def refuse_removed_output(name: str) -> None:
-    """Raise SettingsError if an earlier release had an output of this name and this release has not.
+    """Raise SettingsError for the name of an output format that earlier releases had.
 
-    The message names the replacement.
+    The message names its replacement. Other names pass.
     """
     if name in REMOVED_OUTPUTS:
         raise SettingsError(f"format {name!r}: no longer an output; {REMOVED_OUTPUTS[name]}")
@@ -140,7 +140,10 @@ def _python_files(module: str) -> list[Path]:
 
 
 def choice(kind: Kind) -> "AfterValidator":
-    """Return a pydantic validator that accepts the names of built-ins and installed plugins of a kind."""
+    """Return a pydantic validator for a setting that names a built-in or a plugin.
+
+    kind: what the setting selects, such as "writers".
+    """
     from pydantic import AfterValidator
     from pydantic_core import PydanticCustomError
 

@@ -333,7 +333,7 @@ class Rejected:
 
 
 def count_reasons(rejected: Iterable[Rejected]) -> dict[str, int]:
-    """Return reason -> number of things rejected for this reason, the most frequent reason first."""
+    """Return reason -> number of things rejected for it, the most frequent reason first."""
     return dict(Counter(row.reason for row in rejected).most_common())
 
 
@@ -474,8 +474,7 @@ class Alignment:
         texts: the K texts.
         scores: (K, T) float32. Column t covers the seconds [t/rate, (t+1)/rate).
         rate: columns per second.
-        kind: "cosine" for cosine similarities in [-1, 1], "probability" for probabilities in [0,
-            1].
+        kind: "cosine" for scores in [-1, 1], "probability" for scores in [0, 1].
     """
 
     texts: tuple[str, ...]

@@ -363,7 +363,10 @@ def _union_members(annotation: object) -> tuple[object, ...]:
 
 
 def _item_type(annotation: object) -> object:
-    """Return the item type of a list annotation, or the value type of a dict annotation, else None."""
+    """Return the item type of a list annotation, or the value type of a dict annotation.
+
+    None for other annotations.
+    """
     for member in _union_members(annotation):
         types = [part for part in get_args(member) if part is not Ellipsis]
         if get_origin(member) is dict:
@@ -469,7 +472,7 @@ def _apply_override(tree: dict[str, Any], override: str, origin: str) -> None:
 
 
 def _explain_error(kind: type[BaseModel], error: ValidationError) -> str:
-    """Return one line that describes the first invalid setting, with the most similar known name."""
+    """Return one line on the first invalid setting, with the most similar known name."""
     first = error.errors(include_url=False)[0]
     path = tuple(str(part) for part in first["loc"])
     # A known setting with an invalid value.

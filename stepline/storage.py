@@ -101,7 +101,7 @@ def _drop_empty_fields(tree: Tree, kind: type) -> None:
 
 
 def _flatten_sentence(sentence: Tree) -> None:
-    """Replace the key `span` of a sentence, and of each of its words, by the keys `start` and `end`."""
+    """Replace the key `span` by `start` and `end` in a sentence and in its words."""
     sentence.update(sentence.pop("span"))
     for word in sentence["words"]:
         word.update(word.pop("span") or {"start": None, "end": None})

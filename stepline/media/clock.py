@@ -200,7 +200,10 @@ class _StreamPosition:
         return self.end * self.base + self.shift
 
     def next_shift(self, second: float) -> float | None:
-        """Return the shift in seconds of the next part if a stored second belongs to it, else None."""
+        """Return the shift in seconds of the next part, for a stored second that belongs to it.
+
+        None if the second does not, or there is no next part.
+        """
         if self.next_part is None or second < self.next_part[0] - SUSPICIOUS_JUMP_SECONDS:
             return None
         return self.next_part[1]
@@ -452,7 +455,10 @@ class PacketClock:
         position.next_part = second, self._add_part(packet, second, gap)
 
     def _all_others_jump(self, index: int) -> bool:
-        """Return whether every stream except `index` jumps by more than a pause in the next packets."""
+        """Return whether all streams except `index` jump by more than a pause soon.
+
+        "Soon" means within the next packets, which are read in advance.
+        """
         last = {other: position.last_second for other, position in self._positions.items()}
         last.pop(index, None)
 
@@ -490,7 +496,7 @@ class PacketClock:
         return latest < float(stamp * packet.time_base)
 
     def _missing_stamp(self, packet: Any, position: _StreamPosition) -> int:
-        """Return a stamp in ticks for a packet without one, between the stamps of its neighbours."""
+        """Return a stamp in ticks for a packet without one, to fit its neighbours."""
         # the stamps before and after the one that is missing
         next_packets = [item for item in self._ahead if item.stream_index == packet.stream_index]
         neighbour_stamps = {

@@ -567,10 +567,10 @@ def _stream_at(streams: list[Any], index: int | None) -> Any:
 
 
 def _film_index(container: Any, streams: Sequence[Any]) -> int:
-    """Return the index of the first video stream with more than one frame, else of the first stream.
+    """Return the index of the first video stream with more than one frame.
 
-    A cover image that is not marked as such may come first. This reads the container, which must
-    then be reopened.
+    If there is none, return the index of the first stream. A cover image that is not marked as such
+    may come first. This reads the container, which must then be reopened.
     """
     counts = {stream.index: 0 for stream in streams}
     for number, packet in enumerate(container.demux(streams)):

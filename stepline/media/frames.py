@@ -191,7 +191,7 @@ class Thumbnails:
 
 
 class FrameSampler:
-    """Selects the frames on screen at (k + 0.5) / rate seconds for k = 0, 1, ..., at any frame rate.
+    """Selects the frames on screen at (k + 0.5) / rate seconds for k = 0, 1, ...
 
     Times before the first frame give the first frame, times after the last frame give none. A video
     shorter than half of 1 / rate gives its last frame.

@@ -421,7 +421,7 @@ def explain_link_errors(url: str) -> Iterator[None]:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and the errors that caused it, also those in attributes of yt-dlp or urllib."""
+    """Yield an error and its causes, also those stored in attributes by yt-dlp or urllib."""
     pending = [error]
     visited_ids = set()
     while pending:
