@@ -144,5 +144,8 @@ def hallucination_reason(
 
 
 def _probability_text(log_probability: float) -> str:
-    """Return exp(log-probability), the geometric mean probability of a token, as text in per cent."""
+    """Return the geometric mean probability of a token as text in per cent.
+
+    log_probability: mean natural log-probability of the tokens.
+    """
     return f"{math.exp(log_probability):.0%} sure of each part of a word"

@@ -192,7 +192,8 @@ def guess_encoding(data: bytes) -> str:
 def _best_east_asian(sample: bytes) -> CandidateEncoding | None:
     """Return the East Asian encoding in which the most characters are frequent.
 
-    None unless almost all characters are.
+    Only encodings in which most characters have a frequent first byte count. None if there are
+    none.
     """
     candidates = []
     for candidate in EAST_ASIAN_ENCODINGS:

@@ -40,7 +40,7 @@ class WhisperX:
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
         """Return the transcript of a window. Words that cannot be aligned have no time.
 
-        beam: number of hypotheses in beam search, None for the number in the settings.
+        beam: ignored, since WhisperX takes the number of hypotheses only when it loads.
         """
         del beam  # whisperx takes it when it loads
         # It detects speech by itself, but fails for a window without any.
