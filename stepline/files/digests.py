@@ -13,7 +13,7 @@ def sha256(path: Path) -> str:
 
 
 def file_digest(path: Path | None) -> str | None:
-    """Return the hexadecimal sha256 of a file, or of the names and contents of all files in a folder.
+    """Return the hexadecimal sha256 of a file, or of all names and contents in a folder.
 
     The path None gives None. Raises SettingsError if nothing exists at the path.
     """

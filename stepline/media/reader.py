@@ -297,7 +297,7 @@ def frames_at(
     width: int | None = None,
     settings: MediaSettings | None = None,
 ) -> list[Frame | None]:
-    """Return the frame on screen at each of the times, None for a time after the video.
+    """Return the frame on screen at each of the times, None if there is no frame.
 
     Times before the first frame give the first frame.
 
