@@ -64,7 +64,7 @@ class Guards:
     """Checks of every request to an application, and security headers of every response.
 
     Attributes:
-        token: value that the header X-Stepline must have in requests with a body.
+        token: value that the header X-Stepline must have in requests except GET and HEAD.
         policy: Content-Security-Policy of the responses that set none.
         is_own_host: returns whether a Host header names this server.
         max_bytes: returns the maximal bytes of a request's body.
@@ -359,7 +359,7 @@ def serve_page(
     Args:
         routes: routes of the page.
         port: number of the port, 0 for any free port.
-        token: value that the header X-Stepline must have in requests with a body.
+        token: value that the header X-Stepline must have in requests except GET and HEAD.
         policy: Content-Security-Policy of the page.
     """
     return LocalServer(local_application(routes, Guards(token, policy)), port)
