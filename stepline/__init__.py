@@ -79,7 +79,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name from its module, once (PEP 562)."""
+    """Return a public name of Stepline, imported from its module on first use (PEP 562)."""
     if name not in _MODULES:
         raise AttributeError(
             f"module 'stepline' has no attribute {name!r}; it offers {', '.join(__all__)}"

@@ -35,7 +35,10 @@ def error_line(text: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its class where it has no message."""
+    """Return the first line of an error's message.
+
+    If it is empty, return the error's class name.
+    """
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
@@ -51,7 +54,10 @@ EXTRA_PACKAGES = {
 
 
 def missing_extra(error: BaseException) -> str | None:
-    """Return which optional package is not installed, with its extra. None for any other error."""
+    """Return a text that names the missing optional package and the extra that installs it.
+
+    None if the error has another cause.
+    """
     if not isinstance(error, ModuleNotFoundError):
         return None
     package, _, _ = (error.name or "").partition(".")

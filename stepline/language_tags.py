@@ -43,10 +43,10 @@ def language_of_tag(tag: str) -> str | None:
 
 
 def split_language(stem: str) -> tuple[str, str]:
-    """Return a file's stem without its language tag, and the tag, "" where there is none.
+    """Return (stem without language tag, language tag) of a file's stem.
 
-    talk.en -> (talk, en). The kind of the captions is a part of the tag: talk.en.forced ->
-    (talk, en.forced).
+    The tag is "" if there is none. talk.en -> (talk, en). A caption kind such as "forced" belongs
+    to the tag: talk.en.forced -> (talk, en.forced).
     """
     base, _, last = stem.rpartition(".")
     if not base:

@@ -66,9 +66,9 @@ class LimitError(ValueError):
 
 
 def read_limited(path: Path, most: int) -> bytes:
-    """Return the bytes of a file.
+    """Return the bytes of a file, of which at most `most` are allowed.
 
-    Raises LimitError over `most` bytes, OSError where the file is unreadable.
+    Raises LimitError for a larger file, OSError for an unreadable file.
     """
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
@@ -80,7 +80,7 @@ def read_limited(path: Path, most: int) -> bytes:
 
 
 def _read_up_to(file: BinaryIO | gzip.GzipFile, most: int, expected: int) -> bytes:
-    """Return at most `most` bytes. expected: size of the first read."""
+    """Return at most `most` bytes of a file. expected: bytes that the first read requests."""
     block = file.read(min(most, max(expected, 1)))
     blocks = [block]
     remaining = most - len(block)
@@ -92,7 +92,10 @@ def _read_up_to(file: BinaryIO | gzip.GzipFile, most: int, expected: int) -> byt
 
 
 def unpack_limited(data: bytes, most: int) -> bytes:
-    """Return the unpacked bytes of a gzip. Raises LimitError over `most` bytes, and gzip's errors."""
+    """Return the decompressed bytes of gzip data.
+
+    Raises LimitError for more than `most` bytes, and the errors of Python's gzip for damaged data.
+    """
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         unpacked = _read_up_to(file, most + 1, MIB_BYTES)
     if len(unpacked) > most:
@@ -101,7 +104,15 @@ def unpack_limited(data: bytes, most: int) -> bytes:
 
 
 def read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> bytes:
-    """Return the bytes of a file in a tar. Raises LimitError over `most` bytes, and tarfile's errors."""
+    """Return the bytes of one file in a tar archive.
+
+    Args:
+        archive: the open archive.
+        member: header of the file.
+        most: maximal number of bytes.
+
+    Raises LimitError for a larger file, and the errors of Python's tarfile for a damaged archive.
+    """
     if member.size > most:
         raise LimitError(f"larger than {most / MIB_BYTES:g} MiB")
     file = archive.extractfile(member)
@@ -109,10 +120,16 @@ def read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) ->
 
 
 def check_zip(source: Path | bytes, most: int | None = None) -> None:
-    """Raise LimitError where a zip, such as .npz and .pth, unpacks to more than `most` bytes.
+    """Raise LimitError if a zip archive decompresses to more than `most` bytes.
 
-    Other files pass. most: None for the size of the file, since torch does not compress. Raises
-    zipfile.BadZipFile.
+    NumPy's .npz and torch's .pth are zip archives. Other files pass the check.
+
+    Args:
+        source: path or content of the file.
+        most: maximal number of bytes. None means the size of the archive itself, since torch does
+            not compress its archives.
+
+    Raises zipfile.BadZipFile for a damaged archive.
     """
     file = io.BytesIO(source) if isinstance(source, bytes) else source
     if not zipfile.is_zipfile(file):
@@ -130,9 +147,14 @@ def check_zip(source: Path | bytes, most: int | None = None) -> None:
 def parse_json(
     text: str | bytes, pairs: Callable[[list[tuple[str, Tree]]], Tree] | None = None
 ) -> Tree:
-    """Return the values in a JSON text. pairs: makes an object of its members, as in `json.loads`.
+    """Return the values in a JSON text.
 
-    Raises ValueError: JSONDecodeError, UnicodeDecodeError (also for UTF-8 surrogates) or
+    Args:
+        text: the JSON text.
+        pairs: converts the (key, value) pairs of a JSON object, as `object_pairs_hook` of
+            `json.loads` does. None means a dict.
+
+    Raises ValueError: JSONDecodeError, UnicodeDecodeError (also for surrogates encoded in UTF-8) or
     LimitError.
     """
     if isinstance(text, bytes):
@@ -145,9 +167,9 @@ def parse_json(
 
 
 def read_safetensors_header(file: BinaryIO) -> tuple[Tree, int]:
-    """Return the header of a safetensors file, and the offset of its data.
+    """Return the tensor table of a safetensors file, and the byte offset of the tensor data.
 
-    Raises ValueError for another file.
+    Raises ValueError if the file is not a safetensors file.
     """
     length = int.from_bytes(file.read(8), "little")
     return parse_json(file.read(min(length, MAX_HEADER_BYTES))), 8 + length
@@ -179,7 +201,7 @@ def _parser_limits() -> Iterator[None]:
 
 
 def _check_depth(tree: Tree) -> Tree:
-    """Return the tree. Raises LimitError where it nests deeper than MAX_DEPTH."""
+    """Return a tree of values. Raises LimitError if it is nested deeper than MAX_DEPTH."""
     level = [tree]
     # A level at a time, so that depth costs no recursion.
     for _ in range(MAX_DEPTH):

@@ -19,7 +19,7 @@ MIN_NORM = 1e-12  # below it a row counts as zero; dividing by it keeps zero row
 
 
 class _BlasLimit:
-    """Limit of OpenBLAS's threads to one, which is global to the process and counts its users."""
+    """Limits OpenBLAS to one thread in this process while at least one user needs the limit."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -27,7 +27,7 @@ class _BlasLimit:
         self._limit: Any = None  # threadpoolctl's
 
     def begin(self) -> None:
-        """Add a user. The first one sets the limit."""
+        """Register a user. The first user sets the limit."""
         from threadpoolctl import ThreadpoolController
 
         with self._lock:
@@ -37,7 +37,7 @@ class _BlasLimit:
             self._user_count += 1
 
     def end(self) -> None:
-        """Remove a user. The last one restores the threads."""
+        """Unregister a user. The last user restores the earlier number of threads."""
         with self._lock:
             self._user_count -= 1
             if self._user_count == 0:
@@ -49,10 +49,10 @@ _blas_limit = _BlasLimit()
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit NumPy's matrix products to one thread, since the thread count changes the last bits.
+    """Limit NumPy's matrix products to one thread inside this context.
 
-    The limit is for the whole process, until the last context exits. CTranslate2 and torch keep
-    their threads.
+    The number of threads changes the last bits of a product. The limit is for the whole process,
+    until the last such context ends. CTranslate2 and torch keep their threads.
     """
     _blas_limit.begin()
     try:
@@ -62,13 +62,16 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def sigmoid(log_odds: Array) -> Array:
-    """Return 1 / (1 + exp(-x)) of each number."""
+    """Return the sigmoid 1 / (1 + exp(-x)) of each log-odds x, in the shape of the input."""
     probabilities: Array = 1 / (1 + np.exp(-log_odds))
     return probabilities
 
 
 def logit(probabilities: Array, margin: float = 0.0) -> Array:
-    """Return log(p / (1 - p)) of each probability, clipped to [margin, 1 - margin] before."""
+    """Return the log-odds log(p / (1 - p)) of each probability p, in the shape of the input.
+
+    margin: each p is first clipped to [margin, 1 - margin], so that a margin > 0 avoids infinity.
+    """
     if margin:
         probabilities = np.clip(probabilities, margin, 1 - margin)
     log_odds: Array = np.log(probabilities / (1 - probabilities))
@@ -95,7 +98,10 @@ def unit_rows(rows: Array) -> Array:
 
 
 def cosine_matrix(a: Array, b: Array) -> Array:
-    """Return the cosines (N, M) of the rows of a (N, D) and b (M, D), 0 for a row of zeros."""
+    """Return the cosines (N, M) between each row of a (N, D) and each row of b (M, D).
+
+    The cosine of a row of zeros is 0.
+    """
     a_lengths = np.linalg.norm(a, axis=1)
     b_lengths = np.linalg.norm(b, axis=1)
     lengths = a_lengths[:, None] * b_lengths  # (N, M)
@@ -104,7 +110,7 @@ def cosine_matrix(a: Array, b: Array) -> Array:
 
 
 def cosine(a: Array, b: Array) -> float | None:
-    """Return the cosine of two vectors (D,), None where a length is zero or not finite."""
+    """Return the cosine of two vectors (D,). None if the length of a vector is 0 or not finite."""
     length = float(np.linalg.norm(a) * np.linalg.norm(b))
     if not np.isfinite(length) or length <= 0:
         return None
@@ -124,13 +130,13 @@ def fit_logistic_weights(
     """Return the MAP weights (F,) of a logistic regression with a normal prior, by Newton's method.
 
     Args:
-        rows: (N, F) features of each item.
+        rows: (N, F) F features of each of N items.
         labels: (N,) 0 or 1.
-        prior_mean: (F,) mean of the prior, and the starting point.
+        prior_mean: (F,) mean of the prior, which is also the starting point.
         prior_precision: (F, F) inverse covariance of the prior.
-        damping: added to the diagonal of the Hessian.
-        max_change: maximal change of a weight per Newton step, against overshooting.
-        tolerance: the fit ends when no weight changes by more.
+        damping: number added to the diagonal of the Hessian.
+        max_change: maximal change of a weight in one Newton step. It prevents overshooting.
+        tolerance: the iteration ends when no weight changes by more than this.
     """
     weights = prior_mean
     for _ in range(MAX_NEWTON_STEPS):

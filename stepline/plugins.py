@@ -53,7 +53,10 @@ REMOVED_OUTPUTS = {
 
 
 def refuse_removed_output(name: str) -> None:
-    """Raise SettingsError with the replacement, if only an earlier release had this output."""
+    """Raise SettingsError for the name of an output format that earlier releases had.
+
+    The message names its replacement. Other names pass.
+    """
     if name in REMOVED_OUTPUTS:
         raise SettingsError(f"format {name!r}: no longer an output; {REMOVED_OUTPUTS[name]}")
 
@@ -64,9 +67,14 @@ def plugin_names(kind: Kind) -> tuple[str, ...]:
 
 
 def load_plugin(kind: Kind, name: str) -> Any:
-    """Return the object that a plugin's entry point names.
+    """Return the object that a plugin's entry point refers to.
 
-    Raises SettingsError where none is installed, two packages claim the name, or the import fails.
+    Args:
+        kind: what the plugin provides.
+        name: name of the entry point.
+
+    Raises SettingsError if no such plugin is installed, two packages provide the name, or the
+    import fails.
     """
     points = [point for point in _entry_points(kind) if point.name == name]
     if not points:
@@ -90,11 +98,13 @@ def load_plugin(kind: Kind, name: str) -> Any:
 
 
 def plugin_identities(names: dict[Kind, str]) -> dict[str, str]:
-    """Return kind -> package, version and code digest of a plugin. Built-ins are left out.
+    """Return kind -> text with package, version and code digest of the plugin in use.
 
-    The digest is the sha256 of the Python files of the module or package of the entry point.
+    Built-ins are left out. The digest is the sha256 of the Python files of the entry point's module
+    or package.
 
-    names: kind -> name of a built-in or a plugin.
+    Args:
+        names: kind -> name of a built-in or a plugin.
     """
     identities: dict[str, str] = {}
     for kind, name in names.items():
@@ -130,7 +140,10 @@ def _python_files(module: str) -> list[Path]:
 
 
 def choice(kind: Kind) -> "AfterValidator":
-    """Return the pydantic validator of a setting that names a built-in or a plugin."""
+    """Return a pydantic validator for a setting that names a built-in or a plugin.
+
+    kind: what the setting selects, such as "writers".
+    """
     from pydantic import AfterValidator
     from pydantic_core import PydanticCustomError
 

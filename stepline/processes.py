@@ -71,13 +71,13 @@ def start_module(
 
     Args:
         module: name of the module.
-        arguments: of the command line.
+        arguments: command line arguments of the module.
         stdout: as in `subprocess.Popen`.
         stderr: as in `subprocess.Popen`.
         variables: environment variables, in addition to those of `child_environment`.
-        pass_fds: file descriptors that the child inherits, besides its streams.
+        pass_fds: file descriptors that the child inherits in addition to stdin, stdout and stderr.
 
-    Raises OSError where the system cannot start a process.
+    Raises OSError if the system cannot start a process.
     """
     # -P keeps the current folder out of the child's path.
     launcher = [sys.executable, "-P", "-m", __name__, str(os.getpid())]
@@ -120,16 +120,19 @@ def child_environment() -> dict[str, str]:
 
 
 def worker_variables(threads: int) -> dict[str, str]:
-    """Return environment variables that limit a worker's libraries to `threads` threads each."""
+    """Return environment variables that limit the numeric libraries of a process.
+
+    threads: maximal number of threads of each library.
+    """
     counts = dict.fromkeys(THREAD_VARIABLES, str(threads))
     return counts | {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
 
 
 def module_folders() -> list[str]:
-    """Return the folders of `sys.path`, without the current folder.
+    """Return the folders of `sys.path` without the current folder.
 
-    `python -m` and an empty part of PYTHONPATH add the current folder. It stays where PYTHONPATH
-    names it in full, or where Stepline itself is in it.
+    `python -m` and an empty part of PYTHONPATH add the current folder. It is kept if PYTHONPATH
+    names its full path, or if it contains Stepline itself.
     """
     named = {str(PACKAGE_ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)}
     current = None
@@ -145,7 +148,10 @@ def module_folders() -> list[str]:
 
 
 def end_with_parent(parent: int) -> None:
-    """Kill this process when its parent ends, also by a kill. parent: process id."""
+    """Make the system kill this process when its parent process ends, even if the parent is killed.
+
+    parent: process id of the parent.
+    """
     # The thread below is up to a second late, and waits while foreign code holds the interpreter
     # lock. Linux kills at once.
     if sys.platform == "linux":
@@ -160,13 +166,16 @@ def end_with_parent(parent: int) -> None:
 
 
 def claim_process() -> None:
-    """Mark this process as one of Stepline's programs, for `is_own_process`."""
+    """Mark this process as a program of Stepline, so that `is_own_process` returns True."""
     global _is_own
     _is_own = True
 
 
 def is_own_process() -> bool:
-    """Return whether this process is one of Stepline's programs, not a program of the user."""
+    """Return whether this process is a program of Stepline, not a program of the user.
+
+    Programs of Stepline are its command line and the processes of `start_module`.
+    """
     return _is_own
 
 
@@ -181,17 +190,16 @@ def _set_malloc_option(option: int, value: int) -> None:
 def limit_malloc_arenas() -> None:
     """Make threads that start later share a few malloc arenas (glibc only).
 
-    By default each thread has an arena, whose freed memory no other thread can use: 45 MiB of the
-    main job.
+    By default each thread has an arena, and no other thread can use the memory freed there.
     """
     _set_malloc_option(M_ARENA_MAX, MAX_ARENAS)
 
 
 def reuse_large_blocks() -> None:
-    """Make malloc keep freed blocks up to LARGE_BLOCK_BYTES for reuse (glibc only).
+    """Make malloc keep freed blocks of up to LARGE_BLOCK_BYTES for reuse (glibc only).
 
-    By default malloc maps a block above 32 MiB again, with a fault per page: a third of the time of
-    Whisper's encoder. `trim_memory` returns the kept blocks to the system.
+    By default malloc maps each block above 32 MiB anew, with a page fault per page. The faults take
+    a third of the time of Whisper's encoder. `trim_memory` returns the kept blocks to the system.
     """
     _set_malloc_option(M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
     # MKL needs two adjacent blocks of this size.
@@ -199,10 +207,9 @@ def reuse_large_blocks() -> None:
 
 
 def trim_memory() -> None:
-    """Return freed memory to the system (glibc only).
+    """Return freed memory of this process to the operating system (glibc only).
 
-    glibc keeps memory that threads freed, so that a long video would hold the recognizer's memory
-    until its end.
+    Otherwise glibc keeps it, and the memory of the recogniser stays in use until the video ends.
     """
     import psutil
 
@@ -212,7 +219,10 @@ def trim_memory() -> None:
 
 
 def main() -> None:
-    """Run a module as `python -m` does. Command line: `PARENT MODULE ARGUMENTS`."""
+    """Run a module as `python -m` does, as a child that ends with its parent.
+
+    Command line: `PARENT MODULE ARGUMENTS`, where PARENT is the parent's process id.
+    """
     from stepline import processes as child_processes
 
     parent, module, *arguments = sys.argv[1:]

@@ -18,7 +18,7 @@ TRIM_SECONDS = 300.0
 
 
 class StoppedError(Exception):
-    """Ends a thread after another thread failed. `pipeline` handles it."""
+    """Raised in a thread to end it after another thread failed. `pipeline` catches it."""
 
 
 def with_progress(
@@ -29,17 +29,18 @@ def with_progress(
     progress: Progress | None,
     stop: Event | None,
 ) -> Iterator[T]:
-    """Yield the items of one class, with progress reports.
+    """Yield the items of one class, and report progress for each of them.
 
-    Every TRIM_SECONDS of the video, freed memory is returned to the system.
+    After each TRIM_SECONDS of the video, freed memory is returned to the system.
 
     Args:
-        items: with a `time` or `start` in seconds of the video.
-        kind: class of the items that are yielded. Others are dropped.
+        items: objects. Those of `kind` have an attribute `time` or `start`, in seconds of the
+            video.
+        kind: class of the items that are yielded. Other items are dropped.
         stage: name of the stage in progress reports.
-        duration: of the video in seconds.
-        progress: receives the reports.
-        stop: when it is set, StoppedError is raised.
+        duration: duration of the video in seconds.
+        progress: receives the reports. None means no reports.
+        stop: StoppedError is raised once this event is set. None means never.
     """
     trimmed = 0.0
     for item in items:
@@ -56,7 +57,14 @@ def with_progress(
 
 
 def read_ahead(items: Iterable[T], count: int) -> Generator[T]:
-    """Yield the items, of which a background thread prefetches up to `count`. Errors propagate."""
+    """Yield the items of an iterable that a background thread reads in advance.
+
+    Errors of the iterable are raised here.
+
+    Args:
+        items: the iterable.
+        count: maximal number of items read in advance.
+    """
     iterator = iter(items)
     end = object()
     pool = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")

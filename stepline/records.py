@@ -70,7 +70,7 @@ class Span:
         return self.start <= second < self.end
 
     def overlap(self, other: "Span") -> float:
-        """Return the seconds that both spans cover."""
+        """Return the length of the intersection of both spans in seconds, 0 for disjoint spans."""
         return max(0.0, min(self.end, other.end) - max(self.start, other.start))
 
     def iou(self, other: "Span") -> float:
@@ -79,12 +79,12 @@ class Span:
         return shared / (self.duration + other.duration - shared)
 
     def gap(self, second: float) -> float:
-        """Return the seconds from `second` to the nearest point of the span, 0 inside."""
+        """Return the distance in seconds from `second` to the span, 0 inside the span."""
         return max(0.0, self.start - second, second - self.end)
 
 
 def covering_span(spans: Iterable[Span | None]) -> Span | None:
-    """Return the shortest span that covers all spans, None where all are None."""
+    """Return the shortest span that contains all the given spans. None if all are None."""
     known = [span for span in spans if span is not None]
     if not known:
         return None
@@ -333,7 +333,7 @@ class Rejected:
 
 
 def count_reasons(rejected: Iterable[Rejected]) -> dict[str, int]:
-    """Return reason -> number of rejected things, the most frequent reason first."""
+    """Return reason -> number of things rejected for it, the most frequent reason first."""
     return dict(Counter(row.reason for row in rejected).most_common())
 
 
@@ -370,7 +370,9 @@ class Record(FrozenModel):
     version: Literal[1] = Field(RECORD_VERSION, description="of this form")
 
     def to_text(self, output: str) -> str:
-        """Return the record in a text format. output: its name in docs/outputs.md.
+        """Return the record in a text format.
+
+        output: name of the format, as in docs/outputs.md.
 
         Raises SettingsError for any other name.
         """
@@ -384,7 +386,7 @@ class Record(FrozenModel):
         return self.to_text("html")
 
     def _repr_html_(self) -> str:
-        """Return the page in an iframe, which a notebook displays."""
+        """Return the record's HTML page in an iframe, for display in a notebook."""
         source = html.escape(self.to_html(), quote=True)
         style = f"width: 100%; height: {FRAME_PIXELS}px; border: 0"
         return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{source}"></iframe>'
@@ -394,12 +396,12 @@ class Record(FrozenModel):
         return self.to_text("markdown")
 
     def to_vtt(self) -> str:
-        """Return the steps as WebVTT."""
+        """Return the steps as WebVTT subtitles."""
         return self.to_text("vtt")
 
     @property
     def sentences(self) -> tuple[Sentence, ...]:
-        """Sentences of the transcript, () without a transcript."""
+        """The sentences of the transcript, () if there is no transcript."""
         return self.transcript.sentences if self.transcript else ()
 
     @model_validator(mode="after")
@@ -420,12 +422,12 @@ class Record(FrozenModel):
 
 @dataclass(frozen=True)
 class FeatureSequence:
-    """The visual features of a video.
+    """The visual features of a video, with T rows of width D.
 
     Attributes:
         values: (T, D) float32. Row t covers the seconds [t/rate, (t+1)/rate).
         rate: rows per second.
-        backbone: name of the network that made them.
+        backbone: name of the image-text network that computed the features.
     """
 
     values: Matrix
@@ -449,27 +451,30 @@ class FeatureSequence:
 
     @property
     def duration(self) -> float:
-        """Seconds that all rows cover."""
+        """Seconds that the rows cover together."""
         return len(self.values) / self.rate
 
     def rows(self, span: Span) -> slice:
-        """Return the slice of rows that overlap a span, empty where it is outside."""
+        """Return the slice of rows that overlap a span.
+
+        It is empty if the span lies after the last row.
+        """
         return _overlapping_rows(span, self.rate, len(self.values))
 
     def time(self, row: int) -> float:
-        """Return the middle of a row in seconds."""
+        """Return the second in the middle of a row."""
         return (row + 0.5) / self.rate
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """How well each text fits each second of a video.
+    """Scores of how well each of K texts matches each of T rows of visual features of a video.
 
     Attributes:
-        texts: K texts.
-        scores: (K, T) float32, one row per text and one column per feature row.
+        texts: the K texts.
+        scores: (K, T) float32. Column t covers the seconds [t/rate, (t+1)/rate).
         rate: columns per second.
-        kind: "cosine" with scores in [-1, 1], or "probability" with scores in [0, 1].
+        kind: "cosine" for scores in [-1, 1], "probability" for scores in [0, 1].
     """
 
     texts: tuple[str, ...]
@@ -490,15 +495,23 @@ class Alignment:
             raise ShapeError(f"{self.kind} scores must lie in [{low}, 1] and hold no NaN")
 
     def rows(self, span: Span) -> slice:
-        """Return the slice of columns that overlap a span, empty where it is outside."""
+        """Return the slice of columns that overlap a span.
+
+        It is empty if the span lies after the last one.
+        """
         return _overlapping_rows(span, self.rate, self.scores.shape[1])
 
     def time(self, row: int) -> float:
-        """Return the middle of a column in seconds."""
+        """Return the second in the middle of a column."""
         return (row + 0.5) / self.rate
 
     def spans(self, floor: float) -> list[list[Span]]:
-        """Return the spans in which each text scores at least `floor`, the best span first."""
+        """Return, for each text, the maximal spans in which its score is at least a threshold.
+
+        The spans of a text are sorted by their highest score, the best first.
+
+        floor: the threshold, on the scale of `kind`.
+        """
         return [_spans_above(row, floor, self.rate) for row in self.scores]
 
 

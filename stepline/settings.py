@@ -180,17 +180,18 @@ def load_settings(
 ) -> T:
     """Return the settings of a command.
 
-    Sources, the later ones win: the defaults, the user's config file, environment variables, the
-    preset, the TOML file, the overrides. The config file and the environment serve every command:
-    sections that `kind` does not have are ignored if another command has them.
+    Later sources override earlier ones: the defaults, the user's config file, environment
+    variables, the preset, the TOML file, the overrides. The config file and the environment serve
+    every command. Their sections that `kind` lacks are ignored if another command has them.
 
     Args:
-        kind: the settings class.
-        path: a TOML file.
-        overrides: `section.key=value`.
-        preset: a TOML file of `cli.options.preset_files`.
+        kind: the settings class of the command.
+        path: a TOML file. None means no file.
+        overrides: texts of the form `section.key=value`.
+        preset: a TOML file of `cli.options.preset_files`. None means no preset.
 
-    Raises SettingsError, with the key and the nearest known one, for unknown or invalid settings.
+    Raises SettingsError for unknown or invalid settings, with the key and the most similar known
+    key.
     """
     tree, origins = _user_settings(kind)
     for file in (preset, path):
@@ -207,9 +208,10 @@ def load_settings(
 
 
 def config_file() -> Path | None:
-    """Return the path of the user's config file, None without one.
+    """Return the path of the user's config file. None if there is none.
 
-    STEPLINE_CONFIG (empty: no file), else config.toml in the user's config folder.
+    The environment variable STEPLINE_CONFIG gives the path, and "" means no file. Without the
+    variable it is config.toml in the user's config folder.
     """
     import platformdirs
 
@@ -243,7 +245,15 @@ def _user_settings(kind: type[BaseModel]) -> tuple[dict[str, Any], list[str]]:
 
 
 def _has_section(kind: type[BaseModel], section: str, origin: str) -> bool:
-    """Return whether `kind` has a section. Raises SettingsError where no command has it."""
+    """Return whether a settings class has a section of this name.
+
+    Args:
+        kind: the settings class.
+        section: name of the section.
+        origin: where the name was read, for messages.
+
+    Raises SettingsError if no command has such a section.
+    """
     if section in kind.model_fields:
         return True
     if section in SECTION_NAMES:
@@ -253,7 +263,7 @@ def _has_section(kind: type[BaseModel], section: str, origin: str) -> bool:
 
 
 def _merge_settings(lower: Mapping[str, Any], higher: Mapping[str, Any]) -> dict[str, Any]:
-    """Return both trees as one. Where both set a value, `higher` wins."""
+    """Return the union of two trees of settings. If both set a value, `higher` wins."""
     merged = {**lower, **higher}
     for name in lower.keys() & higher.keys():
         if isinstance(lower[name], dict) and isinstance(higher[name], dict):
@@ -262,14 +272,14 @@ def _merge_settings(lower: Mapping[str, Any], higher: Mapping[str, Any]) -> dict
 
 
 def validate(kind: type[T], tree: Mapping[str, Any]) -> T:
-    """Return the settings in plain values, as TOML and the command line give them.
+    """Return a settings object made from plain values, such as those of TOML or the command line.
 
-    A section whose default sets some fields keeps them where the tree gives only others. The text
-    "none" is None wherever a setting may be None.
+    If the default of a section sets some of its fields, they keep these values unless the tree sets
+    them. The text "none" becomes None for each setting that may be None.
 
     Args:
         kind: the settings class.
-        tree: setting -> value, with lists for tuples and strings for paths.
+        tree: setting name -> value or section, with lists for tuples and strings for paths.
     """
     complete = {}
     for name, value in _replace_none_words(kind, tree).items():
@@ -282,9 +292,11 @@ def validate(kind: type[T], tree: Mapping[str, Any]) -> T:
 
 
 def without_constants(tree: Mapping[str, Any], section: str = "") -> dict[str, Any]:
-    """Return stored settings without those that were removed or are constants now.
+    """Return stored settings without those that this version removed or made constants.
 
-    section: name of the tree.
+    Args:
+        tree: setting name -> value or section.
+        section: name of the section that the tree holds, "" for all settings.
     """
     constants = CONSTANT_SETTINGS.get(section, {})
     current = {}
@@ -297,10 +309,14 @@ def without_constants(tree: Mapping[str, Any], section: str = "") -> dict[str, A
 
 
 def with_constants(tree: Mapping[str, Any], section: str = "") -> dict[str, Any]:
-    """Return settings with those that are constants now, as earlier versions stored them.
+    """Return settings together with the former settings that are constants now.
 
-    Keys of stored results are made of them: results of those versions stay valid. section: name of
-    the tree.
+    The keys of stored results are made from all settings. With the constants added, the results of
+    earlier versions stay valid.
+
+    Args:
+        tree: setting name -> value or section.
+        section: name of the section that the tree holds, "" for all settings.
     """
     complete = dict(CONSTANT_SETTINGS.get(section, {}))
     for name, value in tree.items():
@@ -309,9 +325,9 @@ def with_constants(tree: Mapping[str, Any], section: str = "") -> dict[str, Any]
 
 
 def _add_section_default(default: object, value: object) -> object:
-    """Return a section with the values that its default sets.
+    """Return the values of a section, completed with the values that its default sets.
 
-    pydantic would take the defaults of the section's class.
+    pydantic alone would complete them with the defaults of the section's class.
     """
     if not (isinstance(default, BaseModel) and isinstance(value, Mapping)):
         return value
@@ -322,12 +338,12 @@ def _add_section_default(default: object, value: object) -> object:
 
 
 def admits_none(annotation: object) -> bool:
-    """Return whether a field of this type may be None."""
+    """Return whether a field with this type annotation may be None."""
     return NoneType in _union_members(annotation)
 
 
 def section_class(annotation: object) -> type[BaseModel] | None:
-    """Return the settings class of a field that is a section, None where it is not a section."""
+    """Return the settings class in a section's type annotation. None for other annotations."""
     for member in _union_members(annotation):
         if not isinstance(member, type) or get_origin(member) is not None:
             continue
@@ -337,7 +353,7 @@ def section_class(annotation: object) -> type[BaseModel] | None:
 
 
 def _union_members(annotation: object) -> tuple[object, ...]:
-    """Return the types that a field's type joins by `|`, each without its bounds."""
+    """Return the types in a union annotation (`A | B`), without pydantic's constraints."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _union_members(get_args(annotation)[0])
@@ -347,7 +363,10 @@ def _union_members(annotation: object) -> tuple[object, ...]:
 
 
 def _item_type(annotation: object) -> object:
-    """Return the type of the items of a list or of the values of a table, None for another field."""
+    """Return the item type of a list annotation, or the value type of a dict annotation.
+
+    None for other annotations.
+    """
     for member in _union_members(annotation):
         types = [part for part in get_args(member) if part is not Ellipsis]
         if get_origin(member) is dict:
@@ -358,7 +377,7 @@ def _item_type(annotation: object) -> object:
 
 
 def _replace_none_words(kind: type[BaseModel], tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tree with None for each "none" of a field that may be None."""
+    """Return the tree of settings with None instead of the text "none" if the field may be None."""
     values = {}
     for name, value in tree.items():
         field = kind.model_fields.get(name)
@@ -406,7 +425,12 @@ def _rename_old_settings(tree: Mapping[str, Any], section: str = "") -> dict[str
 
 @functools.cache  # one warning for each old name
 def current_name(parent: str, name: str) -> str:
-    """Return the current name of a setting, with a warning for an old one. parent: its section."""
+    """Return the current name of a setting. An old name is replaced, with a warning.
+
+    Args:
+        parent: dotted name of the section that holds the setting.
+        name: current or old name of the setting.
+    """
     current = RENAMED_SETTINGS.get((parent, name))
     if current is None:
         return name
@@ -417,7 +441,13 @@ def current_name(parent: str, name: str) -> str:
 
 
 def _apply_override(tree: dict[str, Any], override: str, origin: str) -> None:
-    """Write one `a.b=value` into the tree. A value that is not TOML is a string."""
+    """Set the value of an override `a.b=value` in the tree. A value that is not TOML is a string.
+
+    Args:
+        tree: setting name -> value or section.
+        override: the text.
+        origin: where the text is from, for messages.
+    """
     key, equals, value = override.partition("=")
     parts = key.strip().split(".")
     if not equals or not all(parts) or len(parts) > MAX_DEPTH:
@@ -442,7 +472,7 @@ def _apply_override(tree: dict[str, Any], override: str, origin: str) -> None:
 
 
 def _explain_error(kind: type[BaseModel], error: ValidationError) -> str:
-    """Return one line on the first bad setting, and on the setting that was probably meant."""
+    """Return one line on the first invalid setting, with the most similar known name."""
     first = error.errors(include_url=False)[0]
     path = tuple(str(part) for part in first["loc"])
     # A known setting with an invalid value.
@@ -485,7 +515,7 @@ BOUND_NAMES = {
 
 
 def _describe_range(owner: type[BaseModel], name: str) -> str:
-    """Return the allowed range of a number in words, "" for a field that is not a number."""
+    """Return the allowed range of a numeric field in words, "" for other fields."""
     schema: dict[str, Any] = owner.model_json_schema()["properties"].get(name, {})
     for form in (schema, *schema.get("anyOf", ())):
         bounds = [bound for bound in BOUND_NAMES if bound in form]
@@ -495,9 +525,12 @@ def _describe_range(owner: type[BaseModel], name: str) -> str:
 
 
 def _suggest_key(key: str, known_keys: Sequence[str], sections: Sequence[str] = ()) -> str:
-    """Return advice for an unknown key: the most similar known key, or all of them.
+    """Return advice for an unknown key: the most similar known key, or all known keys.
 
-    sections: that lead to the key.
+    Args:
+        key: the unknown key.
+        known_keys: the keys of its section.
+        sections: names of the sections that contain the key, outermost first.
     """
     near = difflib.get_close_matches(key, known_keys, n=1)
     if near:
@@ -506,7 +539,12 @@ def _suggest_key(key: str, known_keys: Sequence[str], sections: Sequence[str] = 
 
 
 def _settings_class_at(kind: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | None:
-    """Return the settings class of the section at `path` in `kind`, None without such a section."""
+    """Return the settings class of a nested section. None if there is no such section.
+
+    Args:
+        kind: settings class of the root.
+        path: names of the sections from the root to the nested one.
+    """
     annotation: object = kind
     for part in path:
         section = section_class(annotation)

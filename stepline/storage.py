@@ -49,9 +49,13 @@ def to_json(record: Record) -> str:
 
 
 def from_json(text: str | bytes, source: str = "JSON") -> Record:
-    """Return the record in JSON text. Raises StoreError for any other text.
+    """Return the record in a JSON text of `to_json`.
 
-    source: name of the file in errors.
+    Args:
+        text: the JSON text.
+        source: name of the file in error messages.
+
+    Raises StoreError if the text is not such a record.
     """
     try:
         tree = parse_json(text)
@@ -73,7 +77,7 @@ def from_json(text: str | bytes, source: str = "JSON") -> Record:
 
 
 def read_record(path: Path | str) -> Record:
-    """Return the record in a JSON file."""
+    """Return the record in a JSON file. Raises StoreError if the file holds no record."""
     path = Path(path)
     try:
         return from_json(read_limited(path, MAX_RECORD_BYTES), str(path))
@@ -97,14 +101,14 @@ def _drop_empty_fields(tree: Tree, kind: type) -> None:
 
 
 def _flatten_sentence(sentence: Tree) -> None:
-    """Replace the span of a sentence, and of each word, by `start` and `end`."""
+    """Replace the key `span` by `start` and `end` in a sentence and in its words."""
     sentence.update(sentence.pop("span"))
     for word in sentence["words"]:
         word.update(word.pop("span") or {"start": None, "end": None})
 
 
 def _flatten_step(step: Tree) -> Tree:
-    """Return a step with its best span as `start` and `end`, and its spans as pairs."""
+    """Return a step for JSON: spans as [start, end], and `start` and `end` of the best span."""
     spans = [[*span.values()] for span in step["spans"]]
     start, end = spans[0] if spans else (None, None)
     flat = {"id": step.pop("id"), "text": step.pop("text"), "start": start, "end": end}
@@ -114,7 +118,7 @@ def _flatten_step(step: Tree) -> Tree:
 
 
 def _unflatten_record(tree: Tree) -> Tree:
-    """Return the tree of a record in the form of its model."""
+    """Return the JSON values of a record in the nested form that the class Record validates."""
     tree = dict(tree)
     if tree.get("transcript") is not None:
         sentences = list(map(_unflatten_sentence, tree["transcript"]["sentences"]))
@@ -125,7 +129,7 @@ def _unflatten_record(tree: Tree) -> Tree:
 
 
 def _unflatten_sentence(sentence: Tree) -> Tree:
-    """Return a sentence with a span, and such words, instead of `start` and `end`."""
+    """Return a sentence with the key `span` instead of `start` and `end`, also in each word."""
     words = []
     for word in sentence.get("words", []):
         span = None if word["start"] is None else _span_tree(word["start"], word["end"])
@@ -135,7 +139,7 @@ def _unflatten_sentence(sentence: Tree) -> Tree:
 
 
 def _unflatten_step(step: Tree) -> Tree:
-    """Return a step with spans that have keys, without `start` and `end`."""
+    """Return a step with spans as {start, end} objects, without its own keys `start` and `end`."""
     said = step.get("said")
     return {
         **_drop_times(step),
@@ -158,8 +162,8 @@ def _drop_times(item: Tree) -> Tree:
 def write_parquet(records: Iterable[Record], path: Path | str) -> int:
     """Write a Parquet file with one row per record, and return the number of rows.
 
-    Its columns are id, video id, task, number of steps, and the whole record as JSON. Memory holds
-    `BATCH_ROWS` records at a time.
+    The columns are id, video id, task, number of steps, and the whole record as JSON. At most
+    `BATCH_ROWS` records are in memory at a time.
     """
     import pyarrow as arrow
     import pyarrow.parquet as parquet
@@ -188,7 +192,10 @@ def write_parquet(records: Iterable[Record], path: Path | str) -> int:
 
 
 def read_parquet(path: Path | str) -> Iterator[Record]:
-    """Yield the records in a Parquet file of Stepline. Raises StoreError for another file."""
+    """Yield the records in a Parquet file that `write_parquet` wrote.
+
+    Raises StoreError for any other file.
+    """
     path = Path(path)
     if not path.exists():
         raise StoreError(f"{path}: no such file; give records that Stepline wrote")

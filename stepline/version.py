@@ -9,7 +9,7 @@ except PackageNotFoundError:  # run from a source tree that was never installed
 
 
 def package_version(package: str) -> str:
-    """Return the version of an installed package, "" where it is not installed."""
+    """Return the version of an installed Python package, "" if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -17,5 +17,5 @@ def package_version(package: str) -> str:
 
 
 def minor_version(package: str) -> str:
-    """Return major and minor version of an installed package, "" where it is not installed."""
+    """Return "major.minor" of the version of an installed Python package, "" if not installed."""
     return ".".join(package_version(package).split(".")[:2])

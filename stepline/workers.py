@@ -41,11 +41,11 @@ INTERRUPTED_EXIT_CODE = 130  # as a shell reports a program that Ctrl-C ended
 
 
 class WorkerReady(NamedTuple):
-    """Message: a worker has started.
+    """Message from a worker process that it has started and can take tasks.
 
     Attributes:
-        wall: seconds of the start.
-        cpu: CPU seconds of the start.
+        wall: seconds that the start took.
+        cpu: CPU seconds that the start took.
     """
 
     wall: float
@@ -53,22 +53,22 @@ class WorkerReady(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """Message: a task is done.
+    """Message from a worker process with the result of a task.
 
     Attributes:
-        value: result of the task.
+        value: the result.
     """
 
     value: Any
 
 
 class WorkerDeath(NamedTuple):
-    """The end of a worker process without a reply.
+    """The end of a worker process before it replied.
 
     Attributes:
         code: exit code, or minus the number of the signal, as in `subprocess`.
-        limit: the exceeded limit for which it was killed, None for another end.
-        last_line: last line that it printed.
+        limit: the limit that the process exceeded and was killed for. None if it ended otherwise.
+        last_line: last line that the process printed.
     """
 
     code: int
@@ -77,28 +77,28 @@ class WorkerDeath(NamedTuple):
 
     @property
     def cause(self) -> str:
-        """The signal or the exit code, in words."""
+        """The signal or exit code of the process in words."""
         if self.code < 0:
             return f"signal {signal.Signals(-self.code).name}"
         return f"exit code {self.code}"
 
     @property
     def message(self) -> str:
-        """The signal or the exit code, with the last printed line."""
+        """The signal or exit code in words, with the last line that the process printed."""
         return f"{self.cause}: {self.last_line}" if self.last_line else self.cause
 
 
 class WorkerProcess:
-    """The parent's handle of one worker process.
+    """Handle of one worker process, used by its parent process.
 
     Attributes:
-        target: "module:function" that the child runs.
+        target: "module:function" that the worker runs.
         task: the latest task.
-        failed_starts: number of starts in a row that failed.
-        task_count: number of tasks that the current process was given.
-        is_ready: whether it has started.
-        is_busy: whether it has a task.
-        connection: this process's end of the pipe.
+        failed_starts: number of consecutive starts that failed.
+        task_count: number of tasks sent to the current process.
+        is_ready: whether the process has started.
+        is_busy: whether the process is doing a task.
+        connection: the parent's end of the pipe to the process.
         pid: process id.
     """
 
@@ -112,15 +112,17 @@ class WorkerProcess:
         start_seconds: float = math.inf,
         show_output: bool = False,
     ) -> None:
-        """Start the process.
+        """Start the worker process.
 
         Args:
-            target: "module:function" that the child runs.
-            setup: first argument of the function.
+            target: "module:function" that the worker runs.
+            setup: first argument of that function.
             variables: environment variables, in addition to those of `child_environment`.
-            max_bytes: limit for the memory of the process and its descendants during a task.
-            start_seconds: timeout of the start.
-            show_output: print its errors to this process's stderr, instead of in `WorkerDeath`.
+            max_bytes: limit in bytes on the memory of the process and its descendants during a
+                task.
+            start_seconds: seconds that the start may take.
+            show_output: whether the stderr of the worker goes to this process's stderr. If False,
+                only the last line is kept, for `WorkerDeath`.
         """
         self.target = target
         self.task: Any = None
@@ -135,7 +137,7 @@ class WorkerProcess:
 
     @property
     def is_free(self) -> bool:
-        """Whether it can take a task."""
+        """Whether the worker can take a task."""
         return self.is_ready and not self.is_busy
 
     @property
@@ -144,7 +146,14 @@ class WorkerProcess:
         return time.monotonic() - self._submit_time
 
     def submit(self, task: object, seconds: float = math.inf) -> None:
-        """Send a task with a timeout in seconds. `receive` reports a dead process."""
+        """Send a task to the worker without waiting for the result.
+
+        Args:
+            task: argument of the worker's function.
+            seconds: time that the task may take.
+
+        If the process is dead, `receive` reports it.
+        """
         self.task = task
         self.task_count += 1
         self.is_busy = True
@@ -158,12 +167,12 @@ class WorkerProcess:
         seconds: float = math.inf,
         on_message: Callable[[object], None] = lambda message: None,  # noqa: ARG005
     ) -> Reply | WorkerDeath:
-        """Return the result of a task.
+        """Send a task to the worker, and return its result or the death of the process.
 
         Args:
-            task: argument of the child's function.
-            seconds: timeout.
-            on_message: called with each message that the target sends during the task.
+            task: argument of the worker's function.
+            seconds: time that the task may take.
+            on_message: called with each message that the function sends during the task.
         """
         self.submit(task, seconds)
         while True:
@@ -174,7 +183,10 @@ class WorkerProcess:
                 on_message(message)
 
     def receive(self) -> object:
-        """Return the next message: WorkerReady, Reply, WorkerDeath, or a message of the target."""
+        """Return the next message of the worker.
+
+        It is a WorkerReady, Reply or WorkerDeath, or an object that the worker's function sent.
+        """
         try:
             message: object = self.connection.recv()
         # A pipe that ends, or a message that was truncated by a kill.
@@ -192,7 +204,10 @@ class WorkerProcess:
         return message
 
     def check(self) -> WorkerDeath | None:
-        """Kill a process that exceeds a limit. Return its death, None while it lives."""
+        """Kill the process if it exceeds a limit of time or memory.
+
+        Return its death. None if it exceeds no limit.
+        """
         has_ended = self._process.poll() is not None
         if self.connection.poll():  # its messages come first
             return None
@@ -206,7 +221,7 @@ class WorkerProcess:
         return None
 
     def restart(self) -> None:
-        """Replace the process by a new one."""
+        """Replace the process by a new process for the same function."""
         self.close()
         self._start()
 
@@ -220,7 +235,10 @@ class WorkerProcess:
             self._process.send_signal(signal.SIGINT)
 
     def close(self, seconds: float = 0.0) -> None:
-        """End the process and its descendants. seconds: grace period before a kill."""
+        """End the process and its descendants.
+
+        seconds: time that they have to end by themselves before they are killed.
+        """
         self.connection.close()
         if self.is_ready:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -265,7 +283,10 @@ class WorkerProcess:
         return WorkerDeath(self._process.returncode, limit, last_line)
 
     def _used_bytes(self) -> int:
-        """Return the memory of the process, every FAMILY_POLL_SECONDS with its descendants'."""
+        """Return the memory of the process in bytes.
+
+        Every FAMILY_POLL_SECONDS the memory of its descendants is measured and added too.
+        """
         if self._max_bytes == math.inf:
             return 0
         process_bytes = memory_bytes(self.pid, "rss")
@@ -284,7 +305,7 @@ W = TypeVar("W", bound=WorkerProcess)
 
 
 class WorkerPool(Generic[W]):
-    """Worker processes, started on demand.
+    """A pool of worker processes, which are started on demand.
 
     Attributes:
         workers: the started workers.
@@ -295,9 +316,9 @@ class WorkerPool(Generic[W]):
         """Create a pool without workers.
 
         Args:
-            start: index of the worker -> the started worker.
+            start: starts the worker with the given index and returns it.
             size: maximal number of workers.
-            end_seconds: grace period of busy workers at the end, to finish their files.
+            end_seconds: seconds that busy workers have to finish when the pool closes.
         """
         self.workers: list[W] = []
         self.size = size
@@ -313,12 +334,15 @@ class WorkerPool(Generic[W]):
         self.close()
 
     def grow(self, count: int) -> None:
-        """Start workers until there are `count`, or the pool's size."""
+        """Start workers until the pool has `count` of them, but not more than its size."""
         for number in range(len(self.workers), min(self.size, count)):
             self.workers.append(self._start(number))
 
     def wait(self, seconds: float) -> Iterator[tuple[W, object]]:
-        """Yield (worker, message or death), after at most `seconds` without any."""
+        """Yield (worker, message) for each message or death that arrives.
+
+        seconds: how long to wait for the first message.
+        """
         if not self.workers:
             time.sleep(seconds)
         # A pipe is readable also when its other end has died.
@@ -329,7 +353,7 @@ class WorkerPool(Generic[W]):
                 yield worker, message
 
     def close(self) -> None:
-        """End all processes."""
+        """End all workers."""
         # All share one deadline, so that ten workers do not take ten times as long.
         end = time.monotonic() + self._end_seconds
         try:
@@ -360,9 +384,12 @@ def descendants(pid: int) -> list[int]:
 
 
 def memory_bytes(pid: int, kind: Literal["rss", "pss"]) -> int:
-    """Return the memory of a process in bytes, 0 after its end.
+    """Return the memory of a process in bytes, 0 if it has ended.
 
-    kind: resident set size, or proportional set size, which divides shared pages among processes.
+    Args:
+        pid: process id.
+        kind: "rss" for the resident set size. "pss" for the proportional set size, which divides
+            shared pages among the processes that share them.
     """
     try:
         process = psutil.Process(pid)
@@ -375,9 +402,11 @@ def memory_bytes(pid: int, kind: Literal["rss", "pss"]) -> int:
 
 
 def serve(pipe: int, target: str) -> None:
-    """Do the tasks from a pipe until the parent closes it.
+    """Run the tasks that arrive on a pipe until the parent closes it (the worker's main loop).
 
-    pipe: file descriptor. target: "module:function".
+    Args:
+        pipe: file descriptor of the pipe.
+        target: "module:function" that does the tasks.
     """
     start_time = time.monotonic()
     os.set_inheritable(pipe, False)

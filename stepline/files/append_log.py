@@ -24,24 +24,24 @@ LOCK_WAIT_SECONDS = 10.0
 
 
 class AppendLog(Generic[Entry]):
-    """The entries of an append-only file, in the order in which their keys first came.
+    """The entries of an append-only JSON lines file, ordered by the first occurrence of their keys.
 
-    A later entry replaces the earlier one with its key. The next append removes a last line that a
-    kill truncated.
+    An entry replaces an earlier entry with the same key. If a kill truncated the last line, the
+    next append removes that line.
     """
 
     def __init__(
         self, path: Path, kind: type[Entry], key: Callable[[Entry], Hashable], noun: str
     ) -> None:
-        """Read a file, or begin a new one.
+        """Read an existing file, or prepare a new one.
 
         Args:
-            path: the file.
+            path: path of the file.
             kind: class of the entries.
-            key: entry -> its key.
-            noun: what an entry is called in errors, such as "an answer".
+            key: returns the key of an entry.
+            noun: word for an entry in error messages, such as "an answer".
 
-        Raises StoreError for a whole line that is not a `kind`.
+        Raises StoreError if a complete line is not a valid entry.
         """
         self._path, self._kind, self._key, self._noun = path, kind, key, noun
         self._thread_lock = Lock()
@@ -59,7 +59,7 @@ class AppendLog(Generic[Entry]):
             return iter(list(self._entries.values()))
 
     def add(self, entry: Entry) -> None:
-        """Append an entry durably. Raises StoreError when it cannot be written."""
+        """Append an entry and flush it to disk. Raises StoreError if it cannot be written."""
         line = (json.dumps(entry.model_dump(mode="json"), ensure_ascii=False) + "\n").encode()
         with self._thread_lock:
             try:
@@ -95,7 +95,7 @@ class AppendLog(Generic[Entry]):
         self._read_new_lines()
 
     def _read_new_lines(self) -> None:
-        """Read the complete lines that any process appended since the last read."""
+        """Read the complete lines that any process has appended since the last read."""
         size = self._path.stat().st_size if self._path.exists() else 0
         if size < self._size:
             raise StoreError(

@@ -37,9 +37,9 @@ def write_atomic(path: Path, data: str | bytes) -> None:
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path next to `path`, renamed to it on success and removed on failure.
+    """Yield a temporary path next to `path`. On success it is renamed to `path`, else removed.
 
-    Raises StoreError when the disk is full or the folder cannot be written.
+    Raises StoreError if the disk is full or the folder cannot be written.
     """
     with atomic_files() as files:
         yield files.partial(path)
@@ -49,7 +49,7 @@ class FileSet:
     """Files that are replaced together: all are written to temporary files before any is renamed.
 
     Attributes:
-        current: the file that an error is about.
+        current: the file in work, which an error message names.
     """
 
     def __init__(self) -> None:
@@ -68,11 +68,11 @@ class FileSet:
 
     @property
     def partials(self) -> Mapping[Path, Path]:
-        """Return path -> temporary path, of each file in the set."""
+        """Return path -> temporary path for each file in the set."""
         return self._partials
 
     def remove(self, path: Path) -> None:
-        """Remove a file at commit, unless the set replaces it."""
+        """Mark a file for removal at commit, unless the set replaces it."""
         self._stale.append(path)
 
     def commit(self) -> None:
@@ -100,9 +100,9 @@ class FileSet:
 
 @contextlib.contextmanager
 def atomic_files() -> Iterator[FileSet]:
-    """Yield a FileSet that is committed on success and discarded on failure.
+    """Yield a FileSet, which is committed on success and discarded on failure.
 
-    Raises StoreError when the disk is full or a folder cannot be written.
+    Raises StoreError if the disk is full or a folder cannot be written.
     """
     from safetensors import SafetensorError  # what its writers raise, also when the disk is full
 
@@ -142,7 +142,7 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise StoreError where a folder cannot be created or written. Creates nothing."""
+    """Raise StoreError if a folder cannot be created or written. Nothing is created."""
     try:
         str(folder).encode()
     except UnicodeEncodeError as error:  # the writers of Parquet and safetensors refuse it
@@ -157,7 +157,7 @@ def check_writable(folder: Path) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file if it exists. Raises StoreError without permission."""
+    """Remove a file if it exists. Raises StoreError if that is not permitted."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -168,9 +168,11 @@ def remove_file(path: Path) -> None:
 
 
 def remove_partial_files(folder: Path, of: Path | None = None) -> None:
-    """Remove the temporary files that killed processes of this machine left in `folder`.
+    """Remove the temporary files that killed processes of this machine left in a folder.
 
-    of: only the temporary files of this file.
+    Args:
+        folder: the folder.
+        of: a file. Only its temporary files are removed. None: all in the folder.
     """
     import psutil
 
@@ -205,7 +207,10 @@ def partial_files(path: Path) -> list[Path]:
 
 
 def cache_folder() -> Path:
-    """Return Stepline's cache folder: STEPLINE_CACHE, else in the user's cache folder."""
+    """Return Stepline's cache folder.
+
+    The environment variable STEPLINE_CACHE names it. By default it is in the user's cache folder.
+    """
     import platformdirs
 
     variable = os.environ.get("STEPLINE_CACHE")
@@ -215,10 +220,11 @@ def cache_folder() -> Path:
 
 
 def open_own_file(path: Path, *, append: bool = False) -> BinaryIO:
-    """Open or create a file to read and write, unbuffered, without truncation.
+    """Open or create a file for unbuffered reading and writing, without truncation.
 
-    append: each write goes to its end. Raises StoreError as `check_own_file` does, OSError where it
-    cannot be opened.
+    append: whether each write goes to the end of the file.
+
+    Raises StoreError as `check_own_file` does, OSError if the file cannot be opened.
     """
     # A link is refused, and a pipe does not block.
     flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -239,7 +245,7 @@ def open_own_file(path: Path, *, append: bool = False) -> BinaryIO:
 
 
 def check_own_file(path: Path) -> None:
-    """Raise StoreError where a path is a link, a folder, a device or has a second hard link."""
+    """Raise StoreError if a path is a link, folder or device, or has a second hard link."""
     try:
         state = path.lstat()
     except FileNotFoundError:
@@ -248,7 +254,7 @@ def check_own_file(path: Path) -> None:
 
 
 def check_own_folder(folder: Path) -> None:
-    """Raise StoreError where a folder is a link, or contains one."""
+    """Raise StoreError if a folder is a link or contains a link."""
     for path in (folder, *folder.glob("*"), *folder.glob(".*")):
         if path.is_symlink():
             raise StoreError(f"{path}: is a link, and Stepline would write there; remove it")

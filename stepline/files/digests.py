@@ -13,9 +13,9 @@ def sha256(path: Path) -> str:
 
 
 def file_digest(path: Path | None) -> str | None:
-    """Return the sha256 of a file, or of all names and files in a folder. None for None.
+    """Return the hexadecimal sha256 of a file, or of all names and contents in a folder.
 
-    Raises SettingsError for a missing path.
+    The path None gives None. Raises SettingsError if nothing exists at the path.
     """
     if path is None:
         return None

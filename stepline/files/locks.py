@@ -30,20 +30,20 @@ MAX_NOTE_BYTES = 4096  # read from a lock
 def lock_output(
     lock: Path, place: Path | str, *, wait: bool = False, keep: bool = False
 ) -> Iterator[bool]:
-    """Lock the output of a run. Yield whether the previous run was killed.
+    """Lock the output of a run. Yield whether the previous run on it was killed.
 
-    The lock is the operating system's (flock), on a file that names its owner. It is released when
-    its owner ends, even by a kill, also on a shared disk. Where the system or disk has no locks,
-    nothing is locked. filelock would empty the file, and so could not name the owner.
+    The lock is one of the operating system (flock) on a file that names its owner. It is released
+    when the owner ends, even if killed, also on a shared disk. If the system or disk has no locks,
+    nothing is locked.
 
     Args:
-        lock: the lock file.
+        lock: path of the lock file.
         place: name of the output in messages.
-        wait: wait for the end of another owner, after a warning with its name. False: raise
+        wait: whether to wait, after a warning, while another process holds the lock. False: raise
             SettingsError.
-        keep: leave an empty lock file at the end.
+        keep: whether to leave an empty lock file at the end.
 
-    Raises StoreError where the file is not one of Stepline's locks, and leaves it unchanged.
+    Raises StoreError if the file is not a lock file of Stepline, and leaves it unchanged.
     """
     new_folders = [folder for folder in lock.parents if not folder.exists()]
     file, was_killed = _open_locked(lock, place, wait=wait)
@@ -112,9 +112,11 @@ def _is_same_file(path: Path, file: BinaryIO) -> bool:
 
 
 def lock_file_now(file: BinaryIO, *, shared: bool = False) -> bool:
-    """Lock an open file without waiting. Return whether no other process has locked it.
+    """Lock an open file without waiting. Return False if another process holds the lock.
 
-    Nothing is locked where the system or disk has no locks. shared: several readers may hold it.
+    If the system or disk has no locks, nothing is locked, and the result is True.
+
+    shared: whether several readers may hold the lock at the same time.
     """
     if sys.platform == "win32":
         return True
@@ -132,14 +134,17 @@ def lock_file_now(file: BinaryIO, *, shared: bool = False) -> bool:
 
 
 def owner_note(name: str = "") -> bytes:
-    """Return the content of a lock file: host, process and time. name: of the worker."""
+    """Return the content of a lock file: host, process id and time, as JSON.
+
+    name: name of the worker that holds the lock.
+    """
     return json.dumps(
         {"host": socket.gethostname(), "process": os.getpid(), "at": time.time(), "name": name}
     ).encode()
 
 
 def owner_fields(note: bytes) -> dict[str, Any]:
-    """Return the fields of a lock file's content, or {} for other content."""
+    """Return field -> value of the content of a lock file, {} for other content."""
     try:
         fields = parse_json(note)
     except ValueError:
@@ -155,7 +160,12 @@ def owner_name(note: bytes) -> str:
 
 
 def locked_error(place: Path | str, note: bytes) -> SettingsError:
-    """Return the error for an output that another process has locked."""
+    """Return the error for an output that another process has locked.
+
+    Args:
+        place: name of the output.
+        note: content of its lock file.
+    """
     return SettingsError(
         f"{place}: {owner_name(note)} works on it; wait for its end, or give another --out"
     )

@@ -15,7 +15,10 @@ BATCH_ROWS = 2000  # rows in memory at a time. A record is some 10 KiB
 
 
 def read_text_column(path: Path, column: str) -> Iterator[str]:
-    """Yield the texts of a Parquet column, "" for null. Raises StoreError for another file."""
+    """Yield the texts in a column of a Parquet file, "" for null.
+
+    Raises StoreError if the file cannot be read as such.
+    """
     from pyarrow import types
 
     try:
@@ -44,8 +47,8 @@ class ParquetReader:
     """Reader of an untrusted Parquet file. Every method raises ParquetError for damage.
 
     Attributes:
-        columns: names of its columns.
-        schema: Arrow schema.
+        columns: names of the columns.
+        schema: Arrow schema of the file.
     """
 
     def __init__(self, file: Path | BinaryIO) -> None:
@@ -59,7 +62,12 @@ class ParquetReader:
     def rows(
         self, columns: Sequence[str] | None = None, size: int = BATCH_ROWS
     ) -> Iterator[dict[str, Any]]:
-        """Yield each row as column -> Python value. columns: None for all. size: rows in memory."""
+        """Yield each row as column name -> Python value.
+
+        Args:
+            columns: names of the columns to read. None for all.
+            size: maximal number of rows in memory.
+        """
         with _converted_errors():
             row = 0
             for batch in self._file.iter_batches(batch_size=size, columns=columns):
@@ -67,7 +75,10 @@ class ParquetReader:
                 row += len(batch)
 
     def group(self, number: int) -> list[dict[str, Any]]:
-        """Return the rows of one row group, each as column -> Python value."""
+        """Return the rows of one row group, each as column name -> Python value.
+
+        number: index of the row group, from 0.
+        """
         with _converted_errors():
             batches = self._file.read_row_group(number).to_batches()
             return [row for batch in batches for row in _python_rows(batch, 0)]

@@ -36,14 +36,19 @@ class AudioBlock:
 
 
 class AudioTimeline:
-    """Resamples an audio stream into blocks of one second. Gaps become silence.
+    """Resamples decoded audio frames into blocks of about one second, each at its true time.
 
-    Each block has the time of its first sample. Repeated audio is left out. Mono is the mean of two
-    channels, or half their difference where one of them is inverted and the mean vanishes.
+    Gaps become silence, and repeated audio is left out. Mono is the mean of two channels. If one
+    channel is inverted, so that the mean vanishes, mono is half the difference of the channels.
     """
 
     def __init__(self, *, rate: int = SAMPLE_RATE, channels: int = 1) -> None:
-        """rate: samples per second of the blocks. channels: 1 or 2."""
+        """Start a timeline at second 0.
+
+        Args:
+            rate: samples per second of the blocks.
+            channels: number of channels of the blocks, 1 or 2.
+        """
         self._rate = rate
         self._channels = channels
         self._resampler: Any = None
@@ -58,9 +63,13 @@ class AudioTimeline:
         self._is_inverted = False
 
     def add(self, time: float, frame: Any) -> Iterator[tuple[float, Samples]]:
-        """Yield the blocks that a decoded frame completes: start and samples (channels, N).
+        """Yield the blocks that a decoded frame completes.
 
-        time: seconds at which the frame starts.
+        A block is (start in seconds, samples (channels, N)).
+
+        Args:
+            time: start of the frame in seconds.
+            frame: audio frame of PyAV.
         """
         length = frame.samples / frame.sample_rate
         if time + length <= 0:
@@ -85,13 +94,13 @@ class AudioTimeline:
         self._expected_time += length
 
     def finish(self) -> Iterator[tuple[float, Samples]]:
-        """Yield the remaining block after the last frame."""
+        """Yield the last, shorter block as (start in seconds, samples), if any audio remains."""
         yield from self._flush_resampler()
         if self._waiting_count:
             yield self._next_block(self._waiting_count)
 
     def _restart(self, time: float) -> Iterator[tuple[float, Samples]]:
-        """Fill with silence up to `time` and start a new resampler there."""
+        """Fill the gap up to `time` (seconds) with silence, and start a new resampler there."""
         yield from self._flush_resampler()
         self._expected_time = max(self._expected_time, time)
         seconds = self._expected_time - (self._origin or 0.0)
@@ -137,7 +146,10 @@ class AudioTimeline:
         return start, np.clip(clean, -1.0, 1.0)
 
     def _switch_mono_mix(self, joined: Samples) -> Samples:
-        """Switch between mean and difference as the mono mix. Return the waiting samples so mixed."""
+        """Switch the mono mix between mean and difference of the two channels.
+
+        Return the buffered samples, mixed in the new way.
+        """
         self._is_inverted = not self._is_inverted
         self._start_resampler()
         parts = [np.zeros_like(joined)]
@@ -150,7 +162,7 @@ class AudioTimeline:
 
 
 def _stereo_samples(frame: Any, step: int = 1) -> Samples:
-    """Return every step-th sample of both channels of a frame, (2, N)."""
+    """Return every step-th sample of both channels of a stereo frame, (2, N)."""
     samples = frame.to_ndarray()
     if samples.shape[0] == 1:  # packed
         samples = samples.reshape(-1, 2).T
@@ -161,7 +173,7 @@ def _stereo_samples(frame: Any, step: int = 1) -> Samples:
 
 
 def _invert_channel(frame: Any) -> Any:
-    """Return a frame with the second channel negated."""
+    """Return a stereo frame with the sign of the second channel changed."""
     from av import AudioFrame
 
     samples = np.ascontiguousarray(_stereo_samples(frame) * CHANNEL_SIGNS)
@@ -171,7 +183,12 @@ def _invert_channel(frame: Any) -> Any:
 
 
 def _do_channels_cancel(frames: Sequence[Any], is_inverted: bool) -> bool:
-    """Return whether the two channels cancel each other in the mono mix."""
+    """Return whether the two channels cancel each other in the mono mix.
+
+    Args:
+        frames: stereo frames of PyAV.
+        is_inverted: whether the mix is the difference of the channels, not the mean.
+    """
     energies = np.zeros(2)  # of the sum and of the difference of the channels
     count = 0
     step = max(1, len(frames) // COMPARED_FRAMES)

@@ -32,18 +32,17 @@ COPIED_STREAM_TYPES = ("video", "audio", "subtitle")
 def cut_clip(
     path: Path | str, span: Span, out: Path, settings: MediaSettings | None = None
 ) -> None:
-    """Write the seconds of `span` as an mp4 (H.264, AAC) with synchronous video and audio.
+    """Write a span of a video as an mp4 (H.264, AAC) with synchronous video and audio.
 
-    The file is written atomically. Video of high dynamic range becomes standard range.
+    The file is written atomically. Video of high dynamic range is converted to standard range.
 
     Args:
-        path: of the video.
+        path: path of the video.
         span: seconds to cut out.
-        out: the mp4 file to write.
-        settings: limits of the video.
+        out: path of the mp4 file.
+        settings: limits on the video. None means the default limits.
 
-    Raises MediaError where the video has nothing in that span, StoreError where `out` cannot be
-    written.
+    Raises MediaError if the video has nothing in that span, StoreError if `out` cannot be written.
     """
     join_clips(path, (span,), out, settings)
 
@@ -59,13 +58,13 @@ def join_clips(
     """Write several spans of a video, in the given order, as one mp4.
 
     Args:
-        path: of the video.
+        path: path of the video.
         spans: seconds to cut out.
-        out: the mp4 file to write.
-        settings: limits of the video.
-        comment: for the metadata of the file, where `probe` finds it.
+        out: path of the mp4 file.
+        settings: limits on the video. None means the default limits.
+        comment: comment for the metadata of the file, which `probe` reads. None means no comment.
 
-    Raises MediaError where the video has nothing in any of them, SettingsError without a span.
+    Raises MediaError if the video has nothing in any span, SettingsError if there are no spans.
     """
     import av
 
@@ -101,13 +100,15 @@ def join_clips(
 
 @contextmanager
 def _open_copy(out: Path, format: str, problem: str, cure: str) -> Iterator[Any]:
-    """Yield PyAV's container of a new file for copied packets, written atomically.
+    """Yield PyAV's output container for packets that are copied without encoding.
+
+    The file is written atomically.
 
     Args:
-        out: the file to write.
-        format: FFmpeg's name of its format.
-        problem: message for a stream that this format cannot hold.
-        cure: the end of that message.
+        out: path of the file.
+        format: FFmpeg's name of the container format.
+        problem: start of the error message if the format cannot hold a stream.
+        cure: end of that message.
     """
     import av
 
@@ -124,16 +125,16 @@ def _open_copy(out: Path, format: str, problem: str, cure: str) -> Iterator[Any]
 def join_tracks(
     video_path: Path, audio_path: Path, out: Path, settings: MediaSettings | None = None
 ) -> None:
-    """Remux the video of one file and the audio of another into one mkv, without encoding.
+    """Write the video of one file and the audio of another into one mkv, without encoding.
 
     Args:
         video_path: file with the video.
         audio_path: file with the audio.
-        out: the mkv file to write.
-        settings: limits of both files.
+        out: path of the mkv file.
+        settings: limits on both input files. None means the default limits.
 
-    Raises MediaError where one of them has none or cannot be copied, StoreError where `out` cannot
-    be written.
+    Raises MediaError if a file lacks its stream or the stream cannot be copied, StoreError if `out`
+    cannot be written.
     """
     settings = settings or MediaSettings()
     cure = "as its site says it does; download the video by other means"
@@ -157,7 +158,13 @@ def join_tracks(
 
 
 def _packets_of_stream(media: OpenMedia, stream: Any, target: Any) -> Iterator[Any]:
-    """Yield the packets of a stream that have a time, for the output stream `target`."""
+    """Yield the packets of an input stream that have a time stamp, assigned to an output stream.
+
+    Args:
+        media: the open input file.
+        stream: PyAV's input stream.
+        target: PyAV's output stream.
+    """
     for packet in media.packets():
         if packet.stream.index == stream.index and packet.dts is not None:
             packet.stream = target
@@ -174,16 +181,15 @@ def copy_with_chapters(
     out: Path,
     settings: MediaSettings | None = None,
 ) -> None:
-    """Remux a video, with chapters, into an mp4 or mkv by the suffix of `out`.
+    """Copy a video without encoding, and add chapters.
 
     Args:
-        path: of the video.
-        chapters: spans with titles.
-        out: the file to write.
-        settings: limits of the video.
+        path: path of the video.
+        chapters: (span, title) of each chapter.
+        out: path of the file to write, whose suffix selects mp4 or mkv.
+        settings: limits on the video. None means the default limits.
 
-    Raises MediaError where that kind of file cannot hold the streams, StoreError where `out` cannot
-    be written.
+    Raises MediaError if that format cannot hold the streams, StoreError if `out` cannot be written.
     """
     format, cure = "mp4", "use --format mkv instead"
     if out.suffix == ".mkv":
@@ -205,7 +211,10 @@ def copy_with_chapters(
 
 
 def _chapter_entries(chapters: Sequence[tuple[Span, str]]) -> list[Any]:
-    """Return chapters in PyAV's form, in milliseconds."""
+    """Return chapters as the list of dicts that PyAV takes, with times in milliseconds.
+
+    chapters: (span, title) of each chapter.
+    """
     return [
         {
             "id": number,
@@ -221,13 +230,13 @@ def _chapter_entries(chapters: Sequence[tuple[Span, str]]) -> list[Any]:
 def _encode_span(
     media: OpenMedia, span: Span, offset: float, encoders: "Sequence[_VideoEncoder | _AudioEncoder]"
 ) -> None:
-    """Append a span of the source to a clip.
+    """Encode a span of the source video at the end of a clip.
 
     Args:
-        media: the open source.
+        media: the open source video.
         span: seconds of the source.
-        offset: second of the clip where the span starts.
-        encoders: of the clip.
+        offset: second of the clip at which the span starts.
+        encoders: video and audio encoders of the clip.
     """
     seek_before(media, span.start)
     encoder_of_stream = {}  # by the index of the source's stream
@@ -252,8 +261,9 @@ def _encode_span(
 
 
 class _VideoEncoder:
-    """Encodes the video of a clip: every frame on screen within a span, upright, with its
-    duration.
+    """Encodes the video of a clip.
+
+    The clip has every frame that is on screen within a span, upright and with its duration.
     """
 
     def __init__(self, media: OpenMedia, clip: Any, first_frame: Any) -> None:
@@ -276,7 +286,13 @@ class _VideoEncoder:
         self.has_output = False
 
     def start_span(self, media: OpenMedia, span: Span, offset: float) -> None:
-        """Start a span that begins at `offset` seconds of the clip."""
+        """Start a span of the source video.
+
+        Args:
+            media: the open source video.
+            span: seconds of the source.
+            offset: second of the clip at which the span starts.
+        """
         self._timing = media.timing()
         self._span = span
         self._shift = offset - span.start
@@ -284,7 +300,7 @@ class _VideoEncoder:
         self.is_done = False
 
     def add(self, frame: Any) -> None:
-        """Add a decoded frame and encode the one before it."""
+        """Add a decoded frame, and encode the frame before it, whose end is now known."""
         time, length = self._timing.time_and_length(frame)
         if time >= self._span.end:
             self._encode_pending_frame(self._span.end)
@@ -296,7 +312,7 @@ class _VideoEncoder:
         self._pending = (max(time, self._span.start), time + length, frame)
 
     def end_span(self) -> None:
-        """End the span: its last frame keeps its duration in the source."""
+        """End the span and encode its last frame, with its duration in the source."""
         if self._pending is not None:
             self._encode_pending_frame(min(self._pending[1], self._span.end))
 
@@ -305,7 +321,10 @@ class _VideoEncoder:
         self._mux(self._stream.encode(None))
 
     def _encode_pending_frame(self, end: float) -> None:
-        """Encode the pending frame, shown until the second `end`."""
+        """Encode the pending frame.
+
+        end: second at which the frame leaves the screen.
+        """
         if self._pending is None:
             return
         start, _, frame = self._pending
@@ -343,9 +362,9 @@ class _VideoEncoder:
 
 
 class _AudioEncoder:
-    """Encodes the audio of a clip: exactly the samples within a span.
+    """Encodes the audio of a clip: the samples within each span, to the sample.
 
-    Silence fills the gap before the next span.
+    Silence fills a gap before the next span.
     """
 
     def __init__(self, media: OpenMedia, clip: Any) -> None:
@@ -357,7 +376,13 @@ class _AudioEncoder:
         self.has_output = False
 
     def start_span(self, media: OpenMedia, span: Span, offset: float) -> None:
-        """Start a span that begins at `offset` seconds of the clip."""
+        """Start a span of the source video.
+
+        Args:
+            media: the open source video.
+            span: seconds of the source.
+            offset: second of the clip at which the span starts.
+        """
         self._clock = media.clock()
         self._span = span
         self._timeline = AudioTimeline(rate=CLIP_RATE, channels=self._channels)
@@ -369,7 +394,7 @@ class _AudioEncoder:
             self._encode(np.zeros((self._channels, missing), np.float32))
 
     def add(self, frame: Any) -> None:
-        """Add a decoded frame."""
+        """Add a decoded audio frame."""
         length = frame.samples / frame.sample_rate
         time = self._clock.time_of(frame.pts, frame.time_base, length)
         self.is_done = self.is_done or time >= self._span.end
@@ -377,7 +402,7 @@ class _AudioEncoder:
             self._encode_blocks(self._timeline.add(time, frame))
 
     def end_span(self) -> None:
-        """End the span."""
+        """End the span and encode its remaining samples."""
         self._encode_blocks(self._timeline.finish())
 
     def finish(self) -> None:

@@ -20,13 +20,13 @@ MAX_MISSING_SECONDS = 1.0
 
 @dataclass
 class Damage:
-    """Counts of damage found while a file is read.
+    """Counts of the damage found while a media file is read.
 
     Attributes:
-        packet_count: packets or frames that the decoder refused.
-        stamp_count: single time stamps that were corrected.
-        jump_count: places where the stamps of the file jump.
-        longest_jump: seconds of the longest jump forward.
+        packet_count: number of packets or frames that the decoder rejected.
+        stamp_count: number of single time stamps that were corrected.
+        jump_count: number of positions at which the time stamps jump.
+        longest_jump: length of the longest forward jump in seconds.
     """
 
     packet_count: int = 0
@@ -36,7 +36,7 @@ class Damage:
 
     @property
     def has_broken_stamps(self) -> bool:
-        """Whether time stamps were corrected. Such a file cannot be searched by time."""
+        """Whether time stamps were corrected. Seeking by time fails in such a file."""
         return self.stamp_count + self.jump_count > 0
 
     def warnings(self, end: float, duration: float | None) -> tuple[str, ...]:
@@ -44,7 +44,7 @@ class Damage:
 
         Args:
             end: last second that was read.
-            duration: seconds that the file claims, None if unknown.
+            duration: duration in seconds by the file's header, None if unknown.
         """
         lines = []
         if duration is not None and end < duration - MAX_MISSING_SECONDS - 0.02 * duration:
@@ -69,18 +69,18 @@ MAX_PAST_END_SECONDS = 60.0  # s past the claimed end from which a stamp is not 
 
 
 class StreamClock:
-    """Times of the frames of one stream.
+    """Converts the time stamps of one stream's frames to seconds.
 
-    A missing stamp follows on from the frame before. A stamp far past the end is ignored. Where the
-    stamps restart (joined recordings), the later ones are shifted.
+    A frame without a stamp starts when the frame before it ends. A stamp far past the end of the
+    file is ignored. If the stamps restart, as in joined recordings, later stamps are shifted.
     """
 
     def __init__(self, *, start: float, duration: float | None, damage: Damage) -> None:
         """Start the clock.
 
         Args:
-            start: second 0 of the video in the stream's own time.
-            duration: seconds that the file claims, None if unknown.
+            start: time of second 0 of the video, in seconds on the stream's own time scale.
+            duration: duration in seconds by the file's header, None if unknown.
             damage: counts the corrected stamps.
         """
         self._start = start
@@ -93,9 +93,9 @@ class StreamClock:
         """Return the start time of a frame in seconds.
 
         Args:
-            stamp: of the frame, in ticks, None if it has none.
+            stamp: time stamp of the frame in ticks, None if it has none.
             time_base: seconds per tick.
-            length: seconds that the frame lasts.
+            length: duration of the frame in seconds.
         """
         time = self._expected_time
         if stamp is not None and time_base:
@@ -120,10 +120,10 @@ class FrameTiming:
         """Start the timing.
 
         Args:
-            clock: of the stream.
-            rate: frames per second, for frames without a duration.
+            clock: clock of the stream.
+            rate: frames per second, used for frames without a duration.
             by_decoding: whether durations are stored in decoding order (mp4 with B-frames), so that
-                a long one may belong to another frame.
+                a long duration may belong to another frame.
         """
         self._clock = clock
         self._usual_length = 1 / rate
@@ -131,9 +131,10 @@ class FrameTiming:
         self._by_decoding = by_decoding
 
     def time_and_length(self, frame: Any) -> tuple[float, float]:
-        """Return the start time and the duration of a decoded frame, in s.
+        """Return the start time and the duration of a decoded frame, in seconds.
 
-        A frame without a duration lasts as long as the frame before, else as the frame rate says.
+        A frame without a duration has that of the frame before it, else the one given by the frame
+        rate.
         """
         stamp = presentation_stamp(frame)
         length = 0.0
@@ -167,16 +168,17 @@ MIN_PACKETS_AFTER = 3  # at the end of a file, that a jump needs. Less are broke
 
 @dataclass
 class _StreamPosition:
-    """Position of a stream: stamps as stored in the file, in ticks, and the shift of them.
+    """Position in one stream: time stamps as stored in the file, and their correction.
 
     Attributes:
         base: seconds per tick.
-        last: decoding stamp of the packet before.
-        max_jump: ticks by which a stamp may be ahead of the last one unsuspected.
+        last: decoding stamp of the previous packet, in ticks.
+        max_jump: largest step in ticks from one stamp to the next that is not checked.
         shift: seconds to add to the stored stamps.
-        end: stamp at which the packets so far end.
-        next_part: stored second and shift of a part whose frames come before their decoding time.
-        recent_stamps: of the frames before, as far as B-frames reach.
+        end: stamp in ticks at which the packets so far end.
+        next_part: (first stored second, shift in seconds) of the next part of a joined recording.
+            Set if a frame of that part was seen ahead of its decoding time, else None.
+        recent_stamps: stamps in ticks of the latest packets, as many as B-frames can reorder.
     """
 
     base: float
@@ -189,16 +191,19 @@ class _StreamPosition:
 
     @property
     def last_second(self) -> float:
-        """Second of the previous packet, as stored."""
+        """Decoding time of the previous packet in seconds, as stored in the file."""
         return self.last * self.base
 
     @property
     def corrected_end(self) -> float:
-        """Second at which the packets so far end, corrected."""
+        """Corrected time in seconds at which the packets so far end."""
         return self.end * self.base + self.shift
 
     def next_shift(self, second: float) -> float | None:
-        """Return the shift of the next part if a stored second belongs to it, else None."""
+        """Return the shift in seconds of the next part, for a stored second that belongs to it.
+
+        None if the second does not, or there is no next part.
+        """
         if self.next_part is None or second < self.next_part[0] - SUSPICIOUS_JUMP_SECONDS:
             return None
         return self.next_part[1]
@@ -210,7 +215,12 @@ class _StreamPosition:
         self.recent_stamps.append(stamp)
 
     def restart(self, second: float, shift: float) -> None:
-        """Continue at a stored second with another shift, both in seconds."""
+        """Continue after a jump.
+
+        Args:
+            second: time in seconds, as stored in the file.
+            shift: seconds to add to the stored stamps from now on.
+        """
         self.last = self.end = round(second / self.base)
         self.shift = shift
         self.next_part = None
@@ -218,11 +228,11 @@ class _StreamPosition:
 
 
 class PacketClock:
-    """Corrects the stamps of a file's packets so that they stay continuous.
+    """Corrects the time stamps of a file's packets so that they are continuous.
 
-    Where all streams jump (joined recordings, a broken clock), they get one shift, so that video
-    and audio stay in step. A single packet with a far stamp loses it. A single stream that jumps
-    continues at its own end. A gap in all streams of up to `max_pause` s is kept.
+    If all streams jump (joined recordings, a broken clock), they get one shift, so that video and
+    audio stay synchronous. A single packet with a far stamp loses its stamp. A single stream that
+    jumps continues at its own end. A gap in all streams of up to `max_pause` seconds is kept.
     """
 
     def __init__(self, streams: Iterable[int], *, max_pause: float, damage: Damage) -> None:
@@ -230,7 +240,8 @@ class PacketClock:
 
         Args:
             streams: indices of the streams in use.
-            max_pause: seconds by which all streams may jump forward in a pause of the recording.
+            max_pause: longest gap in seconds that counts as a pause of the recording, if all
+                streams have it.
             damage: counts the corrected stamps and the jumps.
         """
         self._used_streams = frozenset(streams)
@@ -269,7 +280,7 @@ class PacketClock:
         return self._ahead.popleft() if self._ahead else next(self._source, None)
 
     def _look_ahead(self) -> Iterator[Any]:
-        """Yield the next packets of the source, and keep them in the queue."""
+        """Yield the next packets of the source in advance. They stay in the queue."""
         yield from list(self._ahead)
         for packet in self._source:
             self._ahead.append(packet)
@@ -323,7 +334,7 @@ class PacketClock:
 
     @property
     def _newest_second(self) -> float:
-        """Latest stored second in the newest part of the file."""
+        """Largest second, as stored in the file, in the part that was added last."""
         positions = self._positions.values()
         newest = [item.last_second for item in positions if item.shift == self._newest_shift]
         return max([*newest, self._newest_start])
@@ -340,7 +351,13 @@ class PacketClock:
         return is_newest and second <= self._newest_second + SUSPICIOUS_JUMP_SECONDS
 
     def _handle_jump(self, packet: Any, second: float, position: _StreamPosition) -> None:
-        """Decide on a jump: shift the stream, or remove the stamps of a single wrong packet."""
+        """Correct a packet whose stamp jumps: shift its stream, or remove the stamps of the packet.
+
+        Args:
+            packet: PyAV's packet.
+            second: decoding time in seconds, as stored in the file.
+            position: position of its stream.
+        """
         index = packet.stream_index
         if (
             position.shift != self._newest_shift
@@ -387,9 +404,12 @@ class PacketClock:
             position.restart(second, position.corrected_end - second)
 
     def _add_part(self, packet: Any, second: float, gap: float) -> float:
-        """Return the shift, in s, of a new part that begins with a packet at `second`, as stored.
+        """Return the shift in seconds of a new part, which follows all earlier packets.
 
-        The shifted part follows all earlier packets.
+        Args:
+            packet: first packet of the part.
+            second: its decoding time in seconds, as stored in the file.
+            gap: seconds between the earlier packets and the part.
         """
         self._damage.jump_count += 1
         self._damage.longest_jump = max(self._damage.longest_jump, gap)
@@ -418,9 +438,9 @@ class PacketClock:
         return self._newest_shift
 
     def _foresee_part(self, packet: Any, position: _StreamPosition) -> None:
-        """Note that a frame begins another part, if it is shown long after its decoding time.
+        """Record the start of another part if a frame is shown long after its decoding time.
 
-        The other streams then jump too. Otherwise the frame before it is only held long.
+        In that case all other streams jump too. Otherwise the frame before is only shown for long.
         """
         second = _packet_start(packet)
         if (
@@ -435,7 +455,10 @@ class PacketClock:
         position.next_part = second, self._add_part(packet, second, gap)
 
     def _all_others_jump(self, index: int) -> bool:
-        """Return whether every other stream jumps farther than a pause among the next packets."""
+        """Return whether all streams except `index` jump by more than a pause soon.
+
+        "Soon" means within the next packets, which are read in advance.
+        """
         last = {other: position.last_second for other, position in self._positions.items()}
         last.pop(index, None)
 
@@ -456,7 +479,7 @@ class PacketClock:
         self._damage.stamp_count += 1
 
     def _is_outlier(self, packet: Any) -> bool:
-        """Return whether a frame's stamp is later than reordering by B-frames explains."""
+        """Return whether a packet's stamp is later than the reordering of B-frames can explain."""
         stamp = packet.pts - round(JUMP_SECONDS / packet.time_base)
         count = 0
         latest = self._newest_second
@@ -473,7 +496,7 @@ class PacketClock:
         return latest < float(stamp * packet.time_base)
 
     def _missing_stamp(self, packet: Any, position: _StreamPosition) -> int:
-        """Return the stamp of a frame that fits the gap between its neighbours."""
+        """Return a stamp in ticks for a packet without one, to fit its neighbours."""
         # the stamps before and after the one that is missing
         next_packets = [item for item in self._ahead if item.stream_index == packet.stream_index]
         neighbour_stamps = {
@@ -491,7 +514,7 @@ class PacketClock:
 
 
 def decoding_second(packet: Any) -> float | None:
-    """Return the decoding time of a packet in seconds as stored, or None without a stamp."""
+    """Return the decoding time of a packet in seconds as stored, None if it has no time stamp."""
     stamp = _decoding_stamp(packet)
     base = packet.time_base
     if stamp is None or not base:
@@ -509,12 +532,16 @@ def _packet_end(packet: Any) -> float:
 
 
 def presentation_stamp(item: Any) -> Any:
-    """Return the presentation stamp of a packet or frame in ticks, else its decoding stamp, else
-    None.
+    """Return the presentation stamp of a packet or frame in ticks, else its decoding stamp.
+
+    None if it has neither.
     """
     return item.dts if item.pts is None else item.pts
 
 
 def _decoding_stamp(packet: Any) -> Any:
-    """Return the decoding stamp of a packet in ticks, else its presentation stamp, else None."""
+    """Return the decoding stamp of a packet in ticks, else its presentation stamp.
+
+    None if it has neither.
+    """
     return packet.pts if packet.dts is None else packet.dts

@@ -76,15 +76,15 @@ MIN_AUDIBLE_PEAK = 0.003  # of full scale, -50 dB. Noise of an open microphone i
 
 @dataclass(frozen=True)
 class LiveInput:
-    """FFmpeg's input of a live source.
+    """Address and FFmpeg options of a live source.
 
     Attributes:
-        url: address, device or file, as FFmpeg takes it.
+        url: address, device or file, in FFmpeg's notation.
         label: name of the source in messages.
-        protocols: allowed for the input and for references inside it.
-        format: FFmpeg's name of the device kind. None where the bytes show the format.
-        options: further options of FFmpeg, as pairs.
-        silence: seconds without a packet after which reading ends with an error.
+        protocols: FFmpeg protocols that the input, and references inside it, may use.
+        format: FFmpeg's name of the input device type. None if FFmpeg detects the format.
+        options: further options of FFmpeg as (name, value).
+        silence: seconds without a packet after which reading fails.
     """
 
     url: str
@@ -96,18 +96,18 @@ class LiveInput:
 
     @property
     def is_address(self) -> bool:
-        """Whether the source is on the network."""
+        """Whether the source is read over the network."""
         return self.format is None and "://" in self.url
 
 
 @dataclass(frozen=True)
 class PacketScan:
-    """Facts about a file that only reading its packets shows.
+    """Facts about a file that only a pass over its packets shows.
 
     Attributes:
-        video_index: index of the video stream to use, None for the default one.
-        audio_index: index of the audio stream to use, None for the default one.
-        end: true end in seconds, None where the claimed duration is right.
+        video_index: index of the video stream to use, None for the default stream.
+        audio_index: index of the audio stream to use, None for the default stream.
+        end: true end in seconds, None if the duration in the header is right.
     """
 
     video_index: int | None = None
@@ -117,20 +117,20 @@ class PacketScan:
 
 @dataclass
 class OpenMedia:
-    """An open file or live source: PyAV's container and its best video and audio streams.
+    """An open file or live source: PyAV's container and the video and audio stream in use.
 
     Attributes:
-        path: of the file, or the label of a live source.
+        path: path of the file, or label of the live source.
         container: PyAV's container.
-        settings: limits of the file.
-        video_stream: PyAV's stream, None in a file without video.
-        audio_stream: PyAV's stream, None in a file without audio.
-        duration: seconds, None if not known.
-        is_seekable: whether the duration is read, not guessed, and the file can be searched.
+        settings: limits on the file.
+        video_stream: PyAV's stream, None without video.
+        audio_stream: PyAV's stream, None without audio.
+        duration: seconds, None if unknown.
+        is_seekable: whether the duration is read, not guessed, and seeking by time works.
         damage: counts of damaged packets and time stamps so far.
-        live: the live source that was opened, None for a file.
-        scan: facts that reading the packets shows.
-        start: the container's first time stamp in seconds, which is second 0 of the video.
+        live: the live source, None for a file.
+        scan: facts found by a pass over the packets.
+        start: first time stamp of the container in seconds, which is second 0 of the video.
     """
 
     path: Path
@@ -148,7 +148,7 @@ class OpenMedia:
         self.start = (self.container.start_time or 0) / MICROSECONDS_PER_SECOND
 
     def rewind(self) -> None:
-        """Reopen the file, or the live source, at its start."""
+        """Reopen the file or live source, to read from its start."""
         self.container.close()
         if self.live is not None:
             self.container = _open_live_container(self.live, self.settings)
@@ -157,7 +157,10 @@ class OpenMedia:
         self.choose_streams()
 
     def choose_streams(self) -> None:
-        """Select and configure the streams to use. Raises MediaError when there are none."""
+        """Select the video and audio stream and configure their decoders.
+
+        Raises MediaError if there is neither.
+        """
         video_streams = _video_streams(self.container)
         audio_streams = _usable_streams(self.container.streams.audio)
         if not video_streams and not audio_streams:
@@ -169,25 +172,25 @@ class OpenMedia:
             _configure_video(self.path, self.video_stream, self.settings)
 
     def clock(self) -> StreamClock:
-        """Return a clock for one stream of the file."""
+        """Return a new clock for the frames of one of the file's streams."""
         duration = self.duration if self.is_seekable else None
         return StreamClock(start=self.start, duration=duration, damage=self.damage)
 
     def timing(self) -> FrameTiming:
-        """Return the timing of the video stream, which must exist."""
+        """Return the frame timing of the video stream. The file must have one."""
         rate = frame_rate(self.video_stream)
         return FrameTiming(self.clock(), rate, by_decoding=self._has_durations_in_decoding_order)
 
     @functools.cached_property
     def _has_durations_in_decoding_order(self) -> bool:
-        """Return whether durations of frames are in decoding order: mp4 with B-frames."""
+        """Return whether frame durations are stored in decoding order, as in mp4 with B-frames."""
         if self.video_stream is None or "mov" not in self.container.format.name:
             return False
         return bool(self.video_stream.codec_context.has_b_frames)
 
     @property
     def aspect(self) -> float:
-        """Width over height of a stored pixel, 1 unless the file declares another."""
+        """Width over height of a stored pixel, 1 if the file declares no other value."""
         aspect = self.video_stream and self.video_stream.sample_aspect_ratio
         is_plausible = aspect and MAX_PIXEL_ASPECT >= aspect >= 1 / MAX_PIXEL_ASPECT
         return float(aspect) if is_plausible else 1.0
@@ -227,7 +230,10 @@ class OpenMedia:
                 self.damage.packet_count += 1
 
     def decode(self, packet: Any) -> list[Any]:
-        """Return the frames of a packet, empty and counted as damage where decoding fails."""
+        """Return PyAV's frames of a packet.
+
+        A packet that cannot be decoded gives [] and counts as damage.
+        """
         import av
 
         try:
@@ -242,7 +248,7 @@ class OpenMedia:
         return intact
 
     def packet_end(self, packet: Any) -> float:
-        """Return the second at which a packet ends, 0 without a valid time stamp."""
+        """Return the second at which a packet ends, 0 if it has no valid time stamp."""
         stamp = presentation_stamp(packet)
         base = packet.time_base
         if stamp is None or not base:
@@ -263,9 +269,13 @@ class OpenMedia:
 
 @contextlib.contextmanager
 def open_media(path: Path | str, settings: MediaSettings) -> Iterator[OpenMedia]:
-    """Yield the open file.
+    """Yield an open media file.
 
-    Raises MediaError, with the cure, for a file that is missing, not media, or past a limit.
+    Args:
+        path: path of the file.
+        settings: limits on the file.
+
+    Raises MediaError, with the cure, if the file is missing, not a media file, or over a limit.
     """
     path = Path(path)
     _check_file(path, settings)
@@ -287,7 +297,14 @@ def open_media(path: Path | str, settings: MediaSettings) -> Iterator[OpenMedia]
 
 @contextlib.contextmanager
 def open_live(live: LiveInput, settings: MediaSettings) -> Iterator[OpenMedia]:
-    """Yield an open live source. Raises MediaError, with the cure, for one that cannot be opened."""
+    """Yield an open live source.
+
+    Args:
+        live: address and options of the source.
+        settings: limits on the source.
+
+    Raises MediaError, with the cure, if it cannot be opened.
+    """
     container = _open_live_container(live, settings)
     media = OpenMedia(Path(live.label), container, settings, live=live)
     try:
@@ -301,7 +318,7 @@ def open_live(live: LiveInput, settings: MediaSettings) -> Iterator[OpenMedia]:
 
 
 def check_duration(path: Path, duration: float, settings: MediaSettings) -> None:
-    """Raise MediaError where a video is longer than the limit."""
+    """Raise MediaError if a duration in seconds is longer than the settings allow."""
     if duration > settings.max_duration:
         limit = f"media.max_duration = {settings.max_duration:g} s"
         higher = f"--set media.max_duration={duration + 60:.0f}.0"
@@ -310,7 +327,10 @@ def check_duration(path: Path, duration: float, settings: MediaSettings) -> None
 
 
 def frame_rate(stream: Any) -> float:
-    """Return the frames/s that a video stream claims, a usual rate where the claim is impossible."""
+    """Return the frames per second that a video stream declares.
+
+    A default rate replaces an impossible value.
+    """
     rate = stream.average_rate or stream.guessed_rate
     return float(rate) if rate and 0 < rate <= MAX_FRAME_RATE else DEFAULT_FRAME_RATE
 
@@ -408,7 +428,10 @@ def _format_names(container: Any) -> set[str]:
 
 
 def _claimed_duration(container: Any, start: float) -> float | None:
-    """Return the duration in the header, s. start: of the first time stamp, s."""
+    """Return the duration in seconds by the file's header, None if unknown.
+
+    start: first time stamp of the container in seconds.
+    """
     if not container.duration or container.duration < 0:
         return None
     duration = float(container.duration / MICROSECONDS_PER_SECOND)
@@ -422,7 +445,7 @@ def _claimed_duration(container: Any, start: float) -> float | None:
 
 
 def _scan_if_needed(path: Path, container: Any, settings: MediaSettings) -> PacketScan:
-    """Return the facts that must be known before a file is read. Most files need no scan."""
+    """Return the facts that a pass over the packets shows, if the file needs such a pass."""
     _check_stream_count(path, container, settings)
     status = path.stat()
     claimed = (container.duration or 0) / MICROSECONDS_PER_SECOND
@@ -457,16 +480,17 @@ def _scan_packets(
     find_end: bool,
     check_end: bool,
 ) -> PacketScan:
-    """Return the facts that the packets of a file show.
+    """Return the facts that a pass over the packets of a file shows.
 
     Args:
-        path: of the file.
-        version: its size and time, for the cache.
-        settings: limits of the file.
-        find_film: whether to find the video stream with more than a cover image.
-        find_audible: whether to find the audio stream with audible sound.
-        find_end: whether to find the end of a file whose clock may jump.
-        check_end: whether to do so if the last packets do not end at the claimed duration.
+        path: path of the file.
+        version: size and modification time of the file, as a cache key.
+        settings: limits on the file.
+        find_film: whether to find the video stream that is not only a cover image.
+        find_audible: whether to find the first audio stream with audible sound.
+        find_end: whether to find the true end, since the time stamps may jump.
+        check_end: whether to find the true end if the last packets do not end at the duration in
+            the header.
     """
     log.debug("%s (%d bytes) is scanned", path, version[0])
     scan = PacketScan()
@@ -489,7 +513,7 @@ def _scan_packets(
 
 
 def _ends_as_claimed(path: Path, settings: MediaSettings) -> bool:
-    """Return whether the last packets end at about the claimed duration."""
+    """Return whether the last packets end at about the duration in the header."""
     import av
 
     with contextlib.closing(_open_container(path, settings)) as container:
@@ -537,15 +561,16 @@ def _usable_streams(streams: Iterable[Any]) -> list[Any]:
 
 
 def _stream_at(streams: list[Any], index: int | None) -> Any:
-    """Return the stream with an index, else the first one, None where there is none."""
+    """Return the stream with a container index, else the first one. None if there are none."""
     chosen = [stream for stream in streams if stream.index == index]
     return next(iter(chosen + streams), None)
 
 
 def _film_index(container: Any, streams: Sequence[Any]) -> int:
-    """Return the index of the first stream with more than one frame, else of the first one.
+    """Return the index of the first video stream with more than one frame.
 
-    Reads the container, which must be reopened. A cover image without its flag may come first.
+    If there is none, return the index of the first stream. A cover image that is not marked as such
+    may come first. This reads the container, which must then be reopened.
     """
     counts = {stream.index: 0 for stream in streams}
     for number, packet in enumerate(container.demux(streams)):
@@ -559,9 +584,11 @@ def _film_index(container: Any, streams: Sequence[Any]) -> int:
 
 
 def _numbered_audio_index(path: Path, container: Any, number: int) -> int:
-    """Return the index of the audio stream with a number, from 1 on in the order of the file.
+    """Return the container index of the n-th audio stream of a file.
 
-    Raises MediaError where that stream is missing or cannot be decoded.
+    number: n, from 1 on.
+
+    Raises MediaError if that stream is missing or cannot be decoded.
     """
     streams = list(container.streams.audio)
     if number > len(streams) or streams[number - 1].codec_context is None:
@@ -573,10 +600,10 @@ def _numbered_audio_index(path: Path, container: Any, number: int) -> int:
 
 
 def _audible_index(container: Any, streams: Sequence[Any]) -> int:
-    """Return the index of the first stream with audible sound, else of the first one.
+    """Return the index of the first audio stream with audible sound, else of the first stream.
 
-    Reads the container, which must be reopened. Recorders write one stream per input, and many of
-    these are silent.
+    Recorders write one stream per input, and many of them are silent. This reads the container,
+    which must then be reopened.
     """
     import av
 

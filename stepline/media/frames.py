@@ -38,7 +38,7 @@ class Frame:
 
 
 class FrameScaler:
-    """Scales decoded frames to upright RGB images of one size, which the first frame decides."""
+    """Converts decoded frames to upright RGB images of one size, computed from the first frame."""
 
     def __init__(
         self,
@@ -50,10 +50,12 @@ class FrameScaler:
     ) -> None:
         """Choose the size of the images.
 
+        With neither `shorter`, `width` nor `longer`, it is full size.
+
         Args:
-            shorter: pixels of the shorter side.
-            width: pixels across, instead of `shorter`.
-            longer: pixels of the longer side, never more than the video has.
+            shorter: pixels of the shorter side. None for no such rule.
+            width: pixels of the width. None for no such rule.
+            longer: maximal pixels of the longer side. Frames are never enlarged to it.
             aspect: width over height of a stored pixel.
         """
         from av.video.reformatter import VideoReformatter
@@ -66,7 +68,10 @@ class FrameScaler:
         self._size: tuple[int, int] | None = None
 
     def image(self, frame: Any) -> Image:
-        """Return a decoded frame as (H, W, 3) uint8 RGB of standard range, with square pixels."""
+        """Return a decoded frame as an upright (H, W, 3) uint8 RGB image with square pixels.
+
+        High dynamic range is converted to standard range.
+        """
         turns = quarter_turns(frame)
         if self._size is None:
             self._size = self._scaled_size(frame)
@@ -101,21 +106,29 @@ class FrameScaler:
 
 
 def quarter_turns(frame: Any) -> int:
-    """Return the counter-clockwise quarter turns that set the frame upright, by its display matrix."""
+    """Return the number of counter-clockwise quarter turns that set a decoded frame upright.
+
+    It is read from the frame's display matrix, which stores the rotation of the camera.
+    """
     return int(round(frame.rotation / 90) % 4)
 
 
 def display_size(frame: Any, aspect: float) -> tuple[int, int]:
-    """Return width and height of the upright frame in square pixels.
+    """Return (width, height) of the upright frame in square pixels.
 
-    aspect: width over height of a stored pixel.
+    Args:
+        frame: decoded frame of PyAV.
+        aspect: width over height of a stored pixel.
     """
     width = max(1, round(frame.width * aspect))
     return (frame.height, width) if quarter_turns(frame) % 2 else (width, frame.height)
 
 
 def encode_jpeg(image: Image, max_bytes: int | None = None) -> bytes:
-    """Return an image (H, W, 3) as JPEG. An image over `max_bytes` gets a lower quality."""
+    """Return an image (H, W, 3) as JPEG bytes.
+
+    max_bytes: the quality is lowered until the JPEG has at most this size. None for no limit.
+    """
     from PIL import Image as Pillow
 
     for quality in JPEG_QUALITIES:
@@ -127,13 +140,13 @@ def encode_jpeg(image: Image, max_bytes: int | None = None) -> bytes:
 
 
 class Thumbnails:
-    """JPEGs of the frames at the middle of each second, collected while a video is read.
+    """JPEG thumbnails of the frames at the middle of each second, collected while a video is read.
 
-    Memory holds MAX_THUMBNAIL_BYTES, so only the start of a long video.
+    They take at most MAX_THUMBNAIL_BYTES, so a long video has thumbnails only at its start.
     """
 
     def __init__(self, side: int) -> None:
-        """side: pixels of the longer side, never more than the video has."""
+        """side: maximal pixels of the longer side. Frames are not enlarged."""
         self._side = side
         self._jpegs: dict[float, bytes] = {}
         self._scaler: FrameScaler | None = None
@@ -144,8 +157,8 @@ class Thumbnails:
         """Add a decoded frame if its time is the middle of a second.
 
         Args:
-            time: seconds at which the frame is on the screen.
-            frame: PyAV's.
+            time: second at which the frame is on the screen.
+            frame: decoded frame of PyAV.
             aspect: width over height of a stored pixel.
         """
         second = math.floor(time) + 0.5
@@ -160,9 +173,11 @@ class Thumbnails:
         self._jpegs[second] = self._last[1]
 
     def jpeg_at(self, second: float, side: int) -> bytes | None:
-        """Return the thumbnail at second k + 0.5 as JPEG, or None.
+        """Return the thumbnail at a second k + 0.5 as JPEG bytes. None if there is none.
 
-        side: pixels of the longer side, at most.
+        Args:
+            second: time in seconds.
+            side: maximal pixels of the longer side.
         """
         from PIL import Image as Pillow
 
@@ -176,21 +191,21 @@ class Thumbnails:
 
 
 class FrameSampler:
-    """Selects the frame on screen at the middle of every 1/rate seconds, at any video frame rate.
+    """Selects the frames on screen at (k + 0.5) / rate seconds for k = 0, 1, ...
 
-    Before the first frame it is the first one, after the last one None. A video shorter than half
-    of 1/rate gives its last frame.
+    Times before the first frame give the first frame, times after the last frame give none. A video
+    shorter than half of 1 / rate gives its last frame.
     """
 
     def __init__(
         self, rate: float, scaler: FrameScaler, thumbnails: Thumbnails | None = None
     ) -> None:
-        """Start a selection.
+        """Start the selection.
 
         Args:
-            rate: frames per second to select.
-            scaler: makes their images.
-            thumbnails: collects larger images.
+            rate: number of frames to select per second.
+            scaler: converts the selected frames to images.
+            thumbnails: also collects thumbnails of the selected frames. None for no thumbnails.
         """
         self._rate = rate
         self._scaler = scaler
@@ -201,12 +216,12 @@ class FrameSampler:
         self._end = 0.0
 
     def add(self, time: float, frame: Any, length: float) -> Iterator[Frame]:
-        """Yield the selected frames up to the end of a decoded frame.
+        """Yield the selected frames whose times lie before the end of a decoded frame.
 
         Args:
-            time: seconds at which it appears.
-            frame: PyAV's.
-            length: seconds that it lasts.
+            time: second at which the frame appears.
+            frame: decoded frame of PyAV.
+            length: duration of the frame in seconds.
         """
         if self._shown is not None:
             yield from self._frames_before(time)
@@ -215,7 +230,7 @@ class FrameSampler:
         self._end = time + length
 
     def finish(self) -> Iterator[Frame]:
-        """Yield the remaining frames after the last one."""
+        """Yield the selected frames that remain after the last decoded frame."""
         if self._shown is None:
             return
         yield from self._frames_before(self._end)

@@ -52,16 +52,16 @@ HLG_C = 0.55991073
 
 
 def is_high_range(frame: Any) -> bool:
-    """Return whether a decoded frame has high dynamic range."""
+    """Return whether a decoded frame has high dynamic range (PQ or HLG)."""
     return frame.color_trc in (PQ_TRANSFER, HLG_TRANSFER)
 
 
 def standard_image(pixels: npt.NDArray[np.uint16], transfer: int) -> npt.NDArray[np.uint8]:
-    """Return a high-range image in standard range, (H, W, 3) uint8.
+    """Convert an image of high dynamic range to standard range, (H, W, 3) uint8 RGB.
 
     Args:
         pixels: (H, W, 3) uint16, RGB with BT.2020 primaries.
-        transfer: PQ_TRANSFER or HLG_TRANSFER.
+        transfer: transfer function of the pixels, PQ_TRANSFER or HLG_TRANSFER.
     """
     light = _light_table(transfer)[pixels >> 4]  # (H, W, 3) nits
     if transfer == HLG_TRANSFER:
@@ -75,9 +75,11 @@ def standard_image(pixels: npt.NDArray[np.uint16], transfer: int) -> npt.NDArray
 
 
 def light_of_signal(signal: Floats, transfer: int) -> Floats:
-    """Return the light of a signal in [0, 1].
+    """Return the light that a video signal encodes: in nits for PQ, scene light times 1000 for HLG.
 
-    It is display light in nits (PQ), or scene light times 1000 (HLG).
+    Args:
+        signal: values in [0, 1].
+        transfer: transfer function, PQ_TRANSFER or HLG_TRANSFER.
     """
     if transfer == HLG_TRANSFER:
         linear_part = signal**2 / 3
@@ -91,16 +93,16 @@ def light_of_signal(signal: Floats, transfer: int) -> Floats:
 
 
 def pq_signal(nits: Floats | float) -> Floats:
-    """Return the PQ signal, 0 to 1, of a luminance in nits."""
+    """Return the PQ signal in [0, 1] that encodes a luminance in nits."""
     root = np.power(np.asarray(nits, np.float64) / PQ_NITS, PQ_M1)
     signal = np.power((PQ_C1 + PQ_C2 * root) / (1 + PQ_C3 * root), PQ_M2)
     return np.asarray(signal, np.float32)
 
 
 def compress_light(nits: Floats) -> Floats:
-    """Tone-map luminance of up to PEAK_NITS to at most SCREEN_NITS by a spline.
+    """Tone-map luminance in nits from at most PEAK_NITS to at most SCREEN_NITS, by a spline.
 
-    Dark tones stay as they are. Source: BT.2390, section 5.4.1, with black at 0.
+    Dark tones are unchanged. Source: BT.2390, section 5.4.1, with black at 0.
     """
     peak = float(pq_signal(PEAK_NITS))
     limit = float(pq_signal(SCREEN_NITS)) / peak
@@ -116,7 +118,7 @@ def compress_light(nits: Floats) -> Floats:
 
 @functools.cache
 def _light_table(transfer: int) -> Floats:
-    """Return the light of each level of the signal."""
+    """Return the light of each level of the signal, as `light_of_signal` defines it."""
     return light_of_signal(_equal_steps(SIGNAL_LEVELS), transfer)
 
 
@@ -129,5 +131,5 @@ def _standard_table() -> npt.NDArray[np.uint8]:
 
 
 def _equal_steps(count: int) -> Floats:
-    """Return equal steps from 0 to 1, (count,)."""
+    """Return `count` equally spaced numbers from 0 to 1, (count,)."""
     return np.arange(count, dtype=np.float32) / np.float32(count - 1)

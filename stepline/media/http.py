@@ -33,7 +33,7 @@ MAX_RECEIVED_FACTOR = 2
 
 
 class TransferLimits:
-    """Limits on bytes and time that all requests for one transfer share."""
+    """Limits on the bytes and seconds of one transfer, shared by all its requests."""
 
     def __init__(
         self, *, max_bytes: int, seconds: float, silence: float, private: bool = False
@@ -41,10 +41,10 @@ class TransferLimits:
         """Start the transfer.
 
         Args:
-            max_bytes: of all bodies together.
-            seconds: in all, from now on.
+            max_bytes: maximal bytes of all response bodies together.
+            seconds: maximal duration of the transfer from now on.
             silence: seconds without a byte after which a request fails.
-            private: whether the server may have a private address.
+            private: whether the server may have a private network address.
         """
         self.silence = silence
         self.private = private
@@ -53,31 +53,34 @@ class TransferLimits:
         self._deadline = time.monotonic() + seconds
 
     def refusal(self, reason: str) -> Exception:
-        """Return the error for a refused response."""
+        """Return the exception for a response that is refused. reason: text of its message."""
         return MediaError(reason)
 
     def timeout_error(self) -> Exception:
-        """Return the error for a response that takes too long."""
+        """Return the exception for a transfer that takes too long."""
         return self.refusal("the answer takes too long")
 
     def size_error(self) -> Exception:
-        """Return the error for a response that is too large."""
+        """Return the exception for a transfer that is too large."""
         return self.refusal("the answer is too large")
 
     def check_limits(self, expected_bytes: int = 0) -> None:
-        """Raise `timeout_error` after the deadline, `size_error` for more bytes than the body may have."""
+        """Raise `timeout_error` after the deadline, `size_error` if the bodies are too large.
+
+        expected_bytes: bytes that are still to come, added to those received.
+        """
         if time.monotonic() > self._deadline:
             raise self.timeout_error()
         if expected_bytes > self._body_bytes_left:
             raise self.size_error()
 
     def count_body_bytes(self, count: int) -> None:
-        """Count bytes of a body. Raises as `check_limits` does."""
+        """Add `count` bytes to the size of the bodies. Raises as `check_limits` does."""
         self.check_limits(count)
         self._body_bytes_left -= count
 
     def count_received_bytes(self, count: int) -> None:
-        """Count received bytes. Raises as `check_limits` does."""
+        """Count bytes received, of headers and bodies. Raises as `check_limits` does."""
         self.check_limits()
         self._received_bytes_left -= count
         if self._received_bytes_left < 0:
@@ -85,20 +88,20 @@ class TransferLimits:
 
     @property
     def read_timeout(self) -> float:
-        """Seconds to wait for the next bytes."""
+        """Seconds that the next read may wait for bytes."""
         return min(self.silence, max(0.01, self._deadline - time.monotonic()))
 
     def connect(self, address: tuple[str, int], *_: Any) -> socket.socket:
-        """Return a connection to a host and port.
+        """Return a new socket connected to an address (host, port).
 
-        Raises as `check_limits` does, and MediaError for a forbidden private address.
+        Raises as `check_limits` does, and MediaError for a private address that is not allowed.
         """
         self.check_limits()
         return connect_checked(address, self.read_timeout, private=self.private)
 
 
 class LinkLimits(TransferLimits):
-    """Limits on the download of a link, by its settings."""
+    """Limits on the download of a link, taken from its LinkSettings."""
 
     def __init__(self, settings: LinkSettings) -> None:
         super().__init__(
@@ -110,21 +113,22 @@ class LinkLimits(TransferLimits):
         self.settings = settings
 
     def timeout_error(self) -> Exception:
-        """Return the error for a slow link, with the setting to change."""
+        """Return the error for a download that takes too long, with the setting to change."""
         limit = f"links.longest = {self.settings.longest:g} s"
         return self.refusal(f"takes longer than {limit}; raise that, or leave it")
 
     def size_error(self) -> Exception:
-        """Return the error for a large link, with the setting to change."""
+        """Return the error for a download that is too large, with the setting to change."""
         limit = f"links.largest = {self.settings.largest} MiB"
         return self.refusal(f"larger than {limit}; raise that, or leave it")
 
 
 class _LimitedSocketReader(io.RawIOBase):
-    """Reads from a connection, and counts bytes and time.
+    """Raw stream that reads from a socket and counts bytes and time.
 
     Attributes:
-        header_bytes_left: bytes that status line and headers may still have, None in the body.
+        header_bytes_left: bytes that the status line and headers may still have, None once the body
+            has begun.
     """
 
     def __init__(self, raw: io.RawIOBase, connection: Any, limits: TransferLimits) -> None:
@@ -161,7 +165,11 @@ class _LimitedSocketReader(io.RawIOBase):
 
 
 class _LimitedResponse(http.client.HTTPResponse):
-    """An HTTP response that stops at the limits."""
+    """An HTTP response whose reads raise an error beyond the limits.
+
+    Attributes:
+        limits: limits of the transfer.
+    """
 
     limits: TransferLimits
 
@@ -179,9 +187,10 @@ class _LimitedResponse(http.client.HTTPResponse):
             raise self.limits.refusal(f"the answer's compression {coding[:40]!r} is not supported")
 
     def read(self, amt: int | None = None) -> bytes:
-        """Return that many bytes, or all. Fewer only at the end.
+        """Return the next `amt` bytes of the body, or all remaining bytes if `amt` is None.
 
-        Raises IncompleteRead for a truncated body. Any error closes the connection.
+        Fewer bytes come only at the end. Raises IncompleteRead for a truncated body. Any error
+        closes the connection.
         """
         try:
             return self._read(amt)
@@ -211,7 +220,7 @@ class _LimitedResponse(http.client.HTTPResponse):
 
 
 def connection_class(kind: type[http.client.HTTPConnection], limits: TransferLimits) -> Any:
-    """Return a subclass of HTTPConnection or HTTPSConnection that keeps the limits."""
+    """Return a subclass of HTTPConnection or HTTPSConnection that enforces the limits."""
 
     class LimitedConnection(kind):  # type: ignore[valid-type,misc]
         response_class = type("LimitedResponse", (_LimitedResponse,), {"limits": limits})
@@ -224,7 +233,7 @@ def connection_class(kind: type[http.client.HTTPConnection], limits: TransferLim
 
 
 class _LimitedHandler(urllib.request.AbstractHTTPHandler):
-    """Opens http and https addresses by limited connections."""
+    """urllib handler that opens http and https URLs by connections with limits."""
 
     def __init__(self, limits: TransferLimits) -> None:
         super().__init__()
@@ -240,9 +249,10 @@ class _LimitedHandler(urllib.request.AbstractHTTPHandler):
 
 
 class _RedirectHandler(urllib.request.HTTPRedirectHandler):
-    """Follows redirects of a GET, but not from https to http or to another scheme.
+    """urllib handler that follows redirects of GET requests.
 
-    A POST is not redirected: that would drop its body, or send it to another server.
+    Redirects from https to http or to another scheme are refused. A POST is never redirected, since
+    that would drop its body or send it to another server.
     """
 
     def redirect_request(
@@ -265,17 +275,19 @@ def open_url(
     *,
     by_proxy: bool = False,
 ) -> Any:
-    """Return the response to a GET, or a POST if there is a body. No cookie or password is used.
+    """Return the HTTP response to a GET, or to a POST if there is a body.
+
+    No cookies or passwords are sent.
 
     Args:
-        url: http or https.
-        limits: of the transfer. Several requests may share them.
-        headers: of the request.
-        body: of a POST. None for a GET.
-        by_proxy: use the proxies in the environment.
+        url: http or https URL.
+        limits: limits of the transfer, which several requests may share.
+        headers: request headers. None for none.
+        body: body of a POST. None for a GET.
+        by_proxy: whether to use the proxies that environment variables name.
 
-    Raises what the limits raise (MediaError), HTTPError for a status of 400 and more and for the
-    redirect of a POST, OSError and HTTPException for network errors.
+    Raises the errors of the limits (such as MediaError). Raises HTTPError for a status of 400 or
+    more and for the redirect of a POST. Raises OSError and HTTPException for network errors.
     """
     # nothing but http(s): no files, no ftp, no data
     opener = urllib.request.OpenerDirector()

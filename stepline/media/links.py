@@ -74,15 +74,15 @@ ANY_SIZE = MediaSettings(
 
 @dataclass(frozen=True)
 class Link:
-    """A video by its URL.
+    """The URL of one video, with the facts that the server or page gave about it.
 
     Attributes:
-        url: of the file or page.
-        settings: of the download.
-        media_type: of the server's response.
-        page: whether yt-dlp must find the video on a page.
-        info: yt-dlp's facts about the page, None before yt-dlp was called.
-        fault: why there is no video, None for a usable link.
+        url: URL of the file or web page.
+        settings: settings of the download.
+        media_type: media type of the server's response, such as "video/mp4".
+        page: whether the URL is a web page, whose video yt-dlp must find.
+        info: yt-dlp's metadata of the page, None before yt-dlp was called.
+        fault: why there is no video, None if there is one.
     """
 
     url: str
@@ -96,15 +96,15 @@ class Link:
 def find_links(
     url: str, folder: Path, settings: LinkSettings, *, force: bool = False
 ) -> list[Link]:
-    """Return the link of a URL itself, or the links of a playlist.
+    """Return the link of a video URL, or the links of the videos in a playlist.
 
     Args:
-        url: of a file, page or playlist.
-        folder: of earlier downloads, which are not requested again.
+        url: URL of a file, page or playlist.
+        folder: folder of all downloads. No request is made for a video that is already there.
         settings: limits of the download.
-        force: request earlier downloads again.
+        force: whether to make the requests nevertheless.
 
-    Raises MediaError, in one line, where the URL cannot be reached or holds no video.
+    Raises MediaError, in one line, if the URL cannot be reached or has no video.
     """
     check_url(url)
     earlier = None if force else _earlier_download(url, folder)
@@ -145,12 +145,12 @@ def fetch_link(
     A broken download is resumed.
 
     Args:
-        link: from `find_links`.
-        folder: of all links.
-        captions: whether to fetch the captions of the page too.
-        language: the preferred language of the captions.
-        report: called with the file name and the number of bytes so far.
-        force: download again. The earlier file stays where that fails.
+        link: link from `find_links`.
+        folder: folder of all downloads.
+        captions: whether to download the captions of the page too.
+        language: preferred language of the captions, as ISO 639-1 code.
+        report: called with the file name and the number of bytes so far. None for no reports.
+        force: whether to download again. The earlier file is kept if that fails.
 
     Raises MediaError, in one line, for a failing or slow server, a file that is too large, a page
     without a video, and a response that is not a media file.
@@ -196,7 +196,7 @@ def fetch_link(
 
 @contextmanager
 def _moved_aside(link_dir: Path) -> Iterator[None]:
-    """Move the folder of a link away during a new download, and back if that fails."""
+    """Rename the folder of a link during a new download, and restore it if the download fails."""
     earlier = link_dir.with_name(f"{link_dir.name}.earlier")
     shutil.rmtree(earlier, ignore_errors=True)
     link_dir.rename(earlier)
@@ -221,7 +221,7 @@ def forget_link(url: str, folder: Path) -> None:
 
 @contextmanager
 def _removed_if_empty(link_dir: Path) -> Iterator[None]:
-    """Remove, at the end, the folder of a link and the parent folder if they are empty."""
+    """Remove the folder of a link and its parent folder at the end of the context, if empty."""
     try:
         yield
     finally:
@@ -231,12 +231,12 @@ def _removed_if_empty(link_dir: Path) -> Iterator[None]:
 
 
 def link_folder(url: str, folder: Path) -> Path:
-    """Return the folder of a URL in `folder`."""
+    """Return the folder for the downloads from a URL, a subfolder of `folder`."""
     return folder / hashlib.sha256(url.encode(errors="surrogatepass")).hexdigest()[:12]
 
 
 def _earlier_download(url: str, folder: Path) -> LinkedVideo | None:
-    """Return the video of an earlier download if it is complete."""
+    """Return the video that an earlier run downloaded completely. None if there is none."""
     link_dir = link_folder(url, folder)
     try:
         record = parse_json((link_dir / LINK_RECORD_NAME).read_bytes())
@@ -257,7 +257,16 @@ def _earlier_download(url: str, folder: Path) -> LinkedVideo | None:
 
 
 def _fetch_file(link: Link, folder: Path, limits: TransferLimits, report: Report | None) -> Path:
-    """Download a file. Each request resumes at the bytes that are there."""
+    """Download the file of a link and return its path.
+
+    Each request asks only for the bytes that are missing.
+
+    Args:
+        link: link to a file.
+        folder: folder to download into.
+        limits: limits of all requests together.
+        report: called with the file name and the number of bytes so far.
+    """
     path = folder / _file_name(link)
     partial = path.with_name(f".{path.name}.part")
 
@@ -294,10 +303,15 @@ def _file_name(link: Link) -> str:
 
 
 def _request_remainder(url: str, partial: Path, limits: TransferLimits) -> tuple[Any, bool]:
-    """Return the response with the missing bytes, and whether it is partial (206).
+    """Return (response, whether it holds only the missing bytes) for a partly downloaded file.
 
-    Otherwise it is the whole file. It is partial if the server confirms by ETag or date that its
-    file is unchanged.
+    The second value is True for status 206, if the ETag or date shows that the file is unchanged.
+    Otherwise the response holds the whole file.
+
+    Args:
+        url: URL of the file.
+        partial: local file with the bytes so far.
+        limits: limits of the transfer.
     """
     validator = partial.with_suffix(".mark")
     present_bytes = partial.stat().st_size if partial.exists() and validator.exists() else 0
@@ -329,12 +343,12 @@ def _request_remainder(url: str, partial: Path, limits: TransferLimits) -> tuple
 def _with_retries(
     action: Callable[[], Any], settings: LinkSettings, bytes_so_far: Callable[[], int] = lambda: 0
 ) -> Any:
-    """Return the result of an action, retried after transient errors. Progress resets the count.
+    """Return the result of a function that is called again after transient errors.
 
     Args:
-        action: to retry.
-        settings: number of tries and pauses.
-        bytes_so_far: measures the progress.
+        action: the function.
+        settings: number of attempts and pauses.
+        bytes_so_far: returns the bytes downloaded. If they grew, the count of attempts restarts.
     """
     failed_tries = 0  # without progress, in a row
     bytes_before = bytes_so_far()
@@ -360,7 +374,10 @@ def _with_retries(
 
 
 def _text_kind(path: Path) -> str | None:
-    """Return the kind of text at the start of a file, or None for a possible media file."""
+    """Return the kind of text, such as HTML, at the start of a file.
+
+    None if it may be a media file.
+    """
     with path.open("rb") as file:
         content = file.read(TEXT_START_BYTES).removeprefix(codecs.BOM_UTF8).lstrip().lower()
     kinds = (kind for start, kind in TEXT_KIND_BY_START if content.startswith(start))
@@ -368,9 +385,9 @@ def _text_kind(path: Path) -> str | None:
 
 
 def _check_is_media(path: Path) -> None:
-    """Remove a file that is not a media file and raise MediaError.
+    """Raise MediaError if a downloaded file is not a media file, and remove the file.
 
-    Servers also answer with pages and errors.
+    Servers also answer with web pages and error messages.
     """
     kind = _text_kind(path)
     if kind is not None:
@@ -388,7 +405,7 @@ def _check_is_media(path: Path) -> None:
 
 @contextmanager
 def explain_link_errors(url: str) -> Iterator[None]:
-    """Turn any error of urllib or yt-dlp into a MediaError with the URL and the cure."""
+    """Convert the errors of urllib and yt-dlp in this context to MediaError with URL and cure."""
     name = display_url(url)
     try:
         yield
@@ -404,7 +421,7 @@ def explain_link_errors(url: str) -> Iterator[None]:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and its causes, also those that yt-dlp or urllib keep in attributes."""
+    """Yield an error and its causes, also those stored in attributes by yt-dlp or urllib."""
     pending = [error]
     visited_ids = set()
     while pending:
@@ -421,7 +438,12 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _reason(error: Exception, causes: Sequence[BaseException]) -> str:
-    """Return the reason of an error of urllib or yt-dlp, and the cure."""
+    """Return the reason of an error of urllib or yt-dlp in words, and the cure.
+
+    Args:
+        error: the error.
+        causes: the error and the errors that caused it.
+    """
     statuses = (getattr(cause, "status", None) for cause in causes)
     status = next((status for status in statuses if isinstance(status, int)), None)
     if status in (401, 403):

@@ -42,10 +42,10 @@ class LinkedVideo(FrozenModel):
     """A downloaded video.
 
     Attributes:
-        path: of the video file.
-        origin: where it is from.
-        page: whether it is from a web page, by yt-dlp.
-        captions: caption file of the page, None where captions were not requested.
+        path: path of the video file.
+        origin: URL, title and other metadata of its source.
+        page: whether yt-dlp downloaded it from a web page.
+        captions: path of the downloaded caption file, None if captions were not requested.
     """
 
     path: Path
@@ -56,13 +56,13 @@ class LinkedVideo(FrozenModel):
 
 @contextmanager
 def limited_youtube_dl(limits: LinkLimits, options: Info) -> Iterator[Any]:
-    """Yield a YoutubeDL with limited connections.
+    """Yield yt-dlp's YoutubeDL object, whose connections have limits.
 
     Args:
-        limits: of all connections.
+        limits: limits of all connections together.
         options: further options of yt-dlp.
 
-    Raises MediaError where yt-dlp is not installed.
+    Raises MediaError if yt-dlp is not installed.
     """
     try:
         import yt_dlp
@@ -82,7 +82,7 @@ def limited_youtube_dl(limits: LinkLimits, options: Info) -> Iterator[Any]:
 
 
 def _limited_downloader_class(youtube_dl: Any, limits: LinkLimits) -> Any:
-    """Return a subclass of YoutubeDL with limited connections."""
+    """Return a subclass of YoutubeDL whose connections have limits."""
     from yt_dlp.networking._urllib import HTTPHandler, UrllibRH
     from yt_dlp.utils import determine_protocol
 
@@ -147,17 +147,17 @@ def _youtube_dl_options(settings: LinkSettings) -> Info:
 
 
 class _YtDlpLog:
-    """Forwards yt-dlp's messages to our log, for --verbose."""
+    """Logger that forwards yt-dlp's messages to Stepline's log, which --verbose shows."""
 
     def debug(self, text: str) -> None:
-        """Log a line. An error also comes as an exception."""
+        """Log a message. yt-dlp also raises its errors as exceptions."""
         log.info("%s", text)
 
     info = warning = error = debug
 
 
 def extract_info(url: str, limits: LinkLimits) -> Info:
-    """Return yt-dlp's facts about a page: a video, or a playlist with the URLs of its videos."""
+    """Return yt-dlp's metadata of a page: of a video, or of a playlist with its videos' URLs."""
     with limited_youtube_dl(limits, {}) as downloader:
         info: Info | None = downloader.extract_info(url, download=False)
     if info is None:
@@ -174,15 +174,15 @@ def fetch_page_video(
     language: str | None = None,
     report: Report | None = None,
 ) -> LinkedVideo:
-    """Return the video of a page, downloaded by yt-dlp.
+    """Return the video of a web page, downloaded by yt-dlp.
 
     Args:
-        url: of the page.
-        info: from `extract_info`.
-        folder: for the files.
-        limits: of the whole download.
-        language: of the captions to fetch. None for no captions.
-        report: called with the file name and the number of bytes so far.
+        url: URL of the page.
+        info: metadata from `extract_info`.
+        folder: folder for the files.
+        limits: limits of the whole download.
+        language: language of the captions to download. None for no captions.
+        report: called with the file name and the number of bytes so far. None for no reports.
     """
     if info.get("_type") in PLAYLIST_TYPES:
         raise MediaError("a playlist within a playlist; give its own address")
@@ -224,7 +224,7 @@ def fetch_page_video(
 
 
 def _page_origin(url: str, result: Info) -> LinkOrigin:
-    """Return title, author, date and chapters of a page's video."""
+    """Return URL, title, author, date and chapters of a page's video."""
     chapters = []
     for chapter in result.get("chapters") or ():
         if chapter.get("title"):
@@ -250,7 +250,10 @@ def _has_separate_tracks(info: Info) -> bool:
 
 
 def _fetch_captions(downloader: Any, info: Info, stem: Path, language: str) -> Path:
-    """Return a caption file of the page: by people before automatic, preferred language first."""
+    """Download a caption file of the page and return its path.
+
+    Human captions are preferred to automatic ones, then captions in the given language.
+    """
     for kind in ("subtitles", "automatic_captions"):
         tracks: dict[str, list[Info]] = info.get(kind) or {}
         for code in sorted(tracks, key=lambda code: (code.partition("-")[0] != language, code)):
@@ -270,6 +273,6 @@ def _fetch_captions(downloader: Any, info: Info, stem: Path, language: str) -> P
 
 
 def safe_name(name: str) -> str:
-    """Return a file name without suffix that is valid on every file system."""
+    """Return a file name without suffix, changed so that it is valid on every file system."""
     safe = re.sub(r"[^\w.-]+", "-", name).strip("-.")
     return safe[:MAX_NAME_CHARS].strip("-.") or "video"

@@ -23,18 +23,21 @@ class MediaInfo:
     """Properties of a media file.
 
     Attributes:
-        path: of the file.
+        path: path of the file.
         duration: seconds.
-        width, height: pixels of the upright frame, 0 without video.
-        rotation: degrees clockwise that set the stored frame upright (0, 90, 180, 270).
+        width: pixels of the upright frame, 0 without video.
+        height: pixels of the upright frame, 0 without video.
+        rotation: clockwise rotation in degrees that sets a stored frame upright (0, 90, 180, 270).
         frame_rate: average frames per second, 0 without video.
         has_picture: whether video can be decoded.
         has_sound: whether audio can be decoded.
-        warnings: streams that cannot be decoded.
-        title, author, comment: one line of the file's metadata, or None.
-        publication_date: as YYYY-MM-DD, or None.
-        sound_languages: the language tag of each audio stream, empty where it has none.
-        default_sound_track: number, from 1 on, of the audio stream that is read, 0 without one.
+        warnings: messages about streams that cannot be decoded.
+        title: title in the file's metadata, as one line, or None.
+        author: author in the file's metadata, as one line, or None.
+        publication_date: date in the file's metadata as YYYY-MM-DD, or None.
+        sound_languages: language tag of each audio stream, "" if it has none.
+        default_sound_track: number, from 1 on, of the audio stream that is read, 0 without audio.
+        comment: comment in the file's metadata, as one line, or None.
     """
 
     path: Path
@@ -55,7 +58,14 @@ class MediaInfo:
 
 
 def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
-    """Return the properties of a file. Raises MediaError where nothing in it can be decoded."""
+    """Return the properties of a media file.
+
+    Args:
+        path: path of the file.
+        settings: limits on the file. None means the default limits.
+
+    Raises MediaError if nothing in the file can be decoded.
+    """
     settings = settings or MediaSettings()
     with open_media(path, settings) as media:
         streams = {"video": media.video_stream, "audio": media.audio_stream}
@@ -101,7 +111,10 @@ def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
 
 
 def _metadata_line(media: OpenMedia, key: str) -> str | None:
-    """Return a text of the container's metadata, which is untrusted, as one line."""
+    """Return an untrusted text of the container's metadata as one line, None without one.
+
+    key: name of the metadata entry.
+    """
     for name, text in media.container.metadata.items():
         if name.lower() == key:  # Matroska has ARTIST, MP4 artist
             return " ".join(str(text).split())[:MAX_METADATA_CHARS] or None
@@ -109,7 +122,10 @@ def _metadata_line(media: OpenMedia, key: str) -> str | None:
 
 
 def _first_frames(media: OpenMedia) -> tuple[dict[str, Any], bool]:
-    """Return the first decoded frame by kind of stream, and whether the file ended before all."""
+    """Return the first decoded frame of the video and audio stream, by stream type.
+
+    Also return whether the file ended before all of them were found.
+    """
     streams = [stream for stream in (media.video_stream, media.audio_stream) if stream is not None]
     kind_of_index = {stream.index: stream.type for stream in streams}
     first: dict[str, Any] = {}
@@ -124,9 +140,10 @@ def _first_frames(media: OpenMedia) -> tuple[dict[str, Any], bool]:
 
 
 def _duration(media: OpenMedia, settings: MediaSettings) -> float:
-    """Return the claimed duration, else the end of the last packet, which is read and not decoded.
+    """Return the duration in seconds by the header, else the end of the last packet.
 
-    Without any time stamps, the number of packets at the claimed frame rate.
+    Packets are read but not decoded. Without any time stamps, the duration is the number of packets
+    divided by the declared frame rate.
     """
     if media.duration is not None:
         return media.duration

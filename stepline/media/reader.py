@@ -33,13 +33,13 @@ TimedFrame: TypeAlias = tuple[float, float, Any]
 
 
 class MediaReader:
-    """Yields the frames and the audio of a video in the order of the file, each decoded once.
+    """Iterator over the frames and audio blocks of a video, decoded once, in file order.
 
-    Missing video or audio is not yielded. Iteration raises MediaError for a file that cannot be
-    read at all.
+    A file without video yields no frames, a file without audio no blocks. Iteration raises
+    MediaError if the file cannot be read at all.
 
     Attributes:
-        warnings: the damage of the file, known after the iteration.
+        warnings: messages about damage in the file, complete after the iteration.
         end: the last second read.
     """
 
@@ -57,13 +57,14 @@ class MediaReader:
         """Choose what is read.
 
         Args:
-            path: of the video.
-            frame_rate: frames/s, None for no frames. Frame k is on screen at (k + 0.5) / frame_rate.
+            path: path of the video.
+            frame_rate: frames per second, None for no frames. Frame k is the one on screen at
+                (k + 0.5) / frame_rate seconds.
             frame_size: pixels of the shorter side, None for full size.
-            sound: whether blocks of audio are yielded.
-            settings: limits of the video.
-            part: the seconds to read. Its first second becomes time 0.
-            thumbnails: collects JPEGs of the frames.
+            sound: whether audio blocks are yielded.
+            settings: limits on the video. None means the default limits.
+            part: span in seconds to read, None for the whole video. Its start becomes time 0.
+            thumbnails: collects JPEG thumbnails of the frames. None for no thumbnails.
         """
         if frame_rate is not None and not 0 < frame_rate < float("inf"):
             raise MediaError(f"frame_rate {frame_rate}: give frames per second above 0, or none")
@@ -115,7 +116,7 @@ class MediaReader:
     def _stream_readers(
         self, media: OpenMedia
     ) -> "dict[int, VideoStreamReader | AudioStreamReader]":
-        """Return a reader of each wanted stream, by stream index."""
+        """Return stream index -> reader, for each stream to read."""
         readers: dict[int, VideoStreamReader | AudioStreamReader] = {}
         video, audio = media.video_stream, media.audio_stream
         if self._rate is not None and video is not None:
@@ -132,23 +133,23 @@ class MediaReader:
 
 
 class VideoStreamReader:
-    """Selects frames from the decoded video stream of a part.
+    """Selects frames from the decoded video stream of a part of a video.
 
     Attributes:
-        end: seconds from the start of the part to the end of the last frame added.
+        end: end of the last frame added, in seconds from the start of the part.
         is_past_part: whether a frame after the part was added.
     """
 
     def __init__(
         self, media: OpenMedia, sampler: FrameSampler, start: float, length: float
     ) -> None:
-        """Start a part.
+        """Start to read a part.
 
         Args:
             media: the open video.
             sampler: selects the frames.
-            start: of the part, in seconds.
-            length: of the part, in seconds.
+            start: start of the part in seconds.
+            length: length of the part in seconds.
         """
         self._media = media
         self._sampler = sampler
@@ -176,15 +177,21 @@ class VideoStreamReader:
 
 
 class AudioStreamReader:
-    """Resamples the decoded audio stream of a part.
+    """Resamples the decoded audio stream of a part of a video.
 
     Attributes:
-        end: seconds from the start of the part to the end of the last frame added.
+        end: end of the last frame added, in seconds from the start of the part.
         is_past_part: whether a frame after the part was added.
     """
 
     def __init__(self, media: OpenMedia, start: float, length: float) -> None:
-        """start, length: of the part, in seconds."""
+        """Start to read a part.
+
+        Args:
+            media: the open video.
+            start: start of the part in seconds.
+            length: length of the part in seconds.
+        """
         self._media = media
         self._clock = media.clock()
         self._timeline = AudioTimeline()
@@ -194,7 +201,7 @@ class AudioStreamReader:
         self.is_past_part = False
 
     def add(self, frame: Any) -> Iterator[AudioBlock]:
-        """Yield the blocks that a decoded frame completes."""
+        """Yield the audio blocks that a decoded audio frame completes."""
         length = frame.samples / frame.sample_rate
         time = self._clock.time_of(frame.pts, frame.time_base, length)
         check_duration(self._media.path, time, self._media.settings)
@@ -207,13 +214,16 @@ class AudioStreamReader:
             yield AudioBlock(start, samples[0])
 
     def finish(self) -> Iterator[AudioBlock]:
-        """Yield the remaining block after the last frame."""
+        """Yield the last, shorter block, if any audio remains."""
         for start, samples in self._timeline.finish():
             yield AudioBlock(start, samples[0])
 
 
 def read_sound(path: Path | str, settings: MediaSettings | None = None) -> Iterator[AudioBlock]:
-    """Yield the audio of a video in blocks of about a second, or nothing without audio."""
+    """Yield the audio of a video in blocks of about one second. No audio yields no block.
+
+    settings: limits on the video. None means the default limits.
+    """
     for item in MediaReader(path, frame_rate=None, sound=True, settings=settings):
         if isinstance(item, AudioBlock):
             yield item
@@ -222,13 +232,13 @@ def read_sound(path: Path | str, settings: MediaSettings | None = None) -> Itera
 def read_frames(
     path: Path | str, rate: float, size: int | None = None, settings: MediaSettings | None = None
 ) -> Iterator[Frame]:
-    """Yield the frame on screen at (k + 0.5) / rate s for each k.
+    """Yield the frame on screen at (k + 0.5) / rate seconds for k = 0, 1, ...
 
     Args:
-        path: of the video.
+        path: path of the video.
         rate: frames per second.
         size: pixels of the shorter side, None for full size.
-        settings: limits of the video.
+        settings: limits on the video. None means the default limits.
     """
     for item in MediaReader(path, frame_rate=rate, frame_size=size, sound=False, settings=settings):
         if isinstance(item, Frame):
@@ -236,9 +246,9 @@ def read_frames(
 
 
 def seek_before(media: OpenMedia, second: float) -> Any:
-    """Seek to where decoding yields everything on screen and audible at `second`.
+    """Seek to a position from which decoding yields all that is seen or heard at `second`.
 
-    Return PyAV's first frame, or None where no frame can be decoded. A file that is not seekable is
+    Return PyAV's first frame from there, None if no frame can be decoded. A file without seeking is
     reopened at its start.
     """
     seek_back = SEEK_BACK_SECONDS
@@ -255,7 +265,7 @@ def seek_before(media: OpenMedia, second: float) -> Any:
 
 
 def _seek_key_frame(media: OpenMedia, second: float) -> None:
-    """Seek to the last key frame at or before `second`, or to the start of an unseekable file."""
+    """Seek to the last key frame at or before `second`. A file without seeking is reopened."""
     import av
 
     # a key frame that comes late would take the audio before it along
@@ -287,15 +297,15 @@ def frames_at(
     width: int | None = None,
     settings: MediaSettings | None = None,
 ) -> list[Frame | None]:
-    """Return the frame on screen at each of the times, None where there is none.
+    """Return the frame on screen at each of the times, None if there is no frame.
 
-    Before the first frame it is the first one.
+    Times before the first frame give the first frame.
 
     Args:
-        path: of the video.
+        path: path of the video.
         times: seconds, in any order.
-        width: pixels across, None for full size.
-        settings: limits of the video.
+        width: pixels of the width, None for full size.
+        settings: limits on the video. None means the default limits.
     """
     frames = {frame.time: frame for frame in read_frames_at(path, times, width, settings)}
     return [frames.get(time) for time in times]
@@ -310,17 +320,17 @@ def read_frames_at(
     shorter: int | None = None,
     longer: int | None = None,
 ) -> Iterator[Frame]:
-    """Yield the frames of `frames_at` sorted by time, each one once, without missing ones.
+    """Yield the frames on screen at the given times, sorted by time, each frame once.
 
-    Memory holds one frame.
+    Only one frame is in memory at a time.
 
     Args:
-        path: of the video.
+        path: path of the video.
         times: seconds, in any order.
-        width: pixels across, None for full size.
-        settings: limits of the video.
+        width: pixels of the width, None for full size.
+        settings: limits on the video. None means the default limits.
         shorter: pixels of the shorter side, instead of `width`.
-        longer: pixels of the longer side, never more than the video has.
+        longer: maximal pixels of the longer side. Frames are never enlarged to it.
     """
     with open_media(path, settings or MediaSettings()) as media:
         cursor = _FrameCursor(media)
@@ -332,7 +342,7 @@ def read_frames_at(
 
 
 class _FrameCursor:
-    """Moves forward through the frames of a file, by decoding or by seeking."""
+    """Position in the frames of a file. It moves forward by decoding or by seeking."""
 
     def __init__(self, media: OpenMedia) -> None:
         self._media = media
@@ -341,7 +351,7 @@ class _FrameCursor:
         self._next: TimedFrame | None = None
 
     def frame_at(self, second: float) -> Any:
-        """Return PyAV's frame on screen at `second`. Seconds must not decrease between calls."""
+        """Return PyAV's frame on screen at `second`, which must not decrease between calls."""
         if self._media.video_stream is None:
             return None
         is_far = self._next is not None and second > self._next[0] + MAX_GAP_SECONDS

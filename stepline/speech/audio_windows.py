@@ -32,7 +32,10 @@ NO_SOUND: Samples = np.zeros(0, np.float32)
 
 
 def voice_probability(samples: Samples) -> Samples:
-    """Return P(voice) for each frame of 512 samples, (ceil(N / 512),) float32, audio at 16 kHz."""
+    """Return P(voice) of each frame of 512 samples, (ceil(N / 512),) float32.
+
+    samples: (N,) audio at 16 kHz.
+    """
     from faster_whisper.vad import get_vad_model
 
     if not len(samples):
@@ -42,12 +45,12 @@ def voice_probability(samples: Samples) -> Samples:
 
 
 def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> list[Run]:
-    """Return the runs of speech as (first, last + 1) sample pairs.
+    """Return the runs of speech as (first sample, last sample + 1).
 
     Args:
-        voice: (F,) P(voice) per frame.
-        threshold: probability at which a run starts.
-        gap: seconds. A shorter pause ends no run.
+        voice: (F,) P(voice) of each frame of 512 samples.
+        threshold: probability from which a frame starts a run.
+        gap: seconds. Pauses shorter than this do not end a run.
         pad: seconds added before and after each run.
     """
     # Runs of frames: a pause that is too short joins two of them.
@@ -76,9 +79,14 @@ def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> 
 
 
 def middle_of_longest_silence(voice: Samples, threshold: float) -> int:
-    """Return the frame in the middle of the longest silence, the last one of equals.
+    """Return the index of the frame in the middle of the longest silence.
 
-    Without any silent frame, the frame with the least voice.
+    Of equally long silences the last one counts. If no frame is silent, it is the frame with the
+    lowest P(voice).
+
+    Args:
+        voice: (F,) P(voice) of each frame.
+        threshold: P(voice) below which a frame is silent.
     """
     silences = runs_of_true(voice < threshold)
     if not silences:
@@ -95,12 +103,12 @@ def runs_of_true(mask: npt.NDArray[np.bool_]) -> list[Run]:
 
 @dataclass(frozen=True)
 class AudioWindow:
-    """A window of audio.
+    """A window of audio, with the result of the voice detector.
 
     Attributes:
-        start: seconds.
-        samples: (N,) at 16 kHz.
-        voice: (F,) P(voice) per frame of 32 ms.
+        start: seconds from the start of the video.
+        samples: (N,) audio at 16 kHz.
+        voice: (F,) P(voice) of each frame of 32 ms (512 samples).
         last: whether the audio ends, or is interrupted, after this window.
     """
 
@@ -111,11 +119,11 @@ class AudioWindow:
 
     @property
     def end(self) -> float:
-        """Second at which the window ends."""
+        """Second of the video at which the window ends."""
         return self.start + len(self.samples) / SAMPLE_RATE
 
     def voice_between(self, start: float, end: float) -> Samples:
-        """Return P(voice) of the frames that overlap the seconds [start, end)."""
+        """Return P(voice) of each frame that overlaps the seconds [start, end) of the video."""
         return self.voice[max(0, self._frame_index(start)) : self._frame_index(end) + 1]
 
     def _frame_index(self, second: float) -> int:
@@ -127,9 +135,11 @@ class WindowTranscript:
     """The words that a recogniser found in one window, before hallucinations are removed.
 
     Attributes:
-        words: in spoken order, times from the start of the video, each with the space before it.
-        language: ISO 639-1 code, None when unknown.
-        log_probability: mean over the tokens, natural logarithm. None without words or when unknown.
+        words: in spoken order, with times from the start of the video. Each text begins with the
+            space before the word, if any.
+        language: ISO 639-1 code, None if unknown.
+        log_probability: mean natural log-probability of the tokens. None if unknown or without
+            words.
     """
 
     words: tuple[Word, ...]
@@ -138,7 +148,10 @@ class WindowTranscript:
 
 
 class AudioWindower:
-    """Cuts a stream of audio into windows. Memory holds one window and the audio before it."""
+    """Cuts a stream of audio into windows that end in silences.
+
+    Memory holds one window and a short context before it.
+    """
 
     def __init__(self, settings: AsrSettings) -> None:
         self._max_samples = int(settings.window * SAMPLE_RATE)
@@ -149,7 +162,10 @@ class AudioWindower:
         self._context = NO_SOUND
 
     def windows(self, blocks: Iterable[AudioBlock]) -> Iterator[AudioWindow]:
-        """Yield the windows. A call of `set_next_start` in between lets windows overlap."""
+        """Yield the windows of a stream of audio blocks.
+
+        Between two windows the caller may call `set_next_start`, so that they overlap.
+        """
         for block in blocks:
             end = self._start + len(self._samples) / SAMPLE_RATE
             gap = float(block.start) - end
@@ -169,10 +185,10 @@ class AudioWindower:
         yield from self._last_windows()
 
     def set_next_start(self, second: float) -> float:
-        """Make the next window start at `second`, inside the last window. Return its real start.
+        """Make the next window start at `second`, inside the last window. Return its actual start.
 
-        It starts after at least a quarter of the last window, so that the stream ends. The last
-        call counts.
+        At least a quarter of the last window is skipped, so that the stream ends. The last of
+        several calls counts.
         """
         sample = round((second - self._start) * SAMPLE_RATE)
         sample = max(sample, int(MIN_ADVANCE * self._length))
@@ -208,7 +224,7 @@ class AudioWindower:
 
 
 def detector_context(samples: Samples) -> Samples:
-    """Return the last whole frames of previous samples, as context for the voice detector."""
+    """Return the last whole frames of the samples before a window, as context for the detector."""
     max_frames = int(CONTEXT_SECONDS * SAMPLE_RATE / FRAME_SAMPLES)
     frame_count = min(max_frames, len(samples) // FRAME_SAMPLES)
     return samples[len(samples) - frame_count * FRAME_SAMPLES :]

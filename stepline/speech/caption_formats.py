@@ -28,7 +28,10 @@ Json: TypeAlias = object  # any JSON value; every use checks its type
 
 
 def parse_seconds(value: object) -> float | None:
-    """Return the seconds in a number or its text. None for anything else, NaN and infinity."""
+    """Return the seconds in a number or a text of a number.
+
+    None for any other value, NaN and infinity.
+    """
     # To isinstance, JSON's true is an int.
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -40,7 +43,7 @@ def parse_seconds(value: object) -> float | None:
 
 
 def invalid_time_reason(cue: Cue) -> str | None:
-    """Return why the times of a cue cannot be used, or None when they can."""
+    """Return why the start and end of a cue are invalid. None if they are valid."""
     if cue.start is None or cue.end is None:
         return "the caption has no time"
     if cue.end > MAX_SECOND or cue.start > MAX_SECOND:
@@ -54,15 +57,19 @@ def invalid_time_reason(cue: Cue) -> str | None:
 
 
 def has_csv_header(text: str) -> bool:
-    """Return whether the first line names the columns start, end and text."""
+    """Return whether the first line of a csv names the columns start, end and text."""
     header = text.lstrip("\n").split("\n", 1)[0]
     return set(CSV_COLUMNS) <= {cell.strip().strip('"').lower() for cell in header.split(",")}
 
 
 def parse_csv(text: str, file_name: str) -> list[Cue]:
-    """Return the cues of a csv with the columns start, end (seconds) and text in any order.
+    """Return the cues in a csv text with the columns start, end (seconds) and text, in any order.
 
-    Raises CaptionError for a file in another format.
+    Args:
+        text: content of the file.
+        file_name: name of the file in messages.
+
+    Raises CaptionError for a text in another format.
     """
     rows = csv.reader(io.StringIO(text.lstrip("\n")))
     try:
@@ -89,14 +96,14 @@ def parse_csv(text: str, file_name: str) -> list[Cue]:
 
 
 def parse_json(text: str, file_name: str, video_id: str | None) -> list[Cue]:
-    """Return the cues of a JSON caption file.
+    """Return the cues in a JSON caption file.
 
     Args:
         text: content of the file.
-        file_name: for messages.
-        video_id: the video to read from a file that holds many.
+        file_name: name of the file in messages.
+        video_id: id of the video to read from a file with many videos. None if it has one.
 
-    Raises CaptionError for a file in another format.
+    Raises CaptionError for a text in another format.
     """
     try:
         tree: Json = parse_json_text(text)
@@ -116,7 +123,13 @@ def parse_json(text: str, file_name: str, video_id: str | None) -> list[Cue]:
 
 
 def _choose_video(tree: Mapping[str, Json], file_name: str, video_id: str | None) -> str:
-    """Return the key of the wanted video, or of the only one when none is named."""
+    """Return the key of the wanted video in a JSON object of videos.
+
+    Args:
+        tree: video id -> captions.
+        file_name: name of the file in messages.
+        video_id: id of the wanted video. None for the only one.
+    """
     if video_id is not None and video_id in tree:
         return video_id
     first = next(iter(tree))
@@ -131,7 +144,7 @@ def _choose_video(tree: Mapping[str, Json], file_name: str, video_id: str | None
 
 
 def _cues_of_video(tree: Json, file_name: str) -> list[Cue] | None:
-    """Return the cues of one video in any known form, or None for an unknown form."""
+    """Return the cues in the JSON value of one video. None for an unknown format."""
     # a list of segments
     if isinstance(tree, list):
         segments = [item for item in tree if isinstance(item, dict) and "text" in item]
@@ -163,7 +176,7 @@ def _cue(text: Json, start: Json, end: Json) -> Cue:
 
 
 def _cue_of_segment(segment: Mapping[str, Json]) -> Cue:
-    """Return the cue of a WhisperX segment, timed by its words where it has no time itself."""
+    """Return the cue of a WhisperX segment. Without its own times, it has those of its words."""
     words = [word for item in _dicts(segment.get("words")) for word in _words(item)]
     cue = _cue(segment.get("text"), segment.get("start"), segment.get("end"))
     span = covering_span(word.span for word in words)
@@ -180,7 +193,7 @@ def _dicts(items: Json) -> list[dict[str, Json]]:
 
 
 def _words(item: Mapping[str, Json]) -> list[Word]:
-    """Return the word of a WhisperX item in a list, which is empty for an item without a word."""
+    """Return a list with the word of a WhisperX item, or an empty list if it has no word."""
     text = item.get("word", item.get("text"))
     if not isinstance(text, str) or not text.strip():
         return []
@@ -196,7 +209,7 @@ def _words(item: Mapping[str, Json]) -> list[Word]:
 
 
 def _cues_of_events(events: list[Json]) -> list[Cue]:
-    """Return the cues of YouTube json3. An event lasts until the next one starts."""
+    """Return the cues of the events of YouTube json3. An event lasts until the next starts."""
     spoken_events = []
     for event in _dicts(events):
         segments = _dicts(event.get("segs"))

@@ -48,19 +48,24 @@ SPOKEN_LANGUAGE = re.compile(
 
 
 def strip_markup(text: str) -> str:
-    """Return the text of a subtitle without tags and overrides, entities resolved."""
+    """Return a subtitle text without tags and style overrides, with HTML entities replaced."""
     without_tags = INLINE_CLOCK.sub("", TAG_PATTERN.sub("", text))
     return html.unescape(OVERRIDE_PATTERN.sub("", without_tags))
 
 
 def strip_speaker_marks(text: str) -> str:
-    """Return the text without the dashes and arrows of a speaker change at the start of a line."""
+    """Return a caption text without the dashes and arrows that mark a new speaker.
+
+    Only marks at the start of a line are removed.
+    """
     return SPEAKER_MARK.sub("", text)
 
 
 def strip_sounds(text: str) -> str:
-    """Return the text without "[Music]", "(applause)" and notes. Line breaks and other brackets
-    stay."""
+    """Return a caption text without sound descriptions: "[Music]", "(applause)", note signs.
+
+    Line breaks and other text in brackets are kept.
+    """
     parts = []
     last = 0
     for start, end in _sound_ranges(text):

@@ -49,18 +49,19 @@ MAX_NOTE_CHARS = 60  # of a note that a warning shows
 def read_captions(
     path: Path | str, video_id: str | None = None, settings: AsrSettings = DEFAULT_ASR_SETTINGS
 ) -> TranscriptionResult:
-    """Return the transcript of a caption file, and the cues that were left out with their reasons.
+    """Return the transcript of a caption file, and the rejected cues with their reasons.
 
-    Words get times by linear interpolation in their cue where the file has none. settings.language
-    says the spoken language, since most files do not. Without punctuation and word times, a cue is
-    a sentence.
+    If the file has no word times, they are interpolated linearly within each cue. Without
+    punctuation and word times, each cue is one sentence. `settings.language` gives the spoken
+    language, since most files do not.
 
     Args:
         path: an srt, vtt, sbv, csv or JSON file.
-        video_id: selects one video of a file that holds many.
-        settings: `encoding` is a codec of Python. None: UTF-8, or guessed with a warning.
+        video_id: id of the video to read from a file with many videos. None if it has one.
+        settings: settings with the language and `encoding`, the name of a Python codec. None means
+            UTF-8, or a guessed encoding with a warning.
 
-    Raises CaptionError for a file that cannot be read or has another format.
+    Raises CaptionError if the file cannot be read or has another format.
     """
     path = Path(path)
     text, encoding_note = read_caption_text(path, settings.encoding)
@@ -117,7 +118,7 @@ def _start_and_end(cue: Cue) -> tuple[float, float]:
 
 
 def _read_subtitles(path: Path, text: str) -> SubtitleFile | None:
-    """Return the captions of a subtitle or csv file, or None for JSON."""
+    """Return the captions of a subtitle or csv file. None for a JSON file."""
     # A subtitle may begin with "[Music]", which is not JSON.
     start = text.lstrip()[:6]
     suffix = path.suffix.lower()
@@ -139,13 +140,13 @@ def _read_subtitles(path: Path, text: str) -> SubtitleFile | None:
 def _cues_of_subtitles(
     path: Path, file: SubtitleFile, dropped: list[Rejected], warnings: list[str]
 ) -> list[Cue]:
-    """Return one cue per caption with new text, and those with invalid times.
+    """Return one cue per caption with new text, also those with invalid times.
 
     Args:
-        path: of the file, for messages.
-        file: its content.
-        dropped: gets the texts that are not speech.
-        warnings: gets warnings of such texts.
+        path: path of the file, for messages.
+        file: content of the file.
+        dropped: list to which texts that are not speech are appended.
+        warnings: list to which warnings about such texts are appended.
     """
     dropped += [_rejection(text, NO_CUE_REASON) for text in file.text_outside_captions]
     captions = [caption for caption in file.captions if caption.texts]
@@ -180,7 +181,10 @@ def _join_lines(text: str) -> str:
 
 
 def _usable_cues(cues: Sequence[Cue], dropped: list[Rejected]) -> list[Cue]:
-    """Return the cues with speech and valid times, sorted. dropped: gets the other ones."""
+    """Return the cues with speech and valid times, sorted by start.
+
+    dropped: list to which the other cues are appended.
+    """
     usable: list[Cue] = []
     for cue in cues:
         if not cue.text.strip():
@@ -201,7 +205,12 @@ def _usable_cues(cues: Sequence[Cue], dropped: list[Rejected]) -> list[Cue]:
 
 
 def _unusable_reason(cue: Cue, speech: str) -> str | None:
-    """Return why a cue is left out, or None for a cue with text and a valid time."""
+    """Return why a cue is rejected. None for a cue with text and valid times.
+
+    Args:
+        cue: the cue.
+        speech: its text without sound descriptions.
+    """
     if not any(letter.isalnum() for letter in speech):
         return "a sound, not speech"
     if len(speech) > MAX_CUE_CHARS:
@@ -217,11 +226,13 @@ def _unusable_reason(cue: Cue, speech: str) -> str | None:
 
 
 def repair_rolling_captions(cues: Sequence[Cue]) -> list[Cue]:
-    """Return the cues with each line once, and overlaps cut in their middle.
+    """Return cues in which each line occurs once, and overlaps are cut in their middle.
 
-    Cues need times and are sorted by start. A last line that the next cue repeats is removed from
-    the first of them. A cue that is the beginning of the next one is merged with it. Source: the
-    sentencified HowTo100M of TAN. Its cases are in tests/speech/test_captions.py.
+    If the last line of a cue is repeated by the next cue, the line is removed from the first of the
+    two. A cue whose text begins the next cue is merged with it. Source: the sentencified HowTo100M
+    of TAN.
+
+    cues: cues with times, sorted by start.
     """
     trimmed = []
     for cue in cues:
@@ -248,7 +259,10 @@ def repair_rolling_captions(cues: Sequence[Cue]) -> list[Cue]:
 
 
 def _without_repeated_lines(cue: Cue, following: Cue) -> str:
-    """Return the text of a cue without the last lines that the adjacent next cue repeats."""
+    """Return the text of a cue without its last lines that the next cue repeats.
+
+    Lines are removed only if the next cue is adjacent in time.
+    """
     if not _is_adjacent(cue, following):
         return cue.text
     lines = cue.text.split("\n")
@@ -261,16 +275,16 @@ def _without_repeated_lines(cue: Cue, following: Cue) -> str:
 
 
 def _is_adjacent(cue: Cue, following: Cue) -> bool:
-    """Return whether a cue starts soon after another one ends."""
+    """Return whether the cue `following` starts soon after the end of `cue`."""
     if cue.end is None or following.start is None:
         return False
     return following.start - cue.end <= MAX_CUE_GAP_SECONDS
 
 
 def _cut_overlaps(cues: Sequence[Cue]) -> list[Cue]:
-    """Cut overlaps in the middle. A cue inside another one replaces it there.
+    """Return cues without overlaps: each overlap of two cues is cut in its middle.
 
-    Two cues that start together stay.
+    A cue inside a longer cue replaces it for its duration. Two cues with the same start are kept.
     """
     separated: list[Cue] = []
     for cue in cues:

@@ -18,7 +18,7 @@ MIN_WORD_REPEATS = 6  # in a row from which one word is a loop: "no, no, no, no"
 
 
 def find_repetitions(words: Sequence[str]) -> set[int]:
-    """Return the indices of the words in a loop: one phrase repeated many times without a break."""
+    """Return the indices of words in a loop, in which one phrase repeats many times in a row."""
     plain = [re.sub(r"[^\w']+", "", word.lower()) for word in words]
     indices: set[int] = set()
     for phrase in range(1, MAX_PHRASE_WORDS + 1):
@@ -65,16 +65,19 @@ REPETITION_REASON = "the recogniser repeated itself"
 
 
 def is_low_confidence_reason(reason: str) -> bool:
-    """Return whether a sentence was dropped for unlikely words, as another language or noise gives."""
+    """Return whether a sentence was rejected for a low log-probability.
+
+    Speech in another language, or noise, gives low log-probabilities.
+    """
     return reason == REPETITION_REASON or "unsure" in reason
 
 
 @dataclass(frozen=True)
 class SpeechEvidence:
-    """What speaks for a sentence.
+    """Measurements that show whether a sentence was really spoken.
 
     Attributes:
-        voice_probability: mean P(voice) in its span.
+        voice_probability: mean P(voice) in the span of the sentence.
         log_probability: mean log-probability of the tokens of its window, None if unknown.
     """
 
@@ -85,12 +88,12 @@ class SpeechEvidence:
 def hallucination_reasons(
     sentences: Sequence[Sentence], evidence: Sequence[SpeechEvidence], settings: AsrSettings
 ) -> list[str | None]:
-    """Return for each sentence of a window why it is a hallucination, None for a good one.
+    """Return, for each sentence, why it is a hallucination. None for a real sentence.
 
     Args:
-        sentences: of one window, or of windows that were recognised together.
-        evidence: of each sentence.
-        settings: of speech recognition.
+        sentences: sentences of one window, or of windows that were recognised together.
+        evidence: measurements of each sentence.
+        settings: settings of speech recognition, with the thresholds.
     """
     repeated = repeated_sentences(sentences)
     reasons = [
@@ -115,7 +118,10 @@ def hallucination_reasons(
 def hallucination_reason(
     sentence: Sentence, evidence: SpeechEvidence, settings: AsrSettings
 ) -> str | None:
-    """Return why a sentence by itself is a hallucination, or None for a good one."""
+    """Return why one sentence is a hallucination, judged without its neighbours.
+
+    None for a real sentence.
+    """
     voice, likelihood = evidence.voice_probability, evidence.log_probability
     if not any(letter.isalnum() for letter in sentence.text):
         return "no words, only symbols"
@@ -138,5 +144,8 @@ def hallucination_reason(
 
 
 def _probability_text(log_probability: float) -> str:
-    """Return the geometric mean probability of a token in per cent, as text."""
+    """Return the geometric mean probability of a token as text in per cent.
+
+    log_probability: mean natural log-probability of the tokens.
+    """
     return f"{math.exp(log_probability):.0%} sure of each part of a word"

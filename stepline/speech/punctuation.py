@@ -59,7 +59,7 @@ def lacks_punctuation(words: Sequence[Word], language: str | None) -> bool:
 def restore_punctuation(words: Sequence[Word]) -> list[Word]:
     """Return the words with punctuation, and a capital letter after each full stop.
 
-    Raises ModelError when the sentence encoder is missing.
+    Raises ModelError if the weights of the sentence encoder are missing.
     """
     # Captions put brackets around unclear words.
     texts = [word.text.strip().strip("[]") for word in words]
@@ -93,15 +93,15 @@ def restore_punctuation(words: Sequence[Word]) -> list[Word]:
 def _join_dependent_clauses(
     texts: Sequence[str], best_marks: np.ndarray, stop_probabilities: np.ndarray
 ) -> None:
-    """Replace, in place, the full stop between a dependent clause and its main clause by a comma.
+    """Replace the full stop between a dependent clause and its main clause by a comma, in place.
 
-    "When it is dry. Sand it." is one sentence, and so is "It looks good. Because it is dry.". The
-    less likely of the stops before and after the clause is replaced.
+    "When it is dry. Sand it." is one sentence, and so is "It looks good. Because it is dry.". Of
+    the full stops before and after the clause, the less likely one is replaced.
 
     Args:
         texts: W words.
-        best_marks: (W,), the number of the mark after each word.
-        stop_probabilities: (W,), P(full stop) after each word.
+        best_marks: (W,) class number of the punctuation mark after each word.
+        stop_probabilities: (W,) P(full stop) after each word.
     """
     stop = PUNCTUATION_CLASSES.index("stop")
     comma = PUNCTUATION_CLASSES.index("comma")
@@ -118,7 +118,12 @@ def _join_dependent_clauses(
 
 
 def _is_dependent_clause(texts: Sequence[str], marks: np.ndarray) -> bool:
-    """Return whether a short text without marks starts as a dependent clause."""
+    """Return whether a text is short, has no punctuation and begins like a dependent clause.
+
+    Args:
+        texts: its words.
+        marks: (W,) class number of the punctuation mark after each word.
+    """
     if len(texts) > MAX_DEPENDENT_WORDS or marks.any():
         return False
     words = (word for word in map(bare_word, texts) if word not in SENTENCE_OPENERS)
@@ -126,7 +131,7 @@ def _is_dependent_clause(texts: Sequence[str], marks: np.ndarray) -> bool:
 
 
 def _silences_after(words: Sequence[Word]) -> np.ndarray:
-    """Return the seconds of silence after each word, (W,), 0 where times are unknown."""
+    """Return the seconds of silence after each word, (W,). 0 if times are unknown."""
     silences = np.zeros(len(words))
     for number, (word, following) in enumerate(pairwise(words)):
         if word.span is None or following.span is None:

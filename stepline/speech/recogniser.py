@@ -37,12 +37,12 @@ LANGUAGE_ADVICE = (
 
 
 class Recogniser(Protocol):
-    """What every recogniser offers.
+    """Interface of all speech recognisers.
 
     Attributes:
-        name: of the model, for the record.
-        language: ISO 639-1 code, None until it is known.
-        at_once: number of windows per call of `read_many`.
+        name: name of the model, which the record stores.
+        language: ISO 639-1 code, None until the language is known.
+        at_once: number of windows in one call of `read_many`.
     """
 
     name: str
@@ -50,20 +50,29 @@ class Recogniser(Protocol):
     at_once: int
 
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
-        """Return the transcript of a window. beam: number of hypotheses, None for the settings'."""
+        """Return the transcript of a window.
+
+        beam: number of hypotheses in beam search, None for the number in the settings.
+        """
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
-        """Return the transcript of each window. The language must be known."""
+        """Return the transcript of each window. `language` must be known."""
 
 
 class RecogniserSwitch:
-    """Recognises windows, and switches to a multilingual model if needed.
+    """Recognises windows with an English model, or with a multilingual model if needed.
 
-    The switch happens at the first speech, where the words of the English model are unlikely.
+    It changes to the multilingual model if the words of the first speech are unlikely and their
+    language is not English.
     """
 
     def __init__(self, settings: AsrSettings, models: "Models | None" = None) -> None:
-        """models: loaded Whisper models by name, shared with the caller. None: not shared."""
+        """Start without a loaded model.
+
+        Args:
+            settings: settings of speech recognition.
+            models: name -> loaded Whisper model, shared with the caller. None: not shared.
+        """
         self._settings = settings
         self._models = models
         self._recogniser: Recogniser | None = None
@@ -82,7 +91,7 @@ class RecogniserSwitch:
 
     @property
     def advice(self) -> str:
-        """Advice for unlikely words, "" with a multilingual model."""
+        """Advice to the user if words are unlikely, "" if the model is multilingual."""
         can_switch = not self.english_only or weights_fetched(MULTILINGUAL_MODEL)
         return "" if can_switch else LANGUAGE_ADVICE
 
@@ -103,7 +112,10 @@ class RecogniserSwitch:
         return self.read_many([window])[0]
 
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
-        """Return the transcript of each window. A loop is recognised again with another beam."""
+        """Return the transcript of each window.
+
+        A window whose words repeat in a loop is recognised again with another beam width.
+        """
         self._recogniser = self._recogniser or _load_recogniser(self._settings, self._models)
         if len(windows) > 1:
             transcripts = self._recogniser.read_many(windows)
@@ -122,9 +134,13 @@ class RecogniserSwitch:
     def _switch_if_foreign(
         self, window: AudioWindow, transcript: WindowTranscript
     ) -> WindowTranscript:
-        """Return the transcript of a window by the model for its language.
+        """Return the transcript of a window, by the model that suits its language.
 
-        The multilingual model detects the language if the words of the transcript are unlikely.
+        If the words of the English model are unlikely, the multilingual model detects the language.
+
+        Args:
+            window: the window.
+            transcript: its transcript by the English model.
         """
         from stepline.speech.whisper import Whisper
 

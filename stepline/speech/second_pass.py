@@ -59,13 +59,14 @@ Words: TypeAlias = list[Word]
 def rerecognise_doubtful(
     window: AudioWindow, first_pass: WindowTranscript, recognise: RecogniseWindow, *, tail: bool
 ) -> WindowTranscript:
-    """Return the transcript with doubtful utterances replaced where a second pass is more certain.
+    """Return the transcript with doubtful utterances replaced if a second pass is more certain.
 
     Args:
-        window: of audio.
+        window: the window of audio.
         first_pass: its transcript.
         recognise: transcribes a window.
-        tail: whether voice after the last word counts. It does not where the next window holds it.
+        tail: whether voice after the last word counts as a missed utterance. False if the next
+            window contains that voice too.
     """
     words = list(first_pass.words)
     is_voice = window.voice >= VOICE_PROBABILITY
@@ -94,14 +95,14 @@ def rerecognise_doubtful(
 def doubtful_utterances(
     window: AudioWindow, words: Sequence[Word], *, tail: bool
 ) -> list[list[Frames]]:
-    """Return the utterances to recognise again, as frame ranges.
+    """Return the utterances to recognise again, as (first frame, last frame + 1).
 
-    Neighbours form one list, since they are judged together.
+    Neighbouring utterances form one list, since they are judged together.
 
     Args:
-        window: of audio.
-        words: of the first pass.
-        tail: whether voice after the last word counts.
+        window: the window of audio.
+        words: words of the first pass.
+        tail: whether voice after the last word counts as a missed utterance.
     """
     timed = [word for word in words if word.span is not None]
     if not timed:
@@ -142,9 +143,9 @@ def doubtful_utterances(
 
 
 def word_confidence(window: AudioWindow, words: Sequence[Word]) -> Samples:
-    """Return the probability of the word in each frame of the window, (F,), 0 without a word.
+    """Return the probability of the word in each frame of a window, (F,). 0 without a word.
 
-    A stretched word covers no frame, since its true time is not known.
+    A word stretched over a silence covers no frame, since its true time is unknown.
     """
     confidence = np.zeros(len(window.voice), np.float32)
     for word in words:
@@ -155,7 +156,7 @@ def word_confidence(window: AudioWindow, words: Sequence[Word]) -> Samples:
 
 
 def _frames(window: AudioWindow, word: Word) -> Frames:
-    """Return the range of frames of a timed word, at least one frame."""
+    """Return the (first, last + 1) frames of a timed word, at least one frame."""
     assert word.span is not None
     first = max(0, int((word.span.start - window.start) * FRAMES_PER_SECOND))
     last = round((word.span.end - window.start) * FRAMES_PER_SECOND)
@@ -163,7 +164,7 @@ def _frames(window: AudioWindow, word: Word) -> Frames:
 
 
 def _is_stretched(window: AudioWindow, word: Word) -> bool:
-    """Return whether a word has the greatest length and is mostly silence."""
+    """Return whether a word has the maximal length and is mostly silence."""
     first, last = _frames(window, word)
     longest = MAX_WORD_SECONDS * FRAMES_PER_SECOND - 2  # frames, as rounded
     if last - first < longest:
@@ -180,9 +181,9 @@ def _cut_window(window: AudioWindow, frames: Frames) -> AudioWindow:
 
 
 def _split_words(words: Sequence[Word], start: float, end: float) -> tuple[Words, Words, Words]:
-    """Return the words before, in and after the seconds [start, end), by their middles.
+    """Return the words before, within and after the seconds [start, end).
 
-    A word without time stays with the word before it.
+    The middle of a word decides. A word without a time goes with the word before it.
     """
     parts: tuple[Words, Words, Words] = ([], [], [])
     part_index = 0
@@ -194,12 +195,12 @@ def _split_words(words: Sequence[Word], start: float, end: float) -> tuple[Words
 
 
 def _certain_sentences(window: AudioWindow, words: Sequence[Word], has_first_word: Mask) -> Words:
-    """Return the words of the sentences that are certain, or have words in the first pass too.
+    """Return the words of the sentences that are certain, or also have words in the first pass.
 
     Args:
-        window: of audio.
-        words: of the second pass.
-        has_first_word: (F,), whether a frame has a word in the first pass.
+        window: the window of audio.
+        words: words of the second pass.
+        has_first_word: (F,) whether a frame has a word in the first pass.
     """
     sentences: list[Words] = [[]]
     for number, word in enumerate(words):
@@ -221,16 +222,16 @@ def _certain_sentences(window: AudioWindow, words: Sequence[Word], has_first_wor
 
 
 def _mean_confidence(words: Sequence[Word]) -> float:
-    """Return the mean probability of words, 1 where the recogniser gives none."""
+    """Return the mean probability of words, 1 if the recogniser gives no probabilities."""
     confidences = [word.confidence for word in words if word.confidence is not None]
     return float(np.mean(confidences)) if confidences else 1.0
 
 
 def fit_to_voice(window: AudioWindow, words: Sequence[Word]) -> Words:
-    """Return the words with starts and ends moved to where the voice detector has voice.
+    """Return the words with starts and ends moved to the voice in the window.
 
-    Silence at a word's ends is cut off. After a silence, a word starts with the voice shortly
-    before it. Whisper's own times are some tenths of a second off.
+    Silence at the ends of a word is cut off. After a silence, a word starts with the voice shortly
+    before it. Whisper's own times have errors of some tenths of a second.
     """
     is_voice = window.voice >= VOICE_PROBABILITY - HYSTERESIS_PROBABILITY
     fitted: Words = []

@@ -32,16 +32,16 @@ MIN_PART_WORDS = 2  # of either part of a long sentence that is cut
 
 
 def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> list[Sentence]:
-    """Return the sentences of the words, in order.
+    """Return the sentences that the words form, in order.
 
-    A sentence ends at a full stop that is no abbreviation or decimal point, and at a pause. In words
-    with full stops, a pause before a lower-case word ends nothing: "keep pressure ... on the wound".
-    A sentence without any timed word is left out.
+    A sentence ends at a full stop (no abbreviation or decimal point) and at a pause. If the words
+    have full stops, a pause before a lower-case word does not count: "keep pressure ... on the
+    wound". A sentence without any timed word is left out.
 
     Args:
         words: in spoken order, each with the space before it.
         pause: seconds of silence that end a sentence.
-        longest: seconds after which a sentence is also cut at its longest pause.
+        longest: seconds. A longer sentence without punctuation is also cut at its longest pause.
     """
     ordered = order_word_times(join_word_parts([word for word in words if word.text.strip()]))
     if not ordered:
@@ -64,15 +64,15 @@ def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> l
 
 
 def start_and_end(sentence: Sentence) -> tuple[float, float]:
-    """Return the (start, end) seconds of a sentence as a sort key."""
+    """Return the (start, end) seconds of a sentence, as a sort key."""
     return sentence.span.start, sentence.span.end
 
 
 def join_word_parts(words: Sequence[Word]) -> Words:
-    """Return the words with the parts that Whisper splits joined: "pull" and "-up.", "10" and "%".
+    """Return the words with the parts joined that Whisper splits: "pull" and "-up.", "10" and "%".
 
-    A part has no space before it and starts with no letter or digit. Words of a language without
-    spaces stay.
+    A part has no space before it and does not begin with a letter or digit. Words of languages
+    without spaces are unchanged.
     """
     joined: list[Word] = []
     for word in words:
@@ -94,7 +94,10 @@ def _confidences(words: Sequence[Word]) -> list[float]:
 
 
 def order_word_times(words: Sequence[Word]) -> Words:
-    """Return the words with starts that never decrease. An earlier start is moved to the last one."""
+    """Return the words with starts that never decrease.
+
+    A start before that of the previous word is moved to it.
+    """
     ordered: list[Word] = []
     start = 0.0
     for word in words:
@@ -131,16 +134,16 @@ def ends_sentence(text: str, following: str | None = None) -> bool:
 
 
 def _silence_between(word: Word, following: Word) -> float:
-    """Return the seconds between two words, 0 where a time is unknown."""
+    """Return the seconds of silence between two words, 0 if a time is unknown."""
     if not word.span or not following.span:
         return 0.0
     return following.span.start - word.span.end
 
 
 def _split_long(words: Words, longest: float) -> list[Words]:
-    """Cut words that last too long at their longest pause, again and again.
+    """Cut words that last longer than `longest` seconds at their longest pause, repeatedly.
 
-    No part has fewer than MIN_PART_WORDS. longest: seconds.
+    No part has fewer than MIN_PART_WORDS.
     """
     spans = [word.span for word in words if word.span]
     cuts = range(MIN_PART_WORDS, len(words) - MIN_PART_WORDS + 1)
@@ -151,7 +154,10 @@ def _split_long(words: Words, longest: float) -> list[Words]:
 
 
 def _cut_quality(words: Words, index: int) -> tuple[float, float]:
-    """Return the seconds of silence before words[index], then its nearness to the middle."""
+    """Return a sort key for a cut before words[index].
+
+    It is the seconds of silence there, then the nearness to the middle of the words.
+    """
     last_word = words[index - 1]
     silence = _silence_between(last_word, words[index])
     if last_word.text.rstrip().endswith(PAUSE_MARKS):
@@ -161,7 +167,7 @@ def _cut_quality(words: Words, index: int) -> tuple[float, float]:
 
 
 def _sentence(words: Words) -> Sentence | None:
-    """Return the sentence of words, None if none of them has a time."""
+    """Return the sentence of the words. None if no word has a time."""
     span = covering_span(word.span for word in words)
     if span is None:
         return None

@@ -20,12 +20,13 @@ MAX_CUE_GAP_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Cue:
-    """A text with its times, as a caption file gives it.
+    """A caption text with its times, as a caption file gives them.
 
     Attributes:
-        text: may hold line breaks.
-        start, end: seconds, None where the file gives no valid time.
-        words: where the format times them, each with the space before it.
+        text: may contain line breaks.
+        start: seconds, None if the file gives no valid time.
+        end: seconds, None if the file gives no valid time.
+        words: timed words, each with the space before it. Empty if the format has no word times.
     """
 
     text: str
@@ -35,7 +36,12 @@ class Cue:
 
 
 class TimedText(NamedTuple):
-    """A part of a line. start: second at which it is spoken, None where the file does not time it."""
+    """A part of a caption line.
+
+    Attributes:
+        text: the part, with its spaces.
+        start: second at which it is spoken, None if the file gives no time for it.
+    """
 
     text: str
     start: float | None = None
@@ -46,12 +52,13 @@ ShownLine: TypeAlias = Sequence[TimedText]  # without its markup
 
 @dataclass(frozen=True)
 class ShownCaption:
-    """Lines that are on the screen together.
+    """A caption: lines that are on the screen together.
 
     Attributes:
-        start, end: seconds, None where the file gives no valid time.
-        lines: from top to bottom.
-        is_title: whether the file positions it as a title of the picture, not as speech.
+        start: seconds, None if the file gives no valid time.
+        end: seconds, None if the file gives no valid time.
+        lines: from top to bottom, each a sequence of timed parts.
+        is_title: whether the file positions the caption as a title in the picture, not as speech.
     """
 
     start: float | None
@@ -61,7 +68,7 @@ class ShownCaption:
 
     @functools.cached_property
     def texts(self) -> list[str]:
-        """The text of each line that is not empty."""
+        """The texts of the lines that are not empty."""
         return list(filter(None, map(_line_text, self.lines)))
 
 
@@ -70,9 +77,9 @@ class SubtitleFile:
     """The content of a subtitle file.
 
     Attributes:
-        captions: in the order of the file.
+        captions: the captions in file order.
         text_outside_captions: texts that belong to no caption.
-        notes: comments of the file.
+        notes: comments in the file.
     """
 
     captions: list[ShownCaption] = field(default_factory=list)
@@ -89,7 +96,7 @@ def _has_times(line: ShownLine) -> bool:
 
 
 def span_of(start: float | None, end: float | None) -> Span | None:
-    """Return the span of two times, or None where they are no valid span."""
+    """Return the span from `start` to `end` seconds. None if they form no valid span."""
     if start is None or end is None or not 0.0 <= start < end <= MAX_SECOND:
         return None
     return Span(start, end)
@@ -97,12 +104,13 @@ def span_of(start: float | None, end: float | None) -> Span | None:
 
 @dataclass
 class _Appearance:
-    """Words that appear together, and later words of the same line.
+    """Words that appear on the screen together, and words added to their line later.
 
     Attributes:
-        start, end: seconds on the screen.
-        words: with their times.
-        text: of all words.
+        start: second at which the words appear.
+        end: second at which the words leave the screen.
+        words: the words with their times.
+        text: text of all the words.
         has_word_times: whether the file times the words.
     """
 
@@ -114,10 +122,12 @@ class _Appearance:
 
 
 def first_appearances(captions: Iterable[ShownCaption]) -> list[Cue]:
-    """Return one cue per caption for the lines that it is the first to show, in their order.
+    """Return the cues of rolling captions: one cue per caption, for the lines it is first to show.
 
-    Captions need valid times. Words added to a line while it is shown have the times of the
-    captions that add them. A caption that occurs twice with the same times counts once.
+    A word added to a line that is already shown has the times of the caption that adds it. A
+    caption that occurs twice with the same times counts once.
+
+    captions: captions with valid times.
     """
     appearances: list[_Appearance] = []
     previous: ShownCaption | None = None
@@ -143,7 +153,7 @@ def first_appearances(captions: Iterable[ShownCaption]) -> list[Cue]:
 
 
 def _end_word(word: Word, second: float) -> Word:
-    """Return a word that ends at a second, unless it ends earlier."""
+    """Return the word with its end moved to `second`, if it ends later."""
     if word.span is None or word.span.end <= second:
         return word
     return word.model_copy(update={"span": span_of(word.span.start, second)})
@@ -156,7 +166,14 @@ def _add_caption(
     *,
     is_rolling: bool,
 ) -> None:
-    """Add the text of a caption that the caption before it does not show."""
+    """Add the text of a caption that the previous caption does not show.
+
+    Args:
+        appearances: the appearances so far, which are extended.
+        caption: the caption to add.
+        previous: the caption before it, None for the first.
+        is_rolling: whether the file repeats lines in later captions, also after a gap.
+    """
     start = caption.start or 0.0
     end = caption.end or 0.0
     repeated, added_text = _repeated_lines(previous, caption, is_rolling=is_rolling)
@@ -185,10 +202,15 @@ def _add_caption(
 def _repeated_lines(
     previous: ShownCaption | None, caption: ShownCaption, *, is_rolling: bool
 ) -> tuple[int, str]:
-    """Return the number of first lines that the previous caption ends with.
+    """Return how many first lines of a caption repeat the last lines of the previous caption.
 
-    Also return the text that the last of these lines has gained. The longest repetition counts.
-    is_rolling: whether a line above another one can be repeated after a gap.
+    Also return the text added at the end of the last repeated line, "" if none. The longest
+    possible repetition counts.
+
+    Args:
+        previous: the previous caption, None for the first.
+        caption: the caption.
+        is_rolling: whether lines may be repeated after a gap, if a new line follows them.
     """
     if previous is None:
         return 0, ""
@@ -205,14 +227,15 @@ def _repeated_lines(
 
 
 def interpolate_words(parts: Sequence[TimedText], start: float, end: float) -> list[Word]:
-    """Return the words of timed texts. Words with the same start share its seconds equally.
+    """Return the words of the parts of a caption, with times.
 
-    Each word has the space before it, and lasts until the next start.
+    Words of one timed part share its seconds equally, and a part lasts until the next timed part.
+    Each word has the space before it.
 
     Args:
-        parts: of the lines of a caption.
-        start: of the caption, in seconds.
-        end: of the caption, in seconds.
+        parts: parts of the lines of the caption.
+        start: start of the caption in seconds.
+        end: end of the caption in seconds.
     """
     times = [start]
     texts = [""]

@@ -33,7 +33,14 @@ MPEGTS_WRAP_SECONDS = 2**33 / MPEGTS_RATE  # after which its clock starts over
 
 
 class _Timing(NamedTuple):
-    """A line with the times of a caption. line: its number from 0. settings: of WebVTT."""
+    """A line of a subtitle file that holds the times of a caption.
+
+    Attributes:
+        line: index of the line, from 0.
+        start: seconds.
+        end: seconds.
+        settings: WebVTT's settings after the times, such as "line:0", or "".
+    """
 
     line: int
     start: float
@@ -42,14 +49,18 @@ class _Timing(NamedTuple):
 
 
 def has_sbv_timing(text: str) -> bool:
-    """Return whether a line is a timing of SubViewer: 0:00:01.000,0:00:03.000."""
+    """Return whether a line is a SubViewer timing: 0:00:01.000,0:00:03.000."""
     return any(SBV_TIMING_PATTERN.match(line) for line in text.split("\n"))
 
 
 def parse_subtitles(text: str, file_name: str) -> SubtitleFile:
     """Return the content of an srt, vtt or sbv file.
 
-    Raises CaptionError with the line of an invalid timing, and for a file without any timing.
+    Args:
+        text: the text in the file.
+        file_name: name of the file in messages.
+
+    Raises CaptionError, with the line, for an invalid timing, and for a file without timings.
     """
     lines = [line.removeprefix("\ufeff") for line in text.split("\n")]
     is_webvtt = text.lstrip().startswith("WEBVTT")
@@ -90,13 +101,16 @@ def _timing(line_number: int, match: re.Match[str]) -> _Timing:
 
 
 def clock_seconds(parts: Sequence[str | None]) -> float:
-    """Return the seconds of (hours, minutes, seconds, digits of a fraction)."""
+    """Return the seconds of a time given as hours, minutes, seconds and fraction digits.
+
+    A part that is None counts as 0.
+    """
     hours, minutes, seconds, fraction = (part or "0" for part in parts)
     return int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(f"0.{fraction}")
 
 
 class _SubtitleReader:
-    """Reads the text below each timing, in order."""
+    """Reads the lines below each timing of a subtitle file, in file order."""
 
     def __init__(self, is_webvtt: bool) -> None:
         self.file = SubtitleFile()
@@ -106,12 +120,12 @@ class _SubtitleReader:
         self._shift = 0.0  # s by which this segment is later than the first one
 
     def read_chunk(self, timing: _Timing | None, chunk: list[str], *, has_next: bool) -> None:
-        """Read the lines between two timings.
+        """Read the lines between two timings, as a caption or as text outside captions.
 
         Args:
-            timing: above the lines, None before the first one.
+            timing: the timing above the lines. None for the lines above the first timing.
             chunk: the lines.
-            has_next: whether another timing follows.
+            has_next: whether a timing follows the lines.
         """
         shift = self._shift
         chunk = self._without_number(chunk, has_next=has_next)
@@ -136,7 +150,14 @@ class _SubtitleReader:
             self.file.text_outside_captions.append(" ".join(words))
 
     def _without_number(self, chunk: list[str], *, has_next: bool) -> list[str]:
-        """Return a chunk without the number of the next caption. Numbers in the text stay."""
+        """Return the lines without a last line that numbers the next caption.
+
+        Numbers in the text are kept.
+
+        Args:
+            chunk: the lines between two timings.
+            has_next: whether a timing follows the lines.
+        """
         while chunk and not has_next and not chunk[-1].strip():
             chunk = chunk[:-1]
         if not chunk or not chunk[-1].strip().isdecimal():
@@ -155,7 +176,12 @@ class _SubtitleReader:
         return chunk
 
     def _webvtt_text(self, chunk: list[str], *, has_next: bool) -> list[str]:
-        """Return the lines of a chunk without headers, comments and identifiers of captions."""
+        """Return the WebVTT lines without headers, comments and the identifier of the next caption.
+
+        Args:
+            chunk: the lines between two timings.
+            has_next: whether a timing follows the lines.
+        """
         text_lines: list[str] = []
         paragraphs = list(_paragraphs(chunk))
         for number, paragraph in enumerate(paragraphs):
@@ -191,7 +217,7 @@ class _SubtitleReader:
                 self._add_outside_text(line)
 
     def _read_timestamp_map(self, line: str) -> None:
-        """Set the shift of an HLS segment by its X-TIMESTAMP-MAP."""
+        """Set the time shift of an HLS segment from its header line X-TIMESTAMP-MAP."""
         ticks = re.search(r"MPEGTS:(\d{1,12})", line)
         local = re.search(rf"LOCAL:{CLOCK_PATTERN}", line)
         if ticks is None or local is None:
@@ -206,7 +232,7 @@ class _SubtitleReader:
 
 
 def _paragraphs(lines: list[str]) -> Iterator[list[str]]:
-    """Yield runs of lines between empty lines."""
+    """Yield the paragraphs: runs of lines that are not empty."""
     paragraph: list[str] = []
     for line in [*lines, ""]:
         # YouTube has lines of one space within a caption
@@ -218,7 +244,10 @@ def _paragraphs(lines: list[str]) -> Iterator[list[str]]:
 
 
 def _shown_lines(text: str, shift: float) -> Iterator[ShownLine]:
-    """Yield the lines of a caption. shift: seconds to add to the times of its words."""
+    """Yield the lines of a caption text, as sequences of timed parts.
+
+    shift: seconds to add to the times of the words.
+    """
     joined_tags = TAG_WITH_BREAK.sub(lambda tag: tag.group().replace("\n", " "), text)
     for line in joined_tags.replace("[br]", "\n").split("\n"):
         # text, then again and again four parts of a clock and text
@@ -232,7 +261,12 @@ def _shown_lines(text: str, shift: float) -> Iterator[ShownLine]:
 
 
 def _is_title(settings: str, text: str) -> bool:
-    """Return whether a caption is a title: by an override, or in the upper half by WebVTT."""
+    """Return whether a caption is a title in the picture, by its style override or position.
+
+    Args:
+        settings: WebVTT's settings. A line in the upper half of the picture means a title.
+        text: text of the caption with its overrides.
+    """
     if TITLE_OVERRIDE.search(text):
         return True
     line = LINE_SETTING.search(settings)

@@ -23,7 +23,12 @@ ENCODING_MARKS = (
 
 
 class CandidateEncoding(NamedTuple):
-    """An encoding with the frequent letters of a language (Latin scripts: those beyond ASCII)."""
+    """An encoding, with the letters by which it is recognised.
+
+    Attributes:
+        encoding: name of the Python codec.
+        letters: frequent letters of a language, in Latin scripts only those beyond ASCII.
+    """
 
     encoding: str
     letters: str
@@ -105,10 +110,15 @@ MAX_INVALID_SHARE = 0.1  # of the characters beyond ASCII in UTF-8 that counts a
 
 
 def read_caption_text(path: Path, encoding: str | None = None) -> tuple[str, str]:
-    r"""Return the text of a caption file with "\n" line ends, and a note on its guessed encoding.
+    """Return the text of a caption file with "\\n" line ends, and a note on its guessed encoding.
 
-    The note is "" where nothing was guessed. encoding: a codec of Python given by the user.
-    Raises CaptionError for a file that cannot be read, is too large or is not a text.
+    The note is "" if the encoding was not guessed.
+
+    Args:
+        path: path of the file.
+        encoding: name of a Python codec given by the user. None to detect it.
+
+    Raises CaptionError if the file cannot be read, is too large or is not a text.
     """
     try:
         data = read_limited(path, MAX_CAPTIONS_BYTES)
@@ -134,7 +144,10 @@ def read_caption_text(path: Path, encoding: str | None = None) -> tuple[str, str
 
 
 def _decode_text(data: bytes, encoding: str | None) -> tuple[str, str]:
-    """Return the decoded text, and the encoding if it was guessed."""
+    """Return the decoded text, and the name of the encoding if it was guessed.
+
+    encoding: name of a Python codec. None to detect it.
+    """
     for mark, marked_encoding in ENCODING_MARKS:
         if data.startswith(mark):
             return data.decode(marked_encoding), ""
@@ -153,7 +166,10 @@ def _decode_text(data: bytes, encoding: str | None) -> tuple[str, str]:
 
 
 def guess_encoding(data: bytes) -> str:
-    """Return the encoding with most of a language's frequent letters, cp1252 where none has any."""
+    """Return the encoding in which most letters are frequent letters of a language.
+
+    It is cp1252 if no encoding gives such letters.
+    """
     # Lines of ASCII do not depend on the encoding.
     sample = b"\n".join(line for line in data.split(b"\n") if not line.isascii())
     if len(sample) > MAX_SAMPLE_BYTES:
@@ -174,7 +190,11 @@ def guess_encoding(data: bytes) -> str:
 
 
 def _best_east_asian(sample: bytes) -> CandidateEncoding | None:
-    """Return the encoding in which almost all characters are frequent, the best of several."""
+    """Return the East Asian encoding in which the most characters are frequent.
+
+    Only encodings in which most characters have a frequent first byte count. None if there are
+    none.
+    """
     candidates = []
     for candidate in EAST_ASIAN_ENCODINGS:
         is_japanese = candidate.letters is _JAPANESE_KANA
@@ -186,7 +206,10 @@ def _best_east_asian(sample: bytes) -> CandidateEncoding | None:
 
 
 def _frequent_byte_share(candidate: CandidateEncoding, sample: bytes) -> float:
-    """Return the share of characters beyond ASCII with a frequent first byte, 0 for invalid ones."""
+    """Return the share of characters beyond ASCII whose first byte is frequent.
+
+    0 if the bytes are invalid in the encoding.
+    """
     try:
         text = sample.decode(candidate.encoding)
     except UnicodeDecodeError:
@@ -206,9 +229,9 @@ def _best_encoding(
 
 
 def _frequent_share(candidate: CandidateEncoding, sample: bytes) -> float:
-    """Return the share of frequent letters among the characters beyond ASCII, -1 for invalid bytes.
+    """Return the share of frequent letters among the characters beyond ASCII.
 
-    Symbols or capitals inside words lower the share.
+    Symbols or capitals inside words lower it. It is -1 if the bytes are invalid in the encoding.
     """
     try:
         text = sample.decode(candidate.encoding)
@@ -229,10 +252,10 @@ def _frequent_share(candidate: CandidateEncoding, sample: bytes) -> float:
 
 
 def _breaks_word(previous_characters: str, character: str) -> bool:
-    """Return whether a character is unlikely after these two.
+    """Return whether a character is unlikely after the two characters before it.
 
-    That is a capital after a small letter, a small letter after two capitals, or a symbol that is
-    not punctuation.
+    Unlikely are a capital after a small letter, a small letter after two capitals, and a symbol
+    that is not punctuation.
     """
     if previous_characters[-1].islower() and character.isupper():
         return True

@@ -51,12 +51,12 @@ MAX_DROPPED_CHARS = 300  # of a dropped text that are kept
 
 @dataclass(frozen=True)
 class TranscriptionResult:
-    """A transcript with what was left out of it.
+    """A transcript, with the sentences that were rejected.
 
     Attributes:
-        transcript: the sentences.
-        dropped: each dropped sentence with its reason.
-        warnings: for the user, each with a cure.
+        transcript: the accepted sentences.
+        dropped: each rejected sentence with its reason.
+        warnings: messages for the user, each with a cure.
     """
 
     transcript: Transcript
@@ -70,18 +70,18 @@ def transcribe(
     *,
     models: "Models | None" = None,
 ) -> TranscriptionResult:
-    """Return the sentences of the audio, and those dropped as hallucinations.
+    """Return the recognised sentences of an audio stream, and those rejected as hallucinations.
 
     Memory holds one window, or one batch of windows on a GPU. A sentence may start in one window
     and end in the next. No audio gives an empty transcript.
 
     Args:
-        blocks: audio of any length, in order.
-        settings: of speech recognition.
-        models: loaded Whisper models by name, shared with the caller and extended. None: not shared.
+        blocks: audio blocks of any length, in order.
+        settings: settings of speech recognition.
+        models: name -> loaded Whisper model, shared with the caller and extended. None: not shared.
 
-    Raises ModelError when the model is missing or damaged, SettingsError for a language that it
-    does not know.
+    Raises ModelError if the model is missing or damaged, SettingsError for a language that it does
+    not know.
     """
     recogniser = RecogniserSwitch(settings, models)
     windower = AudioWindower(settings)
@@ -112,7 +112,7 @@ def transcribe(
 
 
 class SentenceCollector:
-    """Collects the sentences of a video: the accepted ones, and the dropped ones with reasons."""
+    """Collects the accepted sentences of a video, and the rejected ones with reasons."""
 
     def __init__(self, settings: AsrSettings) -> None:
         self._settings = settings
@@ -129,9 +129,9 @@ class SentenceCollector:
         """Add the sentences of windows that were recognised together.
 
         Args:
-            sentences: split from the words of these windows.
-            windows: of audio.
-            transcripts: one per window.
+            sentences: sentences split from the words of these windows.
+            windows: the windows of audio.
+            transcripts: one transcript per window.
         """
         evidence = [_evidence(sentence, windows, transcripts) for sentence in sentences]
         reasons = hallucination_reasons(sentences, evidence, self._settings)
@@ -145,7 +145,10 @@ class SentenceCollector:
                 self._language = transcript.language or self._language
 
     def result(self, recogniser: RecogniserSwitch) -> TranscriptionResult:
-        """Return the transcript after the last window. recogniser: that was in use."""
+        """Return the transcript of the whole video.
+
+        recogniser: the recogniser that was used.
+        """
         # A loop may extend over windows.
         ordered = sorted(self.accepted, key=start_and_end)
         looped = repeated_sentences(ordered)
@@ -175,9 +178,13 @@ class SentenceCollector:
         return TranscriptionResult(transcript, tuple(dropped), warnings)
 
     def _advice(self, sentences: Sequence[Sentence], recogniser: RecogniserSwitch) -> str:
-        """Return advice where most of the speech has unlikely words, else "".
+        """Return advice if most of the speech has unlikely words, else "".
 
-        A few unlikely words, or fewer than the likely ones, do not indicate another language.
+        A few unlikely words do not indicate another language, nor fewer than the likely words.
+
+        Args:
+            sentences: the accepted sentences.
+            recogniser: the recogniser that was used.
         """
         accepted_seconds = sum(sentence.span.duration for sentence in sentences)
         unsure = sum(
@@ -193,7 +200,7 @@ class SentenceCollector:
 def _evidence(
     sentence: Sentence, windows: Sequence[AudioWindow], transcripts: Sequence[WindowTranscript]
 ) -> SpeechEvidence:
-    """Return the mean P(voice) of a sentence, and the log-probability of its first window."""
+    """Return the mean P(voice) of a sentence, and the mean log-probability of its first window."""
     start, end = start_and_end(sentence)
     overlapping = [
         number for number, window in enumerate(windows) if window.start < end and start < window.end
@@ -205,7 +212,11 @@ def _evidence(
 
 
 def _next_window_start(sentences: Sequence[Sentence], window: AudioWindow) -> float | None:
-    """Return the second to continue at: after the last word, or before a sentence that is cut."""
+    """Return the second at which the next window starts.
+
+    It is after the last word, or before a sentence that the window's end cuts off. None for the end
+    of the window.
+    """
     if window.last or not sentences:
         return None
     last = sentences[-1]

@@ -51,9 +51,10 @@ class Whisper:
         """Load a model.
 
         Args:
-            name: of the weights, or a folder.
-            settings: of speech recognition.
-            models: loaded models of the same settings, shared with the caller. None: not shared.
+            name: name of the weights, or path of a folder.
+            settings: settings of speech recognition.
+            models: name -> loaded model of the same settings, shared with the caller. None: not
+                shared.
         """
         self.name = name
         self._weights = name
@@ -72,9 +73,9 @@ class Whisper:
             raise SettingsError(f"asr.translate: {name} knows only English; {cure}")
 
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
-        """Return the transcript of a window. A window without speech skips the model.
+        """Return the transcript of a window. The model does not run on a window without speech.
 
-        beam: number of hypotheses, None for that of the settings.
+        beam: number of hypotheses in beam search, None for the number in the settings.
         """
         runs = _speech_runs(window)
         if not runs:
@@ -96,8 +97,8 @@ class Whisper:
     def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
         """Return the transcript of each window, `at_once` windows per batch.
 
-        The language must be known. Batches change only the last bits of a window's numbers, which
-        may move a word by one time token.
+        The language must be known. Compared with single windows, a batch changes only the last bits
+        of the network's output, which may move a word by one time token.
         """
         runs_by_window = [(number, _speech_runs(window)) for number, window in enumerate(windows)]
         voiced = [(number, runs) for number, runs in runs_by_window if runs]
@@ -112,7 +113,10 @@ class Whisper:
     def _read_batch(
         self, batch: Sequence[tuple[AudioWindow, Sequence[Run]]]
     ) -> list[WindowTranscript]:
-        """Return the transcripts of windows with their runs of speech."""
+        """Return the transcript of each window in a batch.
+
+        batch: (window, its runs of speech in samples).
+        """
         from faster_whisper import BatchedInferencePipeline
 
         # faster-whisper shortens a long first word by its distance from the last one, even of
@@ -164,14 +168,15 @@ class Whisper:
         language: str | None,
         slot_start: int = 0,
     ) -> WindowTranscript:
-        """Return the transcript of a window.
+        """Return the transcript of a window, from faster-whisper's segments.
 
         Args:
-            window: of audio.
-            runs: of speech in the window.
-            segments: of faster-whisper.
-            language: of the speech, None if unknown.
-            slot_start: second of the batch's audio where the speech of the window starts.
+            window: the window of audio.
+            runs: runs of speech in the window, in samples.
+            segments: segments of faster-whisper.
+            language: language of the speech, None if unknown.
+            slot_start: second, in the audio of the batch, at which the speech of this window
+                starts.
         """
         if not segments:
             return WindowTranscript((), language)
@@ -188,7 +193,7 @@ class Whisper:
 
     @contextmanager
     def _gpu_errors(self) -> Iterator[None]:
-        """Raise ModelError where a GPU is out of memory or lacks the libraries of CTranslate2."""
+        """Raise ModelError if the GPU is out of memory or libraries of CTranslate2 are missing."""
         try:
             yield
         except RuntimeError as error:
@@ -198,9 +203,9 @@ class Whisper:
             raise ModelError(f"{self.name}: {problem}; use --device cpu") from error
 
     def detect_language(self, window: AudioWindow) -> tuple[str, float]:
-        """Return the most likely language of the window's speech and its probability.
+        """Return (ISO 639-1 code, probability) of the most likely language of a window's speech.
 
-        The window must hold speech.
+        The window must contain speech.
         """
         speech = _join_runs(window, _speech_runs(window))
         language, probability, _ = self._model.detect_language(speech)
@@ -208,7 +213,7 @@ class Whisper:
 
 
 class _SpeechTimestamps:
-    """Maps seconds of the concatenated speech to seconds of the video."""
+    """Converts seconds of the concatenated runs of speech to seconds of the video."""
 
     def __init__(self, window_start: float, runs: Sequence[Run]) -> None:
         self._window_start = window_start
@@ -217,7 +222,10 @@ class _SpeechTimestamps:
         self._run_starts = list(accumulate(lengths[:-1], initial=0))  # in the joined speech
 
     def span(self, start: float, end: float) -> Span:
-        """Return the span in the video. A word over a cut belongs to the side of its middle."""
+        """Return the span in the video of a span of the concatenated speech.
+
+        A word across the border of two runs belongs to the run that contains its middle.
+        """
         end = min(end, start + MAX_WORD_SECONDS)
         run = max(0, bisect_right(self._run_starts, (start + end) / 2) - 1)
         first, last = self._runs[run]
@@ -228,7 +236,7 @@ class _SpeechTimestamps:
 
 
 def _speech_runs(window: AudioWindow) -> list[Run]:
-    """Return the runs of speech in a window, in samples."""
+    """Return the runs of speech in a window as (first sample, last sample + 1)."""
     runs = find_speech(
         window.voice, threshold=VOICE_PROBABILITY, gap=SILENCE_SECONDS, pad=SPEECH_PAD_SECONDS
     )
@@ -242,7 +250,7 @@ def _join_runs(window: AudioWindow, runs: Sequence[Run]) -> Samples:
 def _is_english(words: Iterable[Any]) -> bool:
     """Return whether the words are English, whatever language Whisper detected.
 
-    An accent misleads the detection (Balinese English was named Malay), the words do not.
+    An accent can mislead the detection (Balinese English was detected as Malay), but not the words.
     """
     text = "".join(word.word for word in words)
     plain_words = re.findall(r"[^\W\d_]+(?:'\w+)?", text.lower())
@@ -250,12 +258,12 @@ def _is_english(words: Iterable[Any]) -> bool:
 
 
 def _load_model(path: Path, device: dict[str, Any], threads: int) -> Any:
-    """Return faster-whisper's model in a folder.
+    """Return faster-whisper's model from a folder.
 
     Args:
         path: the folder.
-        device: CTranslate2's arguments of the device.
-        threads: of the CPU.
+        device: CTranslate2's arguments that select the device.
+        threads: number of CPU threads.
     """
     from faster_whisper import WhisperModel
 
@@ -276,8 +284,10 @@ def _one_line(error: Exception) -> str:
 def find_model(name: str) -> Path:
     """Return the folder of a Whisper model.
 
-    name: a known name, the user's own folder, or a model of the hub, which is downloaded.
-    Raises ModelError where it cannot be downloaded.
+    name: a known name, the path of the user's own folder, or the id of a model on the Hugging Face
+    hub, which is downloaded.
+
+    Raises ModelError if it cannot be downloaded.
     """
     from faster_whisper import available_models, download_model
 
@@ -301,7 +311,12 @@ def find_model(name: str) -> Path:
 
 
 def _language_to_recognise(name: str, language: str | None, model: Any) -> str | None:
-    """Return the language to recognise, None to detect it.
+    """Return the ISO 639-1 code of the language to recognise. None to detect it.
+
+    Args:
+        name: name of the model.
+        language: language in the settings, None if not set.
+        model: faster-whisper's model.
 
     Raises SettingsError for a language that the model does not know.
     """
@@ -319,7 +334,13 @@ def _language_to_recognise(name: str, language: str | None, model: Any) -> str |
 
 
 def _word(word: Any, timestamps: _SpeechTimestamps, slot_start: int) -> Word:
-    """Return a word of faster-whisper with its times in the video."""
+    """Convert a word of faster-whisper to a Word with its times in the video.
+
+    Args:
+        word: faster-whisper's word.
+        timestamps: converts seconds of the concatenated speech to seconds of the video.
+        slot_start: second, in the audio of the batch, at which the speech of its window starts.
+    """
     probability = float(word.probability)
     span = timestamps.span(float(word.start) - slot_start, float(word.end) - slot_start)
     confidence = min(1.0, max(0.0, probability)) if math.isfinite(probability) else 0.0

@@ -38,7 +38,10 @@ class WhisperX:
         self._aligners: dict[str, tuple[Any, Any]] = {}
 
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
-        """Return the transcript of a window. Words that the aligner cannot align have no time."""
+        """Return the transcript of a window. Words that cannot be aligned have no time.
+
+        beam: ignored, since WhisperX takes the number of hypotheses only when it loads.
+        """
         del beam  # whisperx takes it when it loads
         # It detects speech by itself, but fails for a window without any.
         if not (window.voice >= VOICE_PROBABILITY).any():
@@ -93,9 +96,9 @@ def _load_model(package: Any, settings: AsrSettings) -> Any:
 
 
 def _word(word: Mapping[str, Any], offset: float) -> Word:
-    """Return an aligned word, without a span where its times are missing or reversed.
+    """Convert an aligned word of WhisperX. It has no span if its times are missing or reversed.
 
-    offset: seconds from the start of the video to that of the window.
+    offset: start of the window in seconds of the video.
     """
     span = None
     start, end = word.get("start"), word.get("end")

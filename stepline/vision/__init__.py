@@ -63,10 +63,10 @@ BACKBONES: dict[str, Callable[[VisionSettings], Backbone]] = {
 
 
 def load_backbone(settings: VisionSettings) -> Backbone:
-    """Return the backbone that the settings name.
+    """Return the image-text network (backbone) that the settings name.
 
-    Raises ModelError when its weights are missing or damaged, SettingsError for "none", which has
-    nothing to load.
+    Raises ModelError if its weights are missing or damaged, SettingsError for "none", which has no
+    network.
     """
     if settings.backbone == "none":
         raise SettingsError(

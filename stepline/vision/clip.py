@@ -18,7 +18,7 @@ from stepline.vision.settings import VisionSettings
 
 
 class CLIPBackbone:
-    """A dual encoder of `transformers`. The checkpoint's own processor prepares the images."""
+    """A CLIP or SigLIP dual encoder of `transformers`, with its own image and text processor."""
 
     name = "clip"
 
@@ -27,7 +27,7 @@ class CLIPBackbone:
 
         Args:
             model: dual encoder of `transformers`.
-            processor: prepares images and texts, also of `transformers`.
+            processor: processor of `transformers` that prepares images and texts for the model.
             batch: number of texts that are encoded together.
         """
         self._device = current_device()
@@ -41,7 +41,7 @@ class CLIPBackbone:
         self.dim = self.encode_texts(["a"]).shape[1]
 
     def encode_images(self, images: Images) -> Matrix:
-        """Return (B, D) float32 unit rows."""
+        """Return unit vectors (B, D) float32 of uint8 RGB images (B, H, W, 3)."""
         check_images(images)
         if not len(images):
             return np.empty((0, self.dim), dtype=np.float32)
@@ -49,7 +49,10 @@ class CLIPBackbone:
         return self._unit_rows(self._model.get_image_features, inputs)
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
-        """Return (K, D) float32 unit rows. A text longer than the checkpoint's limit is cut."""
+        """Return unit vectors (K, D) float32 of K texts.
+
+        A text over the checkpoint's limit is truncated.
+        """
         if not texts:
             return np.empty((0, self.dim), dtype=np.float32)
         rows = []
@@ -72,10 +75,11 @@ class CLIPBackbone:
 
 
 def load_clip(settings: VisionSettings) -> CLIPBackbone:
-    """Return the checkpoint in the folder `settings.path`, or `settings.hub` of the model hub.
+    """Return the CLIP or SigLIP checkpoint that the settings name.
 
-    Raises SettingsError unless exactly one of the two is set, ModelError for a checkpoint that is
-    missing, incomplete or no dual encoder.
+    It is in the folder `settings.path`, or has the name `settings.hub` on the model hub. Raises
+    SettingsError unless exactly one of them is set. Raises ModelError if the checkpoint is missing,
+    incomplete or not a dual encoder.
     """
     path = settings.path
     hub = settings.hub

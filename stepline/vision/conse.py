@@ -48,13 +48,13 @@ class ConSEBackbone:
         class_count: int,
         text_model: str,
     ) -> None:
-        """Join a classifier and the text embeddings of its classes.
+        """Combine an image classifier with the text embeddings of its classes.
 
         Args:
-            classifier: maps images to class scores (B, 1000).
-            class_vectors: (1000, D) unit rows, the text embedding of each class name.
+            classifier: computes class scores (B, 1000) of images.
+            class_vectors: (1000, D) unit vectors, the text embedding of each class name.
             class_count: number of most likely classes to combine (T in the paper).
-            text_model: the text encoder of the class vectors, as `text.embed` takes it.
+            text_model: name of the text encoder of the class vectors, as `text.embed` takes it.
         """
         self._classifier = classifier
         self._class_vectors = class_vectors
@@ -63,8 +63,9 @@ class ConSEBackbone:
         self.text_model = text_model
 
     def encode_images(self, images: Images) -> Matrix:
-        """Return (B, D) unit rows: the embeddings of the most likely class names, weighted by
-        class probability.
+        """Return unit vectors (B, D) of uint8 RGB images (B, H, W, 3).
+
+        A vector is the mean text embedding of the most likely class names, weighted by probability.
         """
         check_images(images)
         if not len(images):
@@ -75,12 +76,12 @@ class ConSEBackbone:
         return unit_rows(np.einsum("bt,btd->bd", weights, self._class_vectors[best]))  # (B, D)
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
-        """Return the text embeddings, (K, D) unit rows."""
+        """Return the text embeddings of K texts, unit vectors (K, D)."""
         return embed(texts, model=self.text_model)
 
 
 def load_conse(settings: VisionSettings) -> ConSEBackbone:
-    """Return the ConSE backbone. Raises ModelError when weights are missing or damaged."""
+    """Return the ConSE backbone. Raises ModelError if weights are missing or damaged."""
     from stepline.vision.efficientnet import EfficientNetLite0
 
     path = settings.path or find_weights("efficientnet-lite0")
@@ -94,14 +95,14 @@ def load_conse(settings: VisionSettings) -> ConSEBackbone:
 
 
 def class_names() -> list[str]:
-    """Return the names of the 1,000 ImageNet classes, each with its synonyms after commas."""
+    """Return the names of the 1,000 ImageNet classes, each with synonyms separated by commas."""
     return NAMES_FILE.read_text(encoding="utf-8").splitlines()
 
 
 def read_class_vectors() -> Matrix:
-    """Return the MiniLM embeddings of the class names that the package ships, (1000, 384).
+    """Return the MiniLM embeddings of the 1,000 ImageNet class names, (1000, 384), from a file.
 
-    Embedding the names takes 2 s, reading this file none.
+    The file is part of the package. It saves the 2 s that computing the embeddings takes.
     """
     from safetensors import SafetensorError, safe_open
 

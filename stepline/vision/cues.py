@@ -51,13 +51,13 @@ def _no_rows() -> Matrix:
 
 @dataclass(frozen=True)
 class PictureCues:
-    """Visual cues, one row every 1 / `rate` seconds. An array without rows was not measured.
+    """Visual cues of a video, in T rows of 1 / `rate` seconds. Empty arrays were not measured.
 
     Attributes:
         rate: rows per second.
-        presenter: (T,) P(someone looks at the camera), 0 to 1. NaN where no frame fell.
-        letters: (T,) fraction of the frame that text covers. NaN where no frame fell.
-        lines: the text on the screen, with its seconds.
+        presenter: (T,) P(someone looks at the camera). NaN for a row without a frame.
+        letters: (T,) fraction of the frame's area that text covers. NaN for a row without a frame.
+        lines: the lines of text on the screen, with their seconds.
     """
 
     rate: float
@@ -66,7 +66,7 @@ class PictureCues:
     lines: tuple[ScreenText, ...] = ()
 
     def between(self, start: float, end: float) -> "PictureCues":
-        """Return the cues of the seconds from `start` to `end`, with times counted from `start`."""
+        """Return the cues from second `start` to second `end`, with times counted from `start`."""
         part = Span(start, end)
         lines = []
         for line in self.lines:
@@ -78,7 +78,7 @@ class PictureCues:
 
 
 class CueMeter:
-    """Measures visual cues of frames that are added one at a time.
+    """Measures the visual cues of frames that are added one at a time.
 
     Memory holds two numbers per row, and the lines of text.
     """
@@ -90,12 +90,12 @@ class CueMeter:
         faces: FaceDetector | None = None,
         text: tuple[TextDetector, TextReader] | None = None,
     ) -> None:
-        """Measure the cues of the given detectors.
+        """Start to measure.
 
         Args:
             rate: rows per second.
-            faces: detector of presenters. None for no such cue.
-            text: detector and reader of text. None for no such cue.
+            faces: face detector. None: presenters are not measured.
+            text: detector and reader of text. None: text is not measured.
         """
         self._rate = rate
         self._faces = faces
@@ -121,13 +121,13 @@ class CueMeter:
             self._letters |= dict.fromkeys(rows, self._text.add(frame.image, seconds))
 
     def finish(self) -> PictureCues:
-        """Return the cues measured so far."""
+        """Return the cues of all frames added."""
         lines = () if self._text is None else self._text.finish()
         presenter, letters = map(self._array, (self._presenter, self._letters))
         return PictureCues(self._rate, presenter, letters, lines)
 
     def _array(self, values: dict[int, float]) -> Matrix:
-        """Return the values by row as an array, NaN for a row without one."""
+        """Return the values by row index as an array, NaN for a row without a value."""
         rows = range(self._next_row if values else 0)
         return np.array([values.get(row, np.nan) for row in rows], dtype=np.float32)
 
@@ -136,9 +136,10 @@ _load_face_detector = functools.cache(FaceDetector)
 
 
 def start_cues(settings: VisionSettings) -> tuple[CueMeter, tuple[str, ...]]:
-    """Return a meter of the cues that the settings name, and a warning per cue without weights.
+    """Return a meter of the cues that the settings enable, and warnings.
 
-    Raises ModelError where weights are damaged.
+    A cue whose weights are missing is left out, with a warning. Raises ModelError if weights are
+    damaged.
     """
     faces = None
     text = None

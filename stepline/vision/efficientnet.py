@@ -34,14 +34,14 @@ CLASS_COUNT = 1000
 
 
 class BlockStage(NamedTuple):
-    """Consecutive MBConv blocks of one shape. The first block has the stride and changes the width.
+    """A stage of consecutive MBConv blocks. The first block has the stride and sets the width.
 
     Attributes:
         block_count: number of blocks.
         kernel: side of the depthwise kernel, in pixels.
-        stride: of the first block. The others have 1.
+        stride: stride of the first block. The other blocks have stride 1.
         expansion: factor by which a block widens its input.
-        width: output channels.
+        width: number of output channels.
     """
 
     block_count: int
@@ -68,13 +68,14 @@ class Convolution(NamedTuple):
     """A convolution followed by a BatchNorm, with their names in the checkpoint.
 
     Attributes:
-        name: prefix of the convolution's weights.
-        norm: prefix of the BatchNorm's weights.
-        shape: of the kernel, (output channels, input channels per group, kernel, kernel).
-        stride: in pixels, the same in both directions.
-        groups: number of channel groups. As many as channels in a depthwise convolution.
+        name: prefix of the names of the convolution's weights.
+        norm: prefix of the names of the BatchNorm's weights.
+        shape: shape of the kernel, (output channels, input channels per group, height, width).
+        stride: stride in pixels, the same in both directions.
+        groups: number of channel groups, which in a depthwise convolution is the number of
+            channels.
         has_relu6: whether a ReLU6 follows.
-        has_residual: whether the block's input is added to the output.
+        has_residual: whether the input of the block is added to the output.
     """
 
     name: str
@@ -100,7 +101,14 @@ def architecture() -> list[list[Convolution]]:
 
 
 def _mbconv(name: str, width: int, stage: BlockStage, stride: int) -> list[Convolution]:
-    """Return an inverted bottleneck (MBConv): expansion, depthwise convolution, projection."""
+    """Return the convolutions of an MBConv block: expansion, depthwise, projection.
+
+    Args:
+        name: prefix of the block's weights.
+        width: number of input channels.
+        stage: stage of the block.
+        stride: stride of the depthwise convolution.
+    """
     inner_width = width * stage.expansion
     depthwise = Convolution(
         f"{name}._depthwise_conv",
@@ -123,10 +131,10 @@ def _mbconv(name: str, width: int, stage: BlockStage, stride: int) -> list[Convo
 
 
 class EfficientNetLite0:
-    """Image classifier with 1,000 ImageNet classes. Threads may share a loaded one."""
+    """EfficientNet-Lite0 image classifier with 1,000 ImageNet classes. It is thread-safe."""
 
     def __init__(self, path: Path) -> None:
-        """path: state dict of the released weights."""
+        """Load the network. path: file with the state dict of the released weights."""
         weights = _load_state_dict(path)
         self._classify = _compile(weights)
         # What was read is given back to the system before any image comes.
@@ -144,10 +152,10 @@ class EfficientNetLite0:
 
 
 def resize(image: Images) -> Images:
-    """Return the whole image (H, W, 3) squeezed into (224, 224, 3), by antialiased bilinear weights.
+    """Return the whole image (H, W, 3), squeezed to (224, 224, 3) by antialiased bilinear resizing.
 
-    Nothing at the edges is lost. The usual centre crop would cut 44 % of a 16:9 image away. In
-    integers, as torch's `interpolate` resizes bytes: the same pixels on every machine.
+    Nothing is cropped, whereas the usual centre crop would remove 44 % of a 16:9 image. Integer
+    arithmetic, as in torch's `interpolate` of bytes, gives the same pixels on every machine.
     """
     for axis in (1, 0):
         size = image.shape[axis]
@@ -165,9 +173,10 @@ def resize(image: Images) -> Images:
 
 @functools.lru_cache(maxsize=16)
 def _resampling(size: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int32], int]:
-    """Return how to resize `size` pixels to 224: input pixels, weights and the unit of the weights.
+    """Return (input pixels, weights, bits) that resize `size` pixels to 224.
 
-    Input pixels and weights are (taps, 224). The unit is 2 ** -bits, as fine as 16 bits allow.
+    Input pixels and weights are (taps, 224). A weight is an integer times 2 ** -bits, with as many
+    bits as 16-bit weights allow.
     """
     scale = size / INPUT_SIDE
     radius = max(scale, 1.0)
@@ -184,7 +193,7 @@ def _resampling(size: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int32],
 
 
 def _compile(weights: Mapping[str, Array]) -> Callable[..., Array]:
-    """Return the network as a function of ONNX Runtime from resized `images` to class scores."""
+    """Return the network as an ONNX Runtime function from resized images to class scores."""
     graph = OnnxGraph()
     numbers = (0.0, 6.0, PIXEL_MEAN, PIXEL_SCALE)
     lowest, highest, mean, scale = (graph.constant(np.array(n, np.float32)) for n in numbers)
@@ -225,7 +234,7 @@ def _compile(weights: Mapping[str, Array]) -> Callable[..., Array]:
 
 
 def _load_state_dict(path: Path) -> dict[str, Array]:
-    """Return the state dict, after every name and shape was checked."""
+    """Return weight name -> array from a checkpoint, whose names and shapes are all checked."""
     cure = "give its state dict"
     weights = {
         name: values

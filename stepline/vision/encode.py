@@ -28,37 +28,38 @@ ROW_SLACK = 1e-6  # s. A frame that rounding puts just before a row's start belo
 
 
 class Backbone(Protocol):
-    """An image-text network. Its vectors are unit vectors, so that dot products are cosines.
+    """Interface of the image-text networks: images and texts as vectors of one space.
 
-    s3d-mixed5c keeps the lengths of its vectors, and no text is in their space. internvideo keeps
-    them where vision.unit is false.
+    The vectors have length 1, so that dot products are cosines. There are two exceptions. The
+    vectors of s3d-mixed5c have other lengths, and no text has a vector in their space. Those of
+    internvideo have other lengths if `vision.unit` is false.
     """
 
     @property
     def name(self) -> str:
-        """The name stored with its features."""
+        """Name of the backbone, which is stored with its features."""
 
     @property
     def dim(self) -> int:
-        """Width D of its vectors."""
+        """Width D of the vectors."""
 
     def encode_images(self, images: Images) -> Matrix:
-        """Return (B, D) float32 unit rows for uint8 RGB images (B, H, W, 3)."""
+        """Return unit vectors (B, D) float32 of uint8 RGB images (B, H, W, 3)."""
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
-        """Return (K, D) float32 unit rows."""
+        """Return unit vectors (K, D) float32 of K texts."""
 
 
 @runtime_checkable
 class VideoClipBackbone(Backbone, Protocol):
-    """A backbone that sees movement: each row of features is a clip of `clip_frames` frames."""
+    """Interface of the video-text networks: a feature row is a clip of `clip_frames` frames."""
 
     @property
     def clip_frames(self) -> int:
-        """Frames per clip, spread over the seconds of the row."""
+        """Number of frames per clip, evenly spread over the seconds of its feature row."""
 
     def encode_clips(self, clips: Clips) -> Matrix:
-        """Return (B, D) float32 unit rows for uint8 RGB clips (B, T, H, W, 3)."""
+        """Return unit vectors (B, D) float32 of uint8 RGB clips (B, T, H, W, 3) of T frames."""
 
 
 def frames_per_row(backbone: Backbone) -> int:
@@ -67,7 +68,7 @@ def frames_per_row(backbone: Backbone) -> int:
 
 
 def check_images(images: Images) -> None:
-    """Raise ShapeError unless the images are (B, H, W, 3) uint8."""
+    """Raise ShapeError unless the images are a uint8 array (B, H, W, 3)."""
     shape = images.shape
     is_rgb = images.ndim == 4 and shape[3] == 3 and images.dtype == np.uint8
     if not is_rgb or 0 in shape[1:]:
@@ -75,7 +76,10 @@ def check_images(images: Images) -> None:
 
 
 def check_clips(clips: Clips, *, even: bool = False) -> None:
-    """Raise ShapeError unless the clips are (B, T, H, W, 3) uint8. even: whether T must be even."""
+    """Raise ShapeError unless the clips are a uint8 array (B, T, H, W, 3).
+
+    even: whether the number of frames T must be even.
+    """
     if clips.ndim != 5 or not clips.shape[1] or (even and clips.shape[1] % 2):
         length = "an even T" if even else "T"
         raise ShapeError(f"clips must be (B, T, H, W, 3) with {length} above 0, not {clips.shape}")
@@ -83,18 +87,18 @@ def check_clips(clips: Clips, *, even: bool = False) -> None:
 
 
 def still_clips(images: Images, frame_count: int) -> Clips:
-    """Return clips (B, frame_count, H, W, 3) of which each repeats one image."""
+    """Return clips (B, frame_count, H, W, 3) that each repeat one of the images (B, H, W, 3)."""
     check_images(images)
     return np.broadcast_to(images[:, None], (len(images), frame_count, *images.shape[1:]))
 
 
 def square_clips(clips: "Tensor", crop_side: int, side: int) -> "Tensor":
-    """Return the central squares of clips, resized, (B, 3, T, side, side) float from 0 to 255.
+    """Return the central squares of clips, resized, (B, 3, T, side, side) float in [0, 255].
 
     Args:
-        clips: (B, T, H, W, 3) uint8.
-        crop_side: pixels of the central square.
-        side: pixels that the square is resized to.
+        clips: (B, T, H, W, 3) uint8, B clips of T frames.
+        crop_side: pixels of the central square that is cut out.
+        side: pixels to which the square is resized.
     """
     import torch.nn.functional as F
 
@@ -111,18 +115,19 @@ def square_clips(clips: "Tensor", crop_side: int, side: int) -> "Tensor":
 def encode_video(
     frames: "Iterable[Frame]", backbone: Backbone, *, rate: float = 1.0, batch: int = 4
 ) -> FeatureSequence:
-    """Return the features of a video: row t is of the frame nearest the middle of [t/rate,
-    (t+1)/rate).
+    """Return the visual features of a video, one vector per 1 / rate seconds.
 
-    For a backbone of clips, it is of the `clip_frames` frames nearest the middles of as many equal
-    parts of those seconds. A row without a frame repeats the row before it, as a player shows it.
-    The first row then repeats the row after it. A warning counts such rows.
+    Row t encodes the frame nearest the middle of [t/rate, (t+1)/rate). A backbone of clips gets
+    `clip_frames` frames: those nearest the middles of equal parts of that interval. A row without a
+    frame repeats the row before it, or the next row at the start. A warning gives the number of
+    such rows.
 
     Args:
-        frames: sorted by time, at least `rate` (for clips, `clip_frames` times `rate`) per second.
-        backbone: encodes the frames.
+        frames: frames sorted by time, at least `rate` per second. For clips, at least `clip_frames`
+            times `rate` per second.
+        backbone: network that encodes the frames.
         rate: rows per second.
-        batch: rows that are encoded together.
+        batch: number of rows that are encoded together.
     """
     encoder = VideoEncoder(backbone, rate=rate, batch=batch)
     for frame in frames:
@@ -131,7 +136,13 @@ def encode_video(
 
 
 class _Candidate(NamedTuple):
-    """The best frame of a part so far. distance: seconds from the part's middle."""
+    """The best frame so far for a part of a row.
+
+    Attributes:
+        part: index of the part, counted from the start of the video.
+        distance: seconds from the frame to the middle of the part.
+        image: (H, W, 3) uint8 RGB.
+    """
 
     part: int
     distance: float
@@ -139,17 +150,23 @@ class _Candidate(NamedTuple):
 
 
 class VideoEncoder:
-    """Encodes frames that are added one at a time. Memory holds at most `batch` rows of frames.
+    """Encodes the frames of a video that are added one at a time.
 
-    Each row is divided into as many parts as the backbone needs frames. A part takes the frame
-    nearest its middle.
+    Each row is divided into as many equal parts as the backbone needs frames. A part takes the
+    frame nearest its middle. Memory holds the frames of at most `batch` rows.
 
     Attributes:
-        repeated: rows without a frame, known after `finish`.
+        repeated: number of rows without a frame, known after `finish`.
     """
 
     def __init__(self, backbone: Backbone, *, rate: float = 1.0, batch: int = 4) -> None:
-        """rate: rows per second. batch: rows that are encoded together."""
+        """Start without frames.
+
+        Args:
+            backbone: network that encodes the frames.
+            rate: rows per second.
+            batch: number of rows that are encoded together.
+        """
         if not (math.isfinite(rate) and rate > 0):
             raise SettingsError(f"rate {rate}: give rows per second > 0")
         self.repeated: tuple[int, ...] = ()
@@ -164,7 +181,7 @@ class VideoEncoder:
         self._encoded: list[Matrix] = []
 
     def add(self, frame: "Frame") -> None:
-        """Add a frame. It is kept if it is the nearest to the middle of its part so far."""
+        """Add a frame. It is kept if it is the nearest so far to the middle of its part."""
         # Parts are numbered through the whole video.
         rate = self._rate * self._parts_per_row
         part = math.floor((frame.time + ROW_SLACK) * rate)
@@ -182,7 +199,7 @@ class VideoEncoder:
         self._candidate = _Candidate(part, distance, frame.image)
 
     def finish(self) -> FeatureSequence:
-        """Return the features of all frames. Without any frame there is no row."""
+        """Return the features of all frames. Without frames there are no rows."""
         if self._candidate is not None:
             self._close_part(self._candidate)
             self._close_row()
@@ -204,9 +221,9 @@ class VideoEncoder:
         return FeatureSequence(values, self._rate, self._backbone.name)
 
     def take_rows(self) -> tuple[list[int], Matrix]:
-        """Return the numbers (N) and features (N, D) of the rows encoded since the last call.
+        """Return the rows encoded since the last call, and remove them from memory.
 
-        These rows are then removed from memory.
+        The result is N row indices and their features (N, D).
         """
         nothing = np.empty((0, self._backbone.dim), np.float32)
         values = np.concatenate([nothing, *self._encoded])
@@ -216,7 +233,10 @@ class VideoEncoder:
         return rows, values
 
     def _close_part(self, best: _Candidate) -> None:
-        """Keep a part's image. An image of another size than its row's starts the row again."""
+        """Keep the image of a part that is complete.
+
+        If the size of the image differs from that of the row's other images, the row starts again.
+        """
         row, part = divmod(best.part, self._parts_per_row)
         if not self._rows or self._rows[-1] != row:
             self._rows.append(row)
@@ -225,7 +245,7 @@ class VideoEncoder:
         self._open_row[part] = best.image
 
     def _close_row(self) -> None:
-        """Queue the open row for encoding. A part without an image has the nearest of its row."""
+        """Queue the current row for encoding. A part without an image takes the nearest one."""
         images = []
         for part in range(self._parts_per_row):
             nearest = min(self._open_row, key=lambda other: abs(other - part))

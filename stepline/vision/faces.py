@@ -36,11 +36,11 @@ MIN_LEVEL = 0.8  # cosine of the line through the eyes and the horizon, from whi
 
 @dataclass(frozen=True)
 class Detection:
-    """A face in an image.
+    """A face detected in an image.
 
     Attributes:
-        score: probability, 0 to 1.
-        box: left, top, right, bottom, in pixels.
+        score: probability that it is a face.
+        box: (left, top, right, bottom) in pixels.
         points: (6, 2) x and y in pixels of the eyes, nose, mouth and ears.
     """
 
@@ -50,16 +50,19 @@ class Detection:
 
 
 class FaceDetector:
-    """Detects faces with a single-shot detector, and verifies them with a landmark network."""
+    """Detects faces with a single-shot detector, and checks them with a landmark network."""
 
     def __init__(self, folder: Path) -> None:
-        """folder: holds the .tflite files of both networks."""
+        """Load both networks. folder: contains their .tflite files."""
         self._detector = load_tflite(folder / "face_detection_short_range.tflite")
         self._landmarks = load_tflite(folder / "face_landmark.tflite")
         self._anchors = anchors(self._detector.side)
 
     def presenter(self, image: Image) -> float:
-        """Return P(someone in an image (H, W, 3) looks at the camera), by its two largest faces."""
+        """Return P(someone looks at the camera) in an image (H, W, 3) uint8.
+
+        It is judged from the two largest faces.
+        """
         faces = sorted(self.detect(image), key=lambda face: face.box[0] - face.box[2])
         probabilities = [
             self._face_probability(image, face) * frontality(face.points)
@@ -68,7 +71,7 @@ class FaceDetector:
         return max(probabilities, default=0.0)
 
     def detect(self, image: Image) -> list[Detection]:
-        """Return the faces in an image (H, W, 3), the most certain first."""
+        """Return the faces in an image (H, W, 3) uint8, the most certain first."""
         detections: list[Detection] = []
         for square in covering_squares(image):
             detections += self._detect_in_square(image, *square)
@@ -93,7 +96,7 @@ class FaceDetector:
         return detections
 
     def _face_probability(self, image: Image, face: Detection) -> float:
-        """Return the probability that a detection is a face, by the landmark network."""
+        """Return the landmark network's probability that a detection is a face."""
         from PIL import Image as Pillow
 
         # a square around the face, black beyond the image
@@ -108,9 +111,11 @@ class FaceDetector:
 
 
 def anchors(side: int) -> Floats:
-    """Return the x and y of each anchor, (A, 2) from 0 to 1: two per cell of every feature map.
+    """Return the centres of the detector's anchors, (A, 2) x and y in [0, 1].
 
-    Feature maps of one size are interleaved cell by cell. side: pixels of the network's input.
+    Every feature map cell has two. Feature maps of the same size are interleaved cell by cell.
+
+    side: pixels of the network's square input.
     """
     grids = []
     for stride, maps in itertools.groupby(ANCHOR_STRIDES):
@@ -122,9 +127,9 @@ def anchors(side: int) -> Floats:
 
 
 def covering_squares(image: Image) -> list[tuple[int, int, int]]:
-    """Return squares of the shorter side that cover an image: left, top, side in pixels.
+    """Return the squares (left, top, side), in pixels, that together cover an image.
 
-    They are as few as cover the longer side, spread evenly.
+    Their side is the shorter side of the image. They are as few as possible, spread evenly.
     """
     height, width = image.shape[:2]
     side = min(height, width)
@@ -136,7 +141,10 @@ def covering_squares(image: Image) -> list[tuple[int, int, int]]:
 
 
 def suppress_overlaps(detections: Iterable[Detection]) -> list[Detection]:
-    """Return the detections, the most certain first, that overlap no more certain one."""
+    """Return the detections without those that overlap a more certain one.
+
+    The most certain comes first (non-maximum suppression).
+    """
     faces: list[Detection] = []
     for detection in sorted(detections, key=lambda detection: -detection.score):
         if all(box_iou(detection.box, face.box) < MAX_OVERLAP for face in faces):
@@ -145,7 +153,7 @@ def suppress_overlaps(detections: Iterable[Detection]) -> list[Detection]:
 
 
 def box_iou(a: Sequence[float] | Floats, b: Sequence[float] | Floats) -> float:
-    """Return the intersection over union of two boxes: left, top, right, bottom."""
+    """Return the intersection over union of two boxes (left, top, right, bottom)."""
     a_left, a_top, a_right, a_bottom = a
     b_left, b_top, b_right, b_bottom = b
     width = min(a_right, b_right) - max(a_left, b_left)
@@ -157,7 +165,7 @@ def box_iou(a: Sequence[float] | Floats, b: Sequence[float] | Floats) -> float:
 
 
 def resize(image: Image, width: int, height: int) -> npt.NDArray[np.float32]:
-    """Return an image resized to (height, width, 3), with values from 0 to 1."""
+    """Return an image resized to (height, width, 3), float32 in [0, 1]."""
     from PIL import Image as Pillow
 
     small = Pillow.fromarray(image).resize((width, height), Pillow.Resampling.BILINEAR)
@@ -165,9 +173,9 @@ def resize(image: Image, width: int, height: int) -> npt.NDArray[np.float32]:
 
 
 def frontality(points: Floats) -> float:
-    """Return how far a face looks at the camera, 0 to 1: upright, its nose between its eyes.
+    """Return how frontal a face is, from 0 to 1: upright, with its nose between its eyes.
 
-    points: (P, 2) x and y, in pixels, of both eyes, the nose and any others.
+    points: (P, 2) x and y in pixels of both eyes, then the nose, then any other points.
     """
     eye_line = points[1] - points[0]
     distance = max(float(np.linalg.norm(eye_line)), 1e-6)

@@ -83,12 +83,14 @@ def read_tokenizer(path: Path, token_count: int) -> "Tokenizer":
 
 
 def text_tokens(texts: Sequence[str], tokenizer: "Tokenizer", length: int) -> Tensor:
-    """Return (K, length) token numbers: start, the text, end, then 0. A longer text is cut.
+    """Return the token numbers of K texts, (K, length): start token, text, end token, then 0.
+
+    A text that is too long is truncated.
 
     Args:
-        texts: K texts.
-        tokenizer: CLIP's.
-        length: number of tokens that the network reads.
+        texts: the K texts.
+        tokenizer: CLIP's tokenizer.
+        length: number of tokens per text that the network reads.
     """
     start = tokenizer.token_to_id(TEXT_START)
     end = tokenizer.token_to_id(TEXT_END)
@@ -103,10 +105,10 @@ def text_tokens(texts: Sequence[str], tokenizer: "Tokenizer", length: int) -> Te
 
 
 def read_internvideo(path: Path) -> InternVideoNetwork:
-    """Return both towers of a checkpoint, in evaluation mode.
+    """Return the video and text encoder in a checkpoint, in evaluation mode.
 
-    Weights of other parts, such as its decoder, are ignored. Raises ModelError, which names the
-    wrong weight, for any other file.
+    Other weights in the file, such as those of a decoder, are ignored. Raises ModelError, with the
+    name of the wrong weight, for any other file.
     """
     name = "InternVideo-MM"
     cure = "give InternVideo-MM-L-14.ckpt, saved again with its state_dict alone if it holds more"
@@ -136,7 +138,7 @@ def read_internvideo(path: Path) -> InternVideoNetwork:
 
 
 class InternVideoBackbone:
-    """Clips and texts as vectors of one space."""
+    """InternVideo-MM: video clips and texts as vectors of one space."""
 
     name = "internvideo"
     clip_frames = CLIP_FRAMES
@@ -147,11 +149,11 @@ class InternVideoBackbone:
         """Wrap a loaded network.
 
         Args:
-            network: both towers.
-            tokenizer: CLIP's.
+            network: video and text encoder.
+            tokenizer: CLIP's tokenizer.
             batch: number of texts that are encoded together.
-            unit: whether rows have length 1. Otherwise they keep the lengths of the network's
-                output, as in the released features.
+            unit: whether vectors are scaled to length 1. Otherwise they are the network's output,
+                as in the released features.
         """
         self._device = current_device()
         self._network = network.to(self._device.name)
@@ -161,7 +163,7 @@ class InternVideoBackbone:
         self.dim = network.sizes.joint
 
     def encode_clips(self, clips: Clips) -> Matrix:
-        """Return (B, D) rows for uint8 RGB clips (B, T, H, W, 3)."""
+        """Return vectors (B, D) of uint8 RGB clips (B, T, H, W, 3) of T frames."""
         check_clips(clips)
         if not len(clips):
             return np.empty((0, self.dim), dtype=np.float32)
@@ -171,11 +173,11 @@ class InternVideoBackbone:
             return self._rows(self._network.encode_clips(inputs))
 
     def encode_images(self, images: Images) -> Matrix:
-        """Return (B, D) rows of clips that each repeat one image."""
+        """Return vectors (B, D) of images (B, H, W, 3), each repeated as a clip."""
         return self.encode_clips(still_clips(images, CLIP_FRAMES))
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
-        """Return (K, D) rows. A text longer than the network's limit is cut there."""
+        """Return vectors (K, D) of K texts. A text over the network's limit is truncated."""
         rows = [np.empty((0, self.dim), dtype=np.float32)]
         for start in range(0, len(texts), self._batch):
             batch = texts[start : start + self._batch]
@@ -193,7 +195,10 @@ class InternVideoBackbone:
 def prepare(clips: Tensor, side: int) -> Tensor:
     """Return the network's input (B, 3, T, side, side) for uint8 clips (B, T, H, W, 3).
 
-    The central square of 7/8 of the shorter side, normalised by CLIP's mean and standard deviation.
+    It is the central square with 7/8 of the shorter side, resized and normalised by CLIP's mean and
+    standard deviation.
+
+    side: pixels per side of the input.
     """
     crop_side = max(1, round(min(clips.shape[2:4]) * CROP_FRACTION))
     mean = torch.tensor(PIXEL_MEAN).view(3, 1, 1, 1)
@@ -204,9 +209,9 @@ def prepare(clips: Tensor, side: int) -> Tensor:
 def load_internvideo(settings: VisionSettings) -> InternVideoBackbone:
     """Return InternVideo-MM with the weights in `settings.path`.
 
-    The merges of its tokenizer are in `settings.dictionary`, by default next to the weights.
-    Raises SettingsError without a path, ModelError when a file is missing, damaged or of another
-    network.
+    The merges of its tokenizer are in `settings.dictionary`, by default in a file next to the
+    weights. Raises SettingsError without a path. Raises ModelError if a file is missing, damaged or
+    of another network.
     """
     if settings.path is None:
         needed_files = f"vision.path=InternVideo-MM-L-14.ckpt, with {MERGES_FILE} next to it"

@@ -21,19 +21,19 @@ MLP_FACTOR = 4  # hidden width of an MLP, in widths of its input
 
 @dataclass(frozen=True)
 class NetworkSizes:
-    """Layer sizes of a checkpoint.
+    """Layer sizes of an InternVideo-MM checkpoint.
 
     Attributes:
-        width: of the video tower.
+        width: width of the video encoder.
         patch: pixels per side of a patch.
         grid: patches per side of a frame.
-        layers: blocks of the video tower.
-        readouts: global blocks, one after each of the last layers.
-        text_width: of the text tower.
-        text_layers: blocks of the text tower.
-        max_tokens: of a text.
-        vocabulary: number of known tokens.
-        joint: width of the space of clips and texts.
+        layers: number of transformer blocks of the video encoder.
+        readouts: number of global blocks, one after each of the last transformer blocks.
+        text_width: width of the text encoder.
+        text_layers: number of transformer blocks of the text encoder.
+        max_tokens: maximal number of tokens per text.
+        vocabulary: number of different tokens.
+        joint: width of the space shared by clips and texts.
     """
 
     width: int
@@ -54,7 +54,9 @@ class NetworkSizes:
 
 
 def network_sizes(shapes: Mapping[str, tuple[int, ...]]) -> NetworkSizes:
-    """Return the layer sizes, by the shapes of the weights.
+    """Return the layer sizes that the shapes of a checkpoint's weights imply.
+
+    shapes: weight name -> shape.
 
     Raises ModelError for weights of another network.
     """
@@ -88,17 +90,22 @@ def network_sizes(shapes: Mapping[str, tuple[int, ...]]) -> NetworkSizes:
 
 
 def _count_modules(shapes: Mapping[str, tuple[int, ...]], prefix: str) -> int:
-    """Return the number of modules in a list, whose weights are named `prefix`.NUMBER.NAME."""
+    """Return the number of modules in a list, whose weights are named `prefix`.NUMBER.NAME.
+
+    Args:
+        shapes: weight name -> shape.
+        prefix: name of the list.
+    """
     start = f"{prefix}."
     names = [name.removeprefix(start) for name in shapes if name.startswith(start)]
     return len({name.partition(".")[0] for name in names})
 
 
 class QuickGELU(nn.Module):  # type: ignore[misc]
-    """x sigmoid(1.702 x), CLIP's activation."""
+    """CLIP's activation function x sigmoid(1.702 x)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the activations of x, of the same shape."""
+        """Return the activations of x, in the shape of x."""
         return x * torch.sigmoid(1.702 * x)
 
 
@@ -112,7 +119,7 @@ def _mlp(width: int) -> nn.Sequential:
 
 
 class ResidualBlock(nn.Module):  # type: ignore[misc]
-    """Transformer block: self-attention and MLP, each behind a LayerNorm."""
+    """Transformer block: self-attention and MLP, each after a LayerNorm, with residuals."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -122,7 +129,10 @@ class ResidualBlock(nn.Module):  # type: ignore[misc]
         self.ln_2 = nn.LayerNorm(width)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return (B, L, D) for x (B, L, D). mask: (L, L), added to the attention scores."""
+        """Return the output (B, L, D) for tokens x (B, L, D): B sequences of L tokens of width D.
+
+        mask: (L, L), added to the attention scores. None for no mask.
+        """
         normalised = self.ln_1(x)
         attended, _ = self.attn(
             normalised, normalised, normalised, need_weights=False, attn_mask=mask
@@ -133,7 +143,7 @@ class ResidualBlock(nn.Module):  # type: ignore[misc]
 
 
 class GlobalBlock(nn.Module):  # type: ignore[misc]
-    """Cross-attention of one query to every patch of every frame of a clip, then an MLP."""
+    """Block that pools a clip: one query attends to all patches of all frames, then an MLP."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -144,7 +154,12 @@ class GlobalBlock(nn.Module):  # type: ignore[misc]
         self.ln_3 = nn.LayerNorm(width)
 
     def forward(self, query: Tensor, patches: Tensor) -> Tensor:
-        """Return (B, 1, D) for query (B, 1, D) and patches (B, T L, D)."""
+        """Return the new query (B, 1, D) of each of B clips.
+
+        Args:
+            query: (B, 1, D), one vector of width D per clip.
+            patches: (B, T L, D), the L tokens of each of T frames.
+        """
         memory = self.ln_3(patches)
         normalised = self.ln_1(query)
         attended, _ = self.attn(normalised, memory, memory, need_weights=False)
@@ -154,7 +169,7 @@ class GlobalBlock(nn.Module):  # type: ignore[misc]
 
 
 class VideoBlocks(nn.Module):  # type: ignore[misc]
-    """CLIP's blocks on each frame. Global blocks after the last ones pool the whole clip."""
+    """CLIP's transformer blocks, applied to each frame, and global blocks that pool the clip."""
 
     def __init__(self, sizes: NetworkSizes) -> None:
         super().__init__()
@@ -173,7 +188,10 @@ class VideoBlocks(nn.Module):  # type: ignore[misc]
         self.balance = nn.Parameter(torch.zeros(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (B, D) for patches and class tokens x (B, T, L, D)."""
+        """Return one vector per clip, (B, D).
+
+        x: (B, T, L, D), the class token and patches of each of T frames, L tokens of width D.
+        """
         b, _, _, d = x.shape
         query = self.temporal_cls_token.expand(b, 1, d)  # (B, 1, D)
         # Each of the last blocks has a global block of its own.
@@ -190,7 +208,10 @@ class VideoBlocks(nn.Module):  # type: ignore[misc]
         return (1 - weight) * query[:, 0] + weight * classes
 
     def _with_positions(self, x: Tensor, convolution: nn.Module) -> Tensor:
-        """Return x with a convolution over time and space added to its patches."""
+        """Return x (B, T, L, D) with position information added to its patches.
+
+        convolution: convolution over time and space that computes it.
+        """
         # The class token has no position in the frame.
         classes = x[:, :, :1]
         patches = x[:, :, 1:]  # (B, T, G G, D)
@@ -201,7 +222,7 @@ class VideoBlocks(nn.Module):  # type: ignore[misc]
 
 
 class VideoTower(nn.Module):  # type: ignore[misc]
-    """Video encoder: patch and position embeddings, then the blocks."""
+    """Video encoder: patch and position embeddings, then transformer blocks."""
 
     def __init__(self, sizes: NetworkSizes) -> None:
         super().__init__()
@@ -214,7 +235,7 @@ class VideoTower(nn.Module):  # type: ignore[misc]
         self.transformer = VideoBlocks(sizes)
 
     def forward(self, clips: Tensor) -> Tensor:
-        """Return (B, D) for clips (B, 3, T, side, side)."""
+        """Return one vector per clip, (B, D), for clips (B, 3, T, side, side) of T RGB frames."""
         patches = self.conv1(clips).flatten(3)  # (B, D, T, G G)
         x = patches.permute(0, 2, 3, 1)  # (B, T, G G, D)
         b, t, _, d = x.shape
@@ -225,7 +246,7 @@ class VideoTower(nn.Module):  # type: ignore[misc]
 
 
 class TextBlocks(nn.Module):  # type: ignore[misc]
-    """CLIP's text blocks with causal attention."""
+    """CLIP's text transformer blocks, with causal attention."""
 
     def __init__(self, sizes: NetworkSizes) -> None:
         super().__init__()
@@ -233,7 +254,7 @@ class TextBlocks(nn.Module):  # type: ignore[misc]
         self.resblocks = nn.ModuleList(blocks)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (K, N, D) for x (K, N, D)."""
+        """Return the output (K, N, D) for tokens x (K, N, D): K texts, N tokens, width D."""
         length = x.shape[1]
         # A token attends to itself and those before it.
         mask = torch.full((length, length), float("-inf"), device=x.device).triu(1)
@@ -243,7 +264,10 @@ class TextBlocks(nn.Module):  # type: ignore[misc]
 
 
 class InternVideoNetwork(nn.Module):  # type: ignore[misc]
-    """Video and text towers of InternVideo-MM. Weights have the checkpoint's names without `clip.`."""
+    """Video and text encoder of InternVideo-MM.
+
+    Weights have the names of the checkpoint without the prefix `clip.`.
+    """
 
     def __init__(self, sizes: NetworkSizes) -> None:
         super().__init__()
@@ -259,13 +283,17 @@ class InternVideoNetwork(nn.Module):  # type: ignore[misc]
         self.text_projection = nn.Parameter(torch.zeros(text_width, sizes.joint))
 
     def encode_clips(self, clips: Tensor) -> Tensor:
-        """Return (B, joint), not normalised, for clips (B, 3, T, side, side) normalised as CLIP's."""
+        """Return the vectors (B, joint) of B clips, not normalised.
+
+        clips: (B, 3, T, side, side), T RGB frames normalised by CLIP's mean and standard deviation.
+        """
         return self.visual_ln_post(self.visual(clips)) @ self.visual_proj
 
     def encode_texts(self, tokens: Tensor) -> Tensor:
-        """Return (K, joint) for tokens (K, N), not normalised.
+        """Return the vectors (K, joint) of K texts, not normalised.
 
-        The output is that of the end token, which has the highest number.
+        tokens: (K, N) token numbers. The output at the end token, which has the highest number,
+        counts.
         """
         x = self.token_embedding(tokens) + self.positional_embedding  # (K, N, D)
         x = self.transformer(x)

@@ -38,17 +38,17 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Activity:
-    """Motion, cuts and thumbnails of a video, in rows of 1 / `rate` seconds.
+    """Motion, shot boundaries and thumbnails of a video, in T rows of 1 / `rate` seconds.
 
     Attributes:
-        motion: (T,) float32, mean change of grey between neighbouring frames, 0 to 1. 0 where no
-            frame fell.
+        motion: (T,) float32, mean change in grey value between neighbouring frames, 0 to 1. It is 0
+            for a row without a frame.
         cuts: seconds at which a new shot starts, ascending.
         rate: rows per second.
-        peaks: (T,) float32, the change of grey in the most changed cells. NaN in rows without a
-            change other than a cut. Empty where it was not measured.
-        looks: (T, 192) float32, 8 x 8 RGB thumbnails in [0, 1]. NaN where no frame fell. Empty where
-            they were not measured.
+        peaks: (T,) float32, change in grey value of the most changed cells of the frame. NaN for a
+            row without a change other than a cut. Empty if it was not measured.
+        looks: (T, 192) float32, 8 x 8 RGB thumbnails in [0, 1]. NaN for a row without a frame.
+            Empty if they were not measured.
     """
 
     motion: Matrix
@@ -59,10 +59,10 @@ class Activity:
 
 
 def measure_activity(frames: "Iterable[Frame]", *, rate: float = 1.0) -> Activity:
-    """Return motion, cuts and thumbnails of a video.
+    """Return motion, shot boundaries and thumbnails of a video.
 
     Args:
-        frames: sorted by time.
+        frames: frames sorted by time.
         rate: rows per second of the result.
     """
     meter = ActivityMeter(rate=rate)
@@ -72,13 +72,13 @@ def measure_activity(frames: "Iterable[Frame]", *, rate: float = 1.0) -> Activit
 
 
 class ActivityMeter:
-    """Measures motion, cuts and thumbnails of frames that are added one at a time.
+    """Measures motion, shot boundaries and thumbnails of frames that are added one at a time.
 
-    Memory holds the last frame, made small, five numbers per frame and a thumbnail per row.
+    Memory holds a small copy of the last frame, five numbers per frame and a thumbnail per row.
     """
 
     def __init__(self, *, rate: float = 1.0) -> None:
-        """rate: rows per second of the result."""
+        """Start without frames. rate: rows per second of the result."""
         if not (math.isfinite(rate) and rate > 0):
             raise SettingsError(f"rate {rate}: give rows per second > 0")
         self._rate = rate
@@ -89,7 +89,7 @@ class ActivityMeter:
         self._thumbnails: dict[int, tuple[Matrix, int]] = {}  # sum and count by row
 
     def add(self, frame: "Frame") -> None:
-        """Compare one frame with the one before it."""
+        """Add a frame and measure its change from the previous frame."""
         small = _shrink(frame.image)  # (32, 32, 3)
         grey = small.mean(2)
         histogram = _colour_histogram(small)
@@ -109,7 +109,7 @@ class ActivityMeter:
         self._thumbnails[row] = (total + cells.mean((1, 3)), count + 1)
 
     def finish(self) -> Activity:
-        """Return the motion, cuts and thumbnails measured so far."""
+        """Return motion, shot boundaries and thumbnails of all frames added."""
         length = max(self._thumbnails, default=-1) + 1
         times, motions, peaks, jumps, recoloured = np.array(self._changes).reshape(-1, 5).T
         rows = np.array([self._row(time) for time in times], dtype=np.int64)
@@ -136,7 +136,14 @@ class ActivityMeter:
 def _row_means(
     values: Floats, rows: npt.NDArray[np.int64], row_count: int, *, empty_value: float
 ) -> Matrix:
-    """Return the mean of the values of each row, (row_count,). rows: (N,), the row of each value."""
+    """Return the mean value of each row, (row_count,).
+
+    Args:
+        values: (N,) the values.
+        rows: (N,) row index of each value.
+        row_count: number of rows.
+        empty_value: result for a row without values.
+    """
     counts = np.bincount(rows, minlength=row_count)
     means = np.bincount(rows, weights=values, minlength=row_count) / np.maximum(counts, 1)
     return np.asarray(np.where(counts > 0, means, empty_value), np.float32)
@@ -149,13 +156,13 @@ def find_cuts(
     floor: float,
     typical_change: "Callable[[Floats], np.floating]" = np.median,
 ) -> list[int]:
-    """Return the indices of the changes that stand out from the changes next to them.
+    """Return the indices of shot boundaries: changes much larger than the changes around them.
 
     Args:
-        changes: (N,) change from each frame to the next one, 0 to 1.
-        ratio: by which a cut exceeds the typical change among its neighbours.
-        floor: the smallest change that is a cut.
-        typical_change: of the neighbours.
+        changes: (N,) change from each frame to the next, 0 to 1.
+        ratio: minimal ratio of a cut to the typical change around it.
+        floor: minimal change of a cut.
+        typical_change: returns the typical change from the changes around a cut.
     """
     cuts = []
     for index in np.flatnonzero(changes >= floor).tolist():
@@ -169,9 +176,9 @@ def find_cuts(
 
 
 def _shrink(image: Images) -> Matrix:
-    """Return an image as (32, 32, 3) float32 in [0, 1]: each cell the mean of about 4 x 4 samples.
+    """Return an image as (32, 32, 3) float32 in [0, 1].
 
-    Frames are decoded with sides of 32 px at least.
+    A cell is the mean of about 4 x 4 samples. Frames must have sides of at least 32 px.
     """
     samples = SMALL_SIDE * CELL_SAMPLES
     height, width = image.shape[:2]
@@ -183,7 +190,7 @@ def _shrink(image: Images) -> Matrix:
 
 
 def _colour_histogram(small: Matrix) -> Matrix:
-    """Return the fraction of the pixels in each of the 64 colour bins."""
+    """Return the colour histogram of a small image: the fraction of pixels in each of 64 bins."""
     levels = np.minimum((small * COLOUR_LEVELS).astype(np.int64), COLOUR_LEVELS - 1)
     # Three digits of base 4, one per colour channel.
     bins = (levels @ COLOUR_LEVELS ** np.array([2, 1, 0])).ravel()

@@ -54,7 +54,7 @@ class ScreenText:
     Attributes:
         text: the words.
         span: seconds in which the line is shown.
-        height: of the line, as a fraction of the frame's height.
+        height: height of the line, as a fraction of the frame's height.
     """
 
     text: str
@@ -63,29 +63,31 @@ class ScreenText:
 
 
 class _ImageNetwork:
-    """An ONNX network whose input is one image."""
+    """An ONNX network that takes one image."""
 
     def __init__(self, path: Path) -> None:
         self.session = start_session(path)
 
     def __call__(self, pixels: npt.NDArray[Any]) -> Floats:
-        """Return the output for pixels (H, W, 3) of red, green and blue. The network takes BGR."""
+        """Return the network's output for an RGB image (H, W, 3), which it takes as BGR."""
         planes = pixels[..., ::-1].transpose(2, 0, 1).astype(np.float32)
         output: Floats = self.session.run(None, {"x": planes[None]})[0][0]
         return output
 
 
 class TextDetector:
-    """Detects the pixels that belong to letters."""
+    """Detects the pixels of an image that belong to text."""
 
     def __init__(self, folder: Path) -> None:
-        """folder: holds the ONNX files of PP-OCR."""
+        """Load the network. folder: contains the ONNX files of PP-OCR."""
         self._network = _ImageNetwork(folder / "PP-OCRv6_det_small.onnx")
 
     def __call__(self, image: Image, side: int = DETECTOR_SIDE) -> Flags:
-        """Return which pixels of an image (H, W, 3), made small, belong to letters.
+        """Return which pixels of a smaller copy of an image belong to text, boolean (h, w).
 
-        side: pixels of the shorter side of the small image.
+        Args:
+            image: (H, W, 3) uint8 RGB.
+            side: pixels of the shorter side of the smaller copy.
         """
         sides = np.array(image.shape[:2])
         # Sides that the network takes, in about the image's proportions.
@@ -98,16 +100,16 @@ class TextDetector:
 
 
 class TextReader:
-    """Recognises the text of a line."""
+    """Recognises the text in the image of one line."""
 
     def __init__(self, folder: Path) -> None:
-        """folder: holds the ONNX files of PP-OCR."""
+        """Load the network. folder: contains the ONNX files of PP-OCR."""
         self._network = _ImageNetwork(folder / "PP-OCRv6_rec_small.onnx")
         metadata = self._network.session.get_modelmeta().custom_metadata_map
         self._characters = ["", *metadata["character"].split("\n"), " "]  # 0 is CTC's blank
 
     def __call__(self, line: Image) -> tuple[str, float]:
-        """Return the text of a line (H, W, 3) and its mean probability, 0 to 1."""
+        """Return the text in the image of a line, (H, W, 3) uint8, and its mean probability."""
         height, width = line.shape[:2]
         # As wide as the line is, in steps of 8 px.
         eighths = round(width * LINE_HEIGHT / height / 8)
@@ -125,13 +127,22 @@ class TextReader:
 
 @functools.cache
 def load_text_networks(folder: Path) -> tuple[TextDetector, TextReader]:
-    """Return the text detector and reader, loaded once. A second pair would take 38 MiB."""
+    """Return the text detector and reader, loaded once per process.
+
+    folder: contains the ONNX files of PP-OCR.
+    """
     return TextDetector(folder), TextReader(folder)
 
 
 @dataclass(frozen=True)
 class _Line:
-    """A line in the last frame. text: None where it cannot be read."""
+    """A line of text in the last frame.
+
+    Attributes:
+        box: position in the frame, in pixels.
+        pixels: the image inside the box, for comparison with later frames.
+        text: the text, None if it cannot be read.
+    """
 
     box: Box
     pixels: Floats  # (48, 96, 3)
@@ -139,7 +150,7 @@ class _Line:
 
 
 class TextMeter:
-    """Measures frames one at a time: the area of text, and each line with its seconds."""
+    """Measures the text in frames that are added one at a time: its area, and its lines."""
 
     def __init__(self, detector: TextDetector, reader: TextReader) -> None:
         self._detect = detector
@@ -149,9 +160,11 @@ class TextMeter:
         self._ended_texts: set[ScreenText] = set()
 
     def add(self, image: Image, seconds: Span) -> float:
-        """Return the fraction of a frame (H, W, 3) that letters cover.
+        """Add a frame, and return the fraction of its area that text covers.
 
-        seconds: in which the frame is on the screen.
+        Args:
+            image: (H, W, 3) uint8 RGB.
+            seconds: span in which the frame is on the screen.
         """
         letters = self._detect(image)
         scale_x = image.shape[1] / letters.shape[1]
@@ -167,12 +180,18 @@ class TextMeter:
         return float(letters.mean())
 
     def finish(self) -> tuple[ScreenText, ...]:
-        """Return all lines, sorted by the second at which they appear."""
+        """Return all lines of text, sorted by the second at which they appear."""
         texts = self._ended_texts | {line.text for line in self._lines if line.text}
         return tuple(sorted(texts, key=lambda text: (text.span.start, text.text)))
 
     def _line(self, image: Image, box: Box, seconds: Span) -> _Line:
-        """Return the line in a box: one of the last frame that is shown on, or a new one."""
+        """Return the line in a box: a line of the last frame that is still shown, or a new one.
+
+        Args:
+            image: the frame, (H, W, 3).
+            box: position of the line, in pixels.
+            seconds: span in which the frame is on the screen.
+        """
         x, y, end_x, end_y = box
         width = end_x - x
         height = end_y - y
@@ -201,16 +220,28 @@ class TextMeter:
     def _is_same_line(self, line: _Line, image: Image, box: Box, pixels: Floats) -> bool:
         """Return whether a box of a new frame shows a line of the last frame.
 
-        Its pixels are the same, or it was read and the outlines of its letters are the same.
+        It does if the pixels are the same. For a line that was read, the same outlines of letters
+        suffice.
+
+        Args:
+            line: line of the last frame.
+            image: the new frame, (H, W, 3).
+            box: position in the new frame, in pixels.
+            pixels: the image inside the box.
         """
         if np.abs(line.pixels - pixels).mean() < MAX_LINE_CHANGE:
             return True
         return line.text is not None and self._has_same_outlines(line, image, box)
 
     def _has_same_outlines(self, line: _Line, image: Image, box: Box) -> bool:
-        """Return whether both frames show letters of the same outlines around both boxes.
+        """Return whether letters have the same outlines in a line and in a box of a new frame.
 
-        A line that grows by a letter or more is still being written, and is read again.
+        A line that grew by a letter or more is still being written, and is read again.
+
+        Args:
+            line: line of the last frame.
+            image: the new frame, (H, W, 3).
+            box: position in the new frame, in pixels.
         """
         assert self._last_image is not None
         growth = (box[2] - box[0]) - (line.box[2] - line.box[0])
@@ -229,22 +260,24 @@ class TextMeter:
 
 
 def _extend(text: ScreenText | None, end: float) -> ScreenText | None:
-    """Return a text shown until `end`."""
+    """Return the text with its span extended to the second `end`. None stays None."""
     return text and replace(text, span=Span(text.span.start, end))
 
 
 def _text_key(text: ScreenText) -> tuple[str, float]:
-    """Return the words and the start, which stay the same while a text is shown."""
+    """Return the words and start of a text, which identify it while it is shown."""
     return text.text, text.span.start
 
 
 def line_boxes(letters: Flags, scale_x: float, scale_y: float) -> list[Box]:
-    """Return the boxes of lines in pixels of the image, with a margin of half a line's height.
+    """Return the boxes of the text lines, in pixels of the full image.
+
+    Each box has a margin of half the height of its line.
 
     Args:
-        letters: (H, W), whether a pixel of the small image belongs to letters.
-        scale_x: width of the image over that of the small image.
-        scale_y: the same of their heights.
+        letters: boolean (H, W), whether a pixel of the smaller copy belongs to text.
+        scale_x: width of the full image divided by that of the smaller copy.
+        scale_y: height of the full image divided by that of the smaller copy.
     """
     height, width = letters.shape
     boxes = []
@@ -267,9 +300,10 @@ def line_boxes(letters: Flags, scale_x: float, scale_y: float) -> list[Box]:
 
 
 def connected_runs(letters: Flags) -> list[npt.NDArray[np.int64]]:
-    """Return the connected components of letters (H, W), also over corners.
+    """Return the connected components of a boolean image (H, W), with 8-connectivity.
 
-    Each one is an array of runs (R, 3), sorted by row: row, first and end column.
+    A component is an array (R, 3) of R horizontal runs, sorted by row: row, first column, end
+    column.
     """
     edges = np.diff(np.pad(letters.view(np.int8), ((0, 0), (1, 1))), axis=1)  # (H, W + 1)
     rows, starts = np.nonzero(edges == 1)

@@ -19,20 +19,20 @@ from stepline.vision.settings import VisionSettings
 
 
 class PrecomputedBackbone:
-    """Precomputed features in place of a network.
+    """Precomputed features of videos and texts, used instead of a network.
 
-    Images cannot be encoded. Texts can if their features are given.
+    Images cannot be encoded. Texts can be encoded if a file gives their features.
     """
 
     name = PRECOMPUTED_BACKBONE
 
     def __init__(self, path: Path, *, rate: float, texts: Path | None, unit: bool = True) -> None:
-        """Name the files. They are read when they are needed.
+        """Set the files, which are read when they are needed.
 
         Args:
-            path: a feature file, or a folder of <video id>.npy files.
-            rate: rows per second of the files.
-            texts: file of the text features. None where no text is encoded.
+            path: a feature file, or a folder with a file <video id>.npy per video.
+            rate: rows per second of the feature files.
+            texts: file of the text features. None if texts are not encoded.
             unit: whether all rows are scaled to length 1.
         """
         self._path = path
@@ -42,13 +42,14 @@ class PrecomputedBackbone:
 
     @cached_property
     def dim(self) -> int:
-        """Width D, read from the text features."""
+        """Width D of the text features."""
         return int(self._text_features.values.shape[1])
 
     def features(self, video_id: str) -> FeatureSequence:
-        """Return the features of one video.
+        """Return the features of a video.
 
-        Raises StoreError for a missing or damaged file, ShapeError for one of another shape.
+        Raises StoreError if the file is missing or damaged, ShapeError if its array has a wrong
+        shape.
         """
         path = self._path if self._path.is_file() else find_feature_file(self._path, video_id)
         width = self.dim if self._texts is not None else None
@@ -61,7 +62,7 @@ class PrecomputedBackbone:
         )
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
-        """Return the text features (K, D), found by the exact text.
+        """Return the features of K texts, (K, D), looked up by the exact text.
 
         Raises StoreError for a text without features.
         """
@@ -86,7 +87,10 @@ class PrecomputedBackbone:
 
 
 def load_precomputed(settings: VisionSettings) -> PrecomputedBackbone:
-    """Return the features in `settings.path` and `settings.texts`, which are read when needed."""
+    """Return a backbone with the feature files `settings.path` and `settings.texts`.
+
+    The files are read when they are needed.
+    """
     if settings.path is None or not settings.path.exists():
         raise SettingsError(
             f"vision.path {settings.path}: give a feature file, or a folder of <video id>.npy files"

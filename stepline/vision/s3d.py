@@ -35,17 +35,20 @@ WORD_PATTERN = re.compile(r"[\w']+")
 
 
 class WordDictionary:
-    """The known words of `s3d_dict.npy`. The word at index i has token i + 1."""
+    """The words that S3D's text encoder knows, from `s3d_dict.npy`.
+
+    The word at index i has token number i + 1.
+    """
 
     def __init__(self, words: Sequence[str]) -> None:
         self._tokens = {word: index + 1 for index, word in enumerate(words)}
         self.size = len(words) + 1  # with padding
 
     def tokens(self, texts: Sequence[str], form: Tokenisation = "released") -> Tensor:
-        """Return (K, N) token numbers, 0 where there is no word.
+        """Return the token numbers of K texts, (K, N), padded with 0.
 
-        form: "released" drops unknown words and takes the first 16 of the others. "tan" has 0 for
-        unknown words and takes the first 32 words.
+        form: "released" takes the first 16 known words and drops the others. "tan" takes the first
+        32 words, with 0 for an unknown word.
         """
         length = MAX_WORDS[form]
         rows = []
@@ -59,21 +62,26 @@ class WordDictionary:
 
 
 class TextTower(nn.Module):  # type: ignore[misc]
-    """Text encoder: embedding, linear, ReLU, max over the words, linear. It is frozen in WYS2."""
+    """S3D's text encoder: word embeddings, linear, ReLU, maximum over the words, linear.
+
+    It is frozen when WYS2 trains.
+    """
 
     def __init__(self, size: int) -> None:
-        """size: number of tokens, with padding."""
+        """Create the layers. size: number of different tokens, including padding."""
         super().__init__()
         self.word_embd = nn.Embedding(size, EMBEDDING_WIDTH)
         self.fc1 = nn.Linear(EMBEDDING_WIDTH, HIDDEN_WIDTH)
         self.fc2 = nn.Linear(HIDDEN_WIDTH, JOINT_WIDTH)
 
     def forward(self, tokens: Tensor, form: Tokenisation = "released") -> Tensor:
-        """Return (K, 512) for tokens (K, N), not normalised.
+        """Return the vectors (K, 512) of K texts, not normalised.
 
-        form: with "released", padding counts in the maximum as a word does, so the number of words
-        matters a little. With "tan", padding and unknown words do not count. The hidden vector of a
-        text without a known word is then 0.
+        Args:
+            tokens: (K, N) token numbers.
+            form: with "released", padding counts in the maximum like a word, so the number of words
+                matters a little. With "tan", padding and unknown words do not count. A text without
+                a known word then has the hidden vector 0.
         """
         vectors = self.word_embd(tokens)
         hidden = torch.relu(self.fc1(vectors))  # (K, N, 2048)
@@ -84,9 +92,9 @@ class TextTower(nn.Module):  # type: ignore[misc]
 
 
 def read_dictionary(path: Path) -> WordDictionary:
-    """Return the words of s3d_dict.npy.
+    """Return the words in s3d_dict.npy.
 
-    Raises ModelError unless the file is a NumPy array of different words.
+    Raises ModelError unless the file is a NumPy array of distinct words.
     """
     try:
         words = np.load(path, allow_pickle=False)
@@ -108,13 +116,13 @@ CURE = "give s3d_howto100m.pth"
 
 
 def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, TextTower]:
-    """Return the video and the text tower, in evaluation mode.
+    """Return S3D's video and text encoder, in evaluation mode.
 
     Args:
-        path: of the released weights.
-        dictionary_size: number of words in the dictionary, and padding.
+        path: file of the released weights.
+        dictionary_size: number of different tokens, including padding.
 
-    Raises ModelError, which names the wrong weight, for any other file.
+    Raises ModelError, with the name of the wrong weight, for any other file.
     """
     arrays = read_tensors(path, "S3D", CURE)
     with torch.device("meta"):
@@ -139,12 +147,13 @@ def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, TextTower]:
 
 
 def write_s3d(video: S3D, released: Path, path: Path) -> None:
-    """Write a trained video tower as a file that `vision.path` takes.
+    """Write a trained video encoder to a file that `vision.path` accepts.
 
     Args:
-        video: the trained tower.
-        released: weights that it was trained from. Their text tower and dictionary are copied.
-        path: of the file to write.
+        video: the trained video encoder.
+        released: file of the weights from which it was trained. Their text encoder and dictionary
+            are copied.
+        path: path of the file to write.
     """
     weights = {
         name: torch.from_numpy(value)
@@ -165,9 +174,9 @@ DICTIONARY_FILE = "s3d_dict.npy"
 
 
 class S3DBackbone:
-    """Clips and texts as unit vectors of width 512.
+    """S3D: video clips and texts as unit vectors of width 512.
 
-    Differs from the authors' score, which keeps the lengths.
+    The authors' score does not normalise the vectors.
     """
 
     clip_frames = CLIP_FRAMES
@@ -181,16 +190,16 @@ class S3DBackbone:
         *,
         pooled: bool = False,
     ) -> None:
-        """Join both towers.
+        """Combine the video and text encoder.
 
         Args:
-            video: video tower.
-            words: text tower.
-            dictionary: of the text tower.
-            form: tokenisation of texts, as `WordDictionary.tokens` has it.
-            pooled: whether clips become the 1024 numbers before the joint layer, not normalised.
-                HowTo100M released these. Networks are trained on them, but no text is in their
-                space.
+            video: video encoder.
+            words: text encoder.
+            dictionary: words of the text encoder.
+            form: tokenisation of texts, see `WordDictionary.tokens`.
+            pooled: whether the vector of a clip is the 1024 pooled numbers before the joint layer,
+                not normalised. HowTo100M's released features are such vectors. No text has a vector
+                in their space.
         """
         self._video = video
         self._words = words
@@ -205,9 +214,9 @@ class S3DBackbone:
             self.dim = POOLED_WIDTH
 
     def encode_clips(self, clips: Clips) -> Matrix:
-        """Return (B, 512) unit rows for uint8 RGB clips (B, T, H, W, 3), T even.
+        """Return unit vectors (B, 512) of uint8 RGB clips (B, T, H, W, 3) of T frames, T even.
 
-        With `pooled`, (B, 1024) rows that are not normalised.
+        With `pooled`, they are vectors (B, 1024) that are not normalised.
         """
         check_clips(clips, even=True)
         if not len(clips):
@@ -221,11 +230,11 @@ class S3DBackbone:
             return _unit(self._video(inputs))
 
     def encode_images(self, images: Images) -> Matrix:
-        """Return the rows of clips that each repeat one image."""
+        """Return the vectors of images (B, H, W, 3), each repeated as a clip."""
         return self.encode_clips(still_clips(images, CLIP_FRAMES))
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
-        """Return (K, 512) unit rows. Words that are not in the dictionary do not count."""
+        """Return unit vectors (K, 512) of K texts. Words not in the dictionary do not count."""
         if not texts:
             return np.empty((0, JOINT_WIDTH), dtype=np.float32)
         tokens = self._dictionary.tokens(texts, self._form)
@@ -237,7 +246,7 @@ class S3DBackbone:
 def prepare(clips: Tensor) -> Tensor:
     """Return the network's input (B, 3, T, 224, 224) in [0, 1] for uint8 clips (B, T, H, W, 3).
 
-    It is the central square. Pixels are not normalised further, as in training.
+    It is the central square, resized. There is no other normalisation, as in training.
     """
     return square_clips(clips, min(clips.shape[2:4]), CLIP_SIDE) / 255
 
@@ -245,8 +254,9 @@ def prepare(clips: Tensor) -> Tensor:
 def load_s3d(settings: VisionSettings) -> S3DBackbone:
     """Return S3D with the weights in `settings.path`.
 
-    Its dictionary is in `settings.dictionary`, by default next to the weights. Raises SettingsError
-    without a path, ModelError when a file is missing, damaged or of another network.
+    Its dictionary is in `settings.dictionary`, by default in a file next to the weights. Raises
+    SettingsError without a path. Raises ModelError if a file is missing, damaged or of another
+    network.
     """
     if settings.path is None:
         needs = "vision.path=s3d_howto100m.pth, with s3d_dict.npy next to it"

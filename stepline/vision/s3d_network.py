@@ -25,13 +25,15 @@ CUBE_KERNEL = (3, 3, 3)
 
 
 class BlockWidths(NamedTuple):
-    """Output channels of a block's four branches.
+    """Numbers of channels in the four branches of an inception block.
 
     Attributes:
-        plain: of the 1x1x1 convolution.
-        middle_a, middle_b: between the 1x1x1 and the separable convolution of a branch.
-        a, b: of the separable convolutions.
-        pooled: of the 1x1x1 convolution behind the max pool.
+        plain: output of the branch with one 1x1x1 convolution.
+        middle_a: output of the 1x1x1 convolution in branch a.
+        a: output of branch a, a 1x1x1 and a separable convolution.
+        middle_b: output of the 1x1x1 convolution in branch b.
+        b: output of branch b, built like branch a.
+        pooled: output of the branch with a max pool and a 1x1x1 convolution.
     """
 
     plain: int
@@ -43,7 +45,7 @@ class BlockWidths(NamedTuple):
 
     @property
     def out(self) -> int:
-        """Output channels of the whole block."""
+        """Number of output channels of the whole block."""
         return self.plain + self.a + self.b + self.pooled
 
 
@@ -61,12 +63,12 @@ BLOCK_WIDTHS = {
 
 
 class MaxPool(NamedTuple):
-    """A max pool between blocks. Its stride is 2 wherever its kernel is larger than 1.
+    """A max pool between blocks. Its stride is 2 along each axis with a kernel larger than 1.
 
     Attributes:
-        name: of the pool in the official code.
-        time: frames of the kernel.
-        side: height and width of the kernel.
+        name: name of the layer in the official code.
+        time: size of the kernel in frames.
+        side: height and width of the kernel in pixels.
     """
 
     name: str
@@ -84,7 +86,10 @@ MAX_POOLS = {
 
 
 class ConvNormReLU(nn.Module):  # type: ignore[misc]
-    """A 3D convolution with BatchNorm and ReLU. A separable one is over space, then over time."""
+    """A 3D convolution with BatchNorm and ReLU.
+
+    A separable one is a convolution over space, then one over time.
+    """
 
     def __init__(
         self,
@@ -105,7 +110,7 @@ class ConvNormReLU(nn.Module):  # type: ignore[misc]
         self.separable = separable
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Return (B, output_width, T, H, W) for (B, input_width, T, H, W)."""
+        """Return the output (B, output_width, T, H, W) for an input (B, input_width, T, H, W)."""
         hidden = F.relu(self.bn1(self.conv1(hidden)))
         return F.relu(self.bn2(self.conv2(hidden))) if self.separable else hidden
 
@@ -116,14 +121,14 @@ def _convolution(input_width: int, output_width: int, kernel: tuple[int, ...]) -
 
 
 class FeatureGating(nn.Module):  # type: ignore[misc]
-    """Feature gating: weights each channel by a sigmoid of the clip's mean channels."""
+    """Feature gating: weights each channel by a sigmoid function of the clip's mean channels."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.fc = nn.Linear(channels, channels)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Return the weighted channels (B, C, T, H, W)."""
+        """Return the input (B, C, T, H, W) with weighted channels."""
         weights = torch.sigmoid(self.fc(hidden.mean((2, 3, 4))))  # (B, C)
         return hidden * weights[:, :, None, None, None]
 
@@ -146,7 +151,7 @@ class InceptionBlock(nn.Module):  # type: ignore[misc]
         self.gating_b3 = FeatureGating(pooled)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Return (B, widths.out, T, H, W)."""
+        """Return the output (B, widths.out, T, H, W) for an input (B, C, T, H, W)."""
         pooled = F.max_pool3d(hidden, CUBE_KERNEL, stride=1, padding=1)
         branches = (
             self.gating_b0(self.conv_b0(hidden)),
@@ -158,7 +163,10 @@ class InceptionBlock(nn.Module):  # type: ignore[misc]
 
 
 class S3D(nn.Module):  # type: ignore[misc]
-    """The S3D-G network: video clips to vectors of the space shared with texts, not normalised."""
+    """The S3D-G network.
+
+    It maps clips to vectors of the space shared with texts, not normalised.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -173,18 +181,26 @@ class S3D(nn.Module):  # type: ignore[misc]
         self.fc = nn.Linear(POOLED_WIDTH, JOINT_WIDTH)
 
     def forward(self, clips: Tensor) -> Tensor:
-        """Return (B, 512) for clips (B, 3, T, H, W) in [0, 1] with even T, H and W."""
+        """Return the vectors (B, 512) of B clips.
+
+        clips: RGB clips (B, 3, T, H, W) in [0, 1] with even T, H and W.
+        """
         return self.fc(self.pooled(clips))
 
     def pooled(self, clips: Tensor) -> Tensor:
-        """Return (B, 1024), the mean of the last block over time and space."""
+        """Return the mean over time and space of the last block's output, (B, 1024).
+
+        clips: RGB clips (B, 3, T, H, W) in [0, 1] with even T, H and W.
+        """
         *_, (_, last) = self.stages(clips)
         return last.mean((2, 3, 4))
 
     def stages(self, clips: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Yield the name and the output (B, C, T, H, W) of every stage.
+        """Yield the name and the output (B, C, T, H, W) of every stage of the network.
 
-        Raises ShapeError for clips of odd sides.
+        clips: RGB clips (B, 3, T, H, W) in [0, 1].
+
+        Raises ShapeError if T, H or W is odd.
         """
         hidden = space_to_depth(clips)
         yield "space_to_depth", hidden
@@ -201,9 +217,10 @@ class S3D(nn.Module):  # type: ignore[misc]
 
 
 def space_to_depth(clips: Tensor) -> Tensor:
-    """Return (B, 24, T/2, H/2, W/2): the 2 x 2 x 2 neighbours as channels, colour fastest.
+    """Return clips with each 2 x 2 x 2 cube of pixels as channels, (B, 24, T/2, H/2, W/2).
 
-    Raises ShapeError unless the clips are (B, 3, T, H, W) with even T, H and W.
+    The colour is the fastest index of the 24 channels. Raises ShapeError unless the clips are
+    (B, 3, T, H, W) with even T, H and W.
     """
     shape = tuple(clips.shape)
     is_video = len(shape) == 5 and shape[1] == 3
@@ -216,7 +233,7 @@ def space_to_depth(clips: Tensor) -> Tensor:
 
 
 def max_pool(hidden: Tensor, pool: MaxPool) -> Tensor:
-    """Return the max pool of (B, C, T, H, W).
+    """Return the max pool of an activation (B, C, T, H, W).
 
     A kernel of 3 is padded with zeros at the end, since values are never negative.
     """

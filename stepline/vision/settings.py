@@ -15,7 +15,10 @@ BackboneName = Annotated[str, choice("backbones")]
 
 
 class VisionLanguageSettings(ChatSettings):
-    """A vision-language model that finds where steps are shown. None is used unless one is named."""
+    """Settings of the vision-language model that finds when steps are shown.
+
+    By default no model is named, and none is used.
+    """
 
     section: ClassVar[str] = "vision.vlm"
 
@@ -56,18 +59,18 @@ class VisionLanguageSettings(ChatSettings):
 
     @property
     def named(self) -> bool:
-        """Whether a model is named."""
+        """Whether the settings name a model."""
         return self.base_url is not None or self.gguf is not None
 
     @property
     def projector_file(self) -> Path | None:
-        """The GGUF file of the projector."""
+        """The GGUF file of the model's image projector, None if none is set."""
         return self.projector
 
     @model_validator(mode="before")
     @classmethod
     def _drop_old_folders(cls, tree: Any) -> Any:
-        """Ignore two empty settings that recipes of earlier releases store."""
+        """Drop two empty settings that recipes of earlier releases contain."""
         if isinstance(tree, dict):
             tree = {name: value for name, value in tree.items() if name not in OLD_FOLDERS or value}
         return tree
@@ -159,7 +162,7 @@ class VisionSettings(Settings):
 
     @model_serializer(mode="wrap")
     def _store_old_name(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Store `vlm` as "witness", which records of all releases have."""
+        """Store the section `vlm` under the name "witness", as in records of all releases."""
         tree: dict[str, Any] = stored(self)
         if "vlm" in tree:
             tree["witness"] = tree.pop("vlm")
@@ -167,7 +170,7 @@ class VisionSettings(Settings):
 
     @property
     def text_space(self) -> str:
-        """Name of the text encoder whose space the features share."""
+        """Name of the text encoder whose vector space the visual features share."""
         if self.backbone == "s3d-mixed5c":
             return "s3d"
         if self.backbone == "conse":
@@ -176,7 +179,7 @@ class VisionSettings(Settings):
 
     @property
     def unit_rows(self) -> bool:
-        """Whether rows of features have length 1."""
+        """Whether the rows of visual features have length 1."""
         if self.backbone in ("precomputed", "internvideo"):
             return self.unit
         return self.backbone != "s3d-mixed5c"

@@ -44,36 +44,63 @@ class Table:
     """A table of a FlatBuffer, whose fields are read by their number in the schema."""
 
     def __init__(self, data: bytes, position: int) -> None:
-        """position: offset of the table in the bytes of the file."""
+        """Refer to a table in a file.
+
+        Args:
+            data: content of the file.
+            position: byte offset of the table.
+        """
         self._data = data
         self._position = position
 
     def number(self, field: int, form: str = "i", default: int = 0) -> int:
-        """Return a field with one integer. form: its type, as `struct` names it."""
+        """Return the value of an integer field.
+
+        Args:
+            field: number of the field in the schema.
+            form: its type as a format character of `struct`.
+            default: value of a field that the file leaves out.
+        """
         offset = self._find(field)
         return default if offset is None else self._unpack(form, offset)
 
     def numbers(self, field: int, kind: npt.DTypeLike = np.int32) -> Array:
-        """Return a field with a vector of numbers, empty where the field is left out."""
+        """Return the value of a field that is a vector of numbers.
+
+        It is empty if the field is left out.
+
+        Args:
+            field: number of the field in the schema.
+            kind: type of the numbers.
+        """
         start, count = self._vector(field)
         return np.frombuffer(self._data, kind, count, start) if count else np.zeros(0, kind)
 
     def table(self, field: int) -> "Table":
-        """Return a field with a nested table, without fields where it is left out."""
+        """Return the nested table of a field. If the field is left out, the table has no fields.
+
+        field: number of the field in the schema.
+        """
         offset = self._find(field)
         if offset is None:
             return Table(EMPTY_TABLE, 4)
         return Table(self._data, offset + self._unpack("I", offset))
 
     def tables(self, field: int) -> "list[Table]":
-        """Return a field with a vector of tables."""
+        """Return the tables of a field that is a vector of tables.
+
+        field: number of the field in the schema.
+        """
         start, count = self._vector(field)
         offsets = range(start, start + 4 * count, 4)
         # Each item is the distance from where it is written to its table.
         return [Table(self._data, offset + self._unpack("I", offset)) for offset in offsets]
 
     def _vector(self, field: int) -> tuple[int, int]:
-        """Return the offset of a vector's first item, and the number of items."""
+        """Return the byte offset of a vector's first item, and the number of items.
+
+        field: number of the vector's field in the schema.
+        """
         offset = self._find(field)
         if offset is None:
             return 0, 0
@@ -81,7 +108,7 @@ class Table:
         return start + 4, self._unpack("I", start)
 
     def _find(self, field: int) -> int | None:
-        """Return the offset of a field, or None where it is left out."""
+        """Return the byte offset of the value of a field, None if the field is left out."""
         # A table begins with the distance back to the index of its fields.
         index = self._position - self._unpack("i", self._position)
         slot = 4 + 2 * field
@@ -96,9 +123,14 @@ class Table:
 
 
 def same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Return the rows that TensorFlow's "same" padding adds before and after `side` rows.
+    """Return the padding of TensorFlow's "same" mode before and after `side` pixels.
 
     The smaller half comes before.
+
+    Args:
+        side: height or width of the input.
+        kernel: size of the kernel in the same direction.
+        stride: stride in the same direction.
     """
     padding = max((-(-side // stride) - 1) * stride + kernel - side, 0)
     return padding // 2, padding - padding // 2
@@ -106,13 +138,15 @@ def same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
 
 @dataclass
 class _OnnxConverter:
-    """Converter of the operators of one TensorFlow Lite graph. Tensors are known by their number.
+    """Converts the operators of a TensorFlow Lite graph to ONNX, one at a time.
+
+    Tensors are identified by their number in the TensorFlow Lite graph.
 
     Attributes:
-        shapes: of all tensors, in the order of TensorFlow (B, H, W, C).
-        constants: values of the tensors with data.
+        shapes: shapes of all tensors, with the axes of TensorFlow (B, H, W, C).
+        constants: tensor number -> values, for tensors with stored values.
         graph: the ONNX graph so far.
-        onnx_names: names in the ONNX graph of the tensors so far.
+        onnx_names: tensor number -> name in the ONNX graph, for the tensors so far.
     """
 
     shapes: list[tuple[int, ...]]
@@ -121,13 +155,13 @@ class _OnnxConverter:
     onnx_names: dict[int, str] = field(default_factory=dict)
 
     def onnx_name(self, tensor: int) -> str:
-        """Return the ONNX name of a tensor, which may be a constant."""
+        """Return the name in the ONNX graph of a tensor. A constant is added to the graph."""
         if tensor not in self.onnx_names:
             self.onnx_names[tensor] = self.graph.constant(self.constants[tensor])
         return self.onnx_names[tensor]
 
     def channels_last(self, tensor: int) -> str:
-        """Return the ONNX name of a tensor with the axes of TensorFlow."""
+        """Return the ONNX name of a tensor transposed to the axes of TensorFlow (B, H, W, C)."""
         name = self.onnx_name(tensor)
         if len(self.shapes[tensor]) < 4:
             return name
@@ -139,9 +173,9 @@ class _OnnxConverter:
         """Return the ONNX attributes `strides` and `pads` of a convolution or pool.
 
         Args:
-            options: of the TensorFlow operator.
-            source: its input tensor.
-            kernel: height and width.
+            options: options of the TensorFlow Lite operator.
+            source: number of the input tensor.
+            kernel: (height, width) of the kernel.
         """
         strides = [options.number(2, default=1), options.number(1, default=1)]  # width is first
         pads = np.zeros((2, 2), int)  # row: height, width; column: before, after
@@ -151,7 +185,12 @@ class _OnnxConverter:
         return {"strides": strides, "pads": pads.T.ravel().tolist()}
 
     def activate(self, name: str, activation: int) -> str:
-        """Return the ONNX name of a value after an activation of the schema."""
+        """Add an activation function to the graph, and return the ONNX name of its output.
+
+        Args:
+            name: ONNX name of the input.
+            activation: number of the function in the TensorFlow Lite schema.
+        """
         if activation == NO_ACTIVATION:
             return name
         if activation == RELU_ACTIVATION:
@@ -159,9 +198,14 @@ class _OnnxConverter:
         raise ValueError("an activation that is not known here")
 
     def convolution(self, inputs: list[int], options: Table, *, depthwise: bool) -> str:
-        """Return the ONNX name of a convolution with its bias.
+        """Add a convolution with bias to the graph, and return the ONNX name of its output.
 
         Kernels are stored as (out, H, W, in), those of depthwise convolutions as (1, H, W, out).
+
+        Args:
+            inputs: numbers of the input, kernel and bias tensors.
+            options: options of the TensorFlow Lite operator.
+            depthwise: whether each channel has its own filter.
         """
         source, weight, bias = inputs
         kernel = self.constants[weight]
@@ -177,13 +221,13 @@ class _OnnxConverter:
         return self.activate(hidden, options.number(4 if depthwise else 3, "b"))
 
     def convert(self, operator: str, inputs: list[int], output: int, options: Table) -> str:
-        """Return the ONNX name of an operator's output.
+        """Add an operator to the graph, and return the ONNX name of its output.
 
         Args:
-            operator: its name in the schema.
-            inputs: tensors.
-            output: tensor.
-            options: table of the operator's own settings.
+            operator: name of the operator in the TensorFlow Lite schema.
+            inputs: numbers of the input tensors.
+            output: number of the output tensor.
+            options: options of the operator.
         """
         add = self.graph.add
         source = self.onnx_name(inputs[0])
@@ -215,12 +259,12 @@ class _OnnxConverter:
 
 @dataclass(frozen=True)
 class TfliteNetwork:
-    """A network whose input is one square image.
+    """A network that takes one square image.
 
     Attributes:
-        side: pixels of the input's side.
-        shapes: of the outputs, without the batch axis.
-        run: returns all outputs of an `image` (1, side, side, 3) as one row.
+        side: pixels per side of the image.
+        shapes: shapes of the outputs, without the batch axis.
+        run: returns all outputs for an image (1, side, side, 3), concatenated as one row.
     """
 
     side: int
@@ -228,7 +272,7 @@ class TfliteNetwork:
     run: Callable[..., Array]
 
     def __call__(self, image: npt.NDArray[np.float32]) -> list[Array]:
-        """Return the outputs for an image (side, side, 3), in the value range of the training."""
+        """Return the outputs for an image (side, side, 3), with values scaled as in training."""
         row = self.run(image=image[None]).ravel()
         ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes])
         parts = np.split(row, ends[:-1])
@@ -236,10 +280,9 @@ class TfliteNetwork:
 
 
 def load_tflite(path: Path) -> TfliteNetwork:
-    """Return the network of a .tflite file with one image as input.
+    """Return the network of a .tflite file that takes one image.
 
-    Raises ModelError for any other file, and for a network with operators beyond those of
-    OPERATOR_NAMES.
+    Raises ModelError for any other file, and for operators that are not in OPERATOR_NAMES.
     """
     try:
         return _convert_file(path.read_bytes())

@@ -36,12 +36,12 @@ def is_remote(path: object) -> bool:
 
 
 class CachedFolder:
-    """A remote folder, as it is listed now, whose files are downloaded on demand.
+    """A remote folder, listed once, whose files are downloaded on demand.
 
     Attributes:
-        folder: local folder of the downloaded files. Another state of the remote folder has another
-            one.
-        names: of the remote files, relative to the folder, sorted.
+        folder: local folder of the downloaded files. If the remote listing changes, a new
+            CachedFolder has another local folder.
+        names: paths of the remote files relative to the remote folder, sorted.
     """
 
     def __init__(
@@ -50,9 +50,9 @@ class CachedFolder:
         """List a remote folder.
 
         Args:
-            url: of the folder.
-            settings: how it is reached.
-            most: bytes of all cached shards. None: half of the free space.
+            url: URL of the folder.
+            settings: limits and options of the requests.
+            most: maximal bytes of all files in the cache. None: half of the free disk space.
         """
         self._remote = RemotePath(url, settings)
         self._max_bytes = most
@@ -70,9 +70,11 @@ class CachedFolder:
         return self._remote.display_url
 
     def path(self, name: str) -> Path:
-        """Return the local path of a file, which is downloaded if missing.
+        """Return the local path of a file, after its download if it is not in the cache.
 
-        Raises StoreError where the download fails or the remote file has changed.
+        name: one of `names`.
+
+        Raises StoreError if the download fails or the remote file has changed.
         """
         path = self.folder / name
         now = time.monotonic()
@@ -93,7 +95,7 @@ class CachedFolder:
 
 
 def local_copy(url: str, settings: RemoteSettings = DEFAULT_SETTINGS) -> Path:
-    """Return the local copy of a remote file or folder. Raises StoreError where it is missing."""
+    """Return the local copy of a remote file or folder. Raises StoreError if it does not exist."""
     cached = CachedFolder(url, settings)
     if cached.names:
         cached.fetch(cached.names)
@@ -132,7 +134,10 @@ def _download_once(
 
 
 def _remove_old_shards(size: int, max_bytes: int | None) -> None:
-    """Remove the least recently used shards until `size` more bytes fit into the cache."""
+    """Remove the least recently used files until `size` more bytes fit into the cache.
+
+    max_bytes: maximal bytes of the cache. None: half of the free disk space.
+    """
     root = cache_folder() / "remote"
     now = time.time()
     shards = []

@@ -219,15 +219,17 @@ def host_advice(host: str) -> str:
 def request(
     files: Any, method: str, path: str, seconds: float, *arguments: Any, **options: Any
 ) -> Any:
-    """Return the result of a filesystem method. Raises TimeoutError, and cancels it, if too late.
+    """Return the result of a method of an fsspec filesystem.
+
+    Raises TimeoutError if an asynchronous method takes too long, and cancels it.
 
     Args:
         files: the filesystem.
-        method: name of its method.
+        method: name of the method.
         path: first argument of the method.
-        seconds: timeout.
+        seconds: timeout of an asynchronous method.
         arguments: further arguments of the method.
-        options: its keyword arguments.
+        options: keyword arguments of the method.
     """
     if not files.async_impl:
         return getattr(files, method)(path, *arguments, **options)

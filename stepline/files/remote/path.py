@@ -61,12 +61,12 @@ VERSION_KEYS = [
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file of a listing.
+    """A file in the listing of a folder.
 
     Attributes:
-        name: relative to the listed folder.
+        name: path of the file relative to the listed folder.
         size: bytes.
-        fingerprint: a value that changes with the file.
+        fingerprint: text that changes whenever the file changes.
     """
 
     name: str
@@ -76,13 +76,13 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class RemotePath:
-    """A file or folder by URL or path.
+    """A file or folder, given by a URL or local path.
 
-    Every failure is a StoreError, in one line without the secrets of the URL.
+    Every failure is a StoreError of one line, without the secrets in the URL.
 
     Attributes:
-        url: a URL, a path, or a byte range of a file.
-        settings: how it is reached.
+        url: a URL, a local path, or a byte range of a file.
+        settings: limits and options of the requests.
     """
 
     url: str
@@ -114,7 +114,7 @@ class RemotePath:
 
     @property
     def byte_range(self) -> tuple[Self, int, int] | None:
-        """Return (file, first byte, byte after the last) of a byte range, None for a whole file."""
+        """Return (file, first byte, last byte + 1) of a byte range. None for a whole file."""
         match = BYTE_RANGE.match(self.url)
         if match is None:
             return None
@@ -123,7 +123,7 @@ class RemotePath:
 
     @property
     def local(self) -> Path | None:
-        """Return the local path of a whole local file or folder, None for anything else."""
+        """Return the local path of a local file or folder. None for a URL or byte range."""
         if self.byte_range is not None:
             return None
         if self.url.startswith("file://"):
@@ -133,7 +133,7 @@ class RemotePath:
         return Path(self.url)
 
     def exists(self) -> bool:
-        """Return whether a file or folder exists. Raises StoreError where a bucket refuses access."""
+        """Return whether the file or folder exists. Raises StoreError if access is denied."""
         if (path := self.local) is not None:
             return path.exists()
         if self.byte_range is not None:
@@ -141,11 +141,14 @@ class RemotePath:
         return bool(self._request("exists"))
 
     def fingerprint(self) -> str:
-        """Return a value that changes with the file: its size with the ETag or modification time."""
+        """Return a text that changes whenever the file changes.
+
+        It contains the size, and the ETag or modification time.
+        """
         return self._size_and_fingerprint()[1]
 
     def size(self) -> int:
-        """Return the size in bytes. Raises StoreError if unknown or too large."""
+        """Return the size in bytes. Raises StoreError if it is unknown or over the limit."""
         return self._require_size(self._size_and_fingerprint()[0])
 
     def _require_size(self, size: int) -> int:
@@ -173,7 +176,7 @@ class RemotePath:
         return -1 if size is None else int(size), fingerprint_of(metadata)
 
     def read(self, start: int = 0, end: int | None = None) -> bytes:
-        """Return the bytes of a file from `start` to `end` (exclusive), by default all."""
+        """Return the bytes [start, end) of the file. end: None for the end of the file."""
         if self.byte_range is not None:
             whole, first, last = self.byte_range
             return whole.read(first + start, last if end is None else min(last, first + end))
@@ -238,7 +241,7 @@ class RemotePath:
     def fetch(self, path: Path) -> str:
         """Download the file to a local path, and return its fingerprint.
 
-        An interrupted download, or one whose file changes meanwhile, is discarded.
+        If the download is interrupted, or the file changes meanwhile, the local file is discarded.
         """
         # Block by block, so that a lost connection costs one block.
         size, fingerprint = self._size_and_fingerprint()
@@ -261,9 +264,9 @@ class RemotePath:
         return fingerprint
 
     def open(self, buffer: int | None = None) -> BinaryIO:
-        """Return the file as a seekable binary stream that survives lost connections.
+        """Return the file as a seekable binary stream that reconnects after lost connections.
 
-        buffer: bytes per request (None: a block of the settings).
+        buffer: bytes per request. None for the block size in the settings.
         """
         if (path := self.local) is not None:
             return cast(BinaryIO, self._with_retries(lambda: path.open("rb")))
@@ -331,7 +334,12 @@ class RangeReader(io.RawIOBase):
     """A raw stream of a remote file, for `io.BufferedReader`."""
 
     def __init__(self, path: RemotePath, size: int) -> None:
-        """size: bytes of the whole file."""
+        """Start at the first byte.
+
+        Args:
+            path: the remote file.
+            size: bytes of the whole file.
+        """
         self._path = path
         self._size = size
         self._position = 0
@@ -376,7 +384,7 @@ def fingerprint_of(metadata: dict[str, Any]) -> str:
 
 
 def create_local(path: Path, data: bytes) -> bool:
-    """Create a local file only if none exists. Return whether this call created it."""
+    """Create a local file with `data` if none exists. Return whether this call created it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # A link to a complete file is created in one step, or fails where a file exists.
     complete = path.parent / f".{uuid.uuid4().hex}{PARTIAL_SUFFIX}"
@@ -400,7 +408,10 @@ def create_local(path: Path, data: bytes) -> bool:
 
 
 def read_range(path: Path, start: int, end: int | None) -> bytes:
-    """Return the bytes of a local file from `start` to `end`. Raises EOFError if it is shorter."""
+    """Return the bytes [start, end) of a local file. end: None for the end of the file.
+
+    Raises EOFError if the file is shorter.
+    """
     with path.open("rb") as file:
         file.seek(start)
         if end is None:

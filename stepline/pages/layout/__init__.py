@@ -36,16 +36,18 @@ def page_html(
     footer: str = FOOTER_TEXT,
     **values: Any,
 ) -> str:
-    """Return a page as HTML.
+    """Return a page as HTML text, rendered from a Jinja template.
 
-    text: its template.
-    style: what it adds to the shared one. None of a page that a server gives, whose styles are
-    `sheets` and whose policy is the server's.
-    script: its only one.
-    language: of its texts.
-    answers: as of `policy`.
-    footer: its last line. empty: none.
-    values: what the template names.
+    Args:
+        text: the template.
+        style: CSS of the page, added to the shared style sheet. None for a page that a server sends
+            with style sheets and policy of its own.
+        script: the only JavaScript of the page, None for none.
+        language: language code of the texts, None if unknown.
+        answers: whether the script may send requests to the server of the page.
+        sheets: URLs of the style sheets of a page from a server.
+        footer: text of the last line, "" for none.
+        values: variables of the template.
     """
     from markupsafe import Markup
 
@@ -66,15 +68,19 @@ def page_html(
 
 
 def base_style() -> str:
-    """Return the style sheet that all pages share."""
+    """Return the CSS that all pages share."""
     return BASE_STYLE.read_text(encoding="utf-8")
 
 
 def policy(style: str, script: str | None = None, *, answers: bool = False) -> str:
-    """Return a Content-Security-Policy: this script, this style, pictures inside the page, the
-    video next to it.
+    """Return the Content-Security-Policy of a page.
 
-    answers: the script may send to the server that gave the page, and to no one else.
+    It allows the given script and style, images inside the page, and video files next to the page.
+
+    Args:
+        style: CSS of the page.
+        script: JavaScript of the page, None for none.
+        answers: whether the script may send requests to the server of the page.
     """
     # Nothing is allowed but what follows.
     directives = ["default-src 'none'"]
@@ -94,14 +100,16 @@ def policy(style: str, script: str | None = None, *, answers: bool = False) -> s
 
 @functools.cache
 def mark_link() -> str:
-    """Return Stepline's mark as a link that holds it."""
+    """Return Stepline's logo as a data URL of an SVG image."""
     return "data:image/svg+xml," + quote(_file("mark.svg").strip(), safe=" =':/")
 
 
 @functools.cache
 def template(text: str) -> "Template":
-    """Return a template that escapes everything, drops control characters and refuses unknown
-    names."""
+    """Return a Jinja template that escapes all values.
+
+    It removes control characters from them, and raises an error for unknown variables.
+    """
     from jinja2 import DictLoader, Environment, StrictUndefined
     from markupsafe import Markup
 

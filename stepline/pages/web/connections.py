@@ -66,14 +66,14 @@ class StrictConnection(h11.Connection):
 
 
 class LimitedProtocol(H11Protocol):
-    """HTTP protocol of one connection of a server with limits.
+    """HTTP protocol of one connection to a server with limits.
 
-    A connection that does not send its handshake or request in time is closed. Where there are too
-    many, the oldest idle connection is closed.
+    A connection that does not complete its handshake or request in time is closed. If there are too
+    many connections, the oldest idle one is closed.
 
     Attributes:
-        max_connections: of the server at a time, None: MAX_CONNECTIONS.
-        tls: context of https, None for http.
+        max_connections: maximal number of connections to the server, None: MAX_CONNECTIONS.
+        tls: TLS context for https, None for http.
     """
 
     max_connections: int | None = None

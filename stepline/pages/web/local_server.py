@@ -55,21 +55,22 @@ ERROR_PAGE = """{% extends "layout.html" %}
 
 
 def is_this_machine(host: str) -> bool:
-    """Return whether the Host header of a request, name and port, is this machine."""
+    """Return whether the Host header of a request (name and port) names this machine."""
     return THIS_MACHINE.fullmatch(host) is not None
 
 
 @dataclass(frozen=True)
 class Guards:
-    """The checks of an application on every request, and the security headers of every response.
+    """Checks of every request to an application, and security headers of every response.
 
     Attributes:
-        token: value of the header X-Stepline in requests that send something.
-        policy: Content-Security-Policy of responses that have none of their own.
-        is_own_host: whether a Host header names this server.
-        max_bytes: limit of a request's body in bytes.
-        refuse: returns a response instead of the route's, for a user without access, else None.
-        sets_header: whether the error about a missing header names the token, which is then no secret.
+        token: value that the header X-Stepline must have in requests except GET and HEAD.
+        policy: Content-Security-Policy of the responses that set none.
+        is_own_host: returns whether a Host header names this server.
+        max_bytes: returns the maximal bytes of a request's body.
+        refuse: returns the response to a user without access, None for a user with access.
+        sets_header: whether the error for a missing header contains the token, which is then not
+            secret.
     """
 
     token: str
@@ -188,9 +189,12 @@ def error_response(status: int, reason: str) -> Response:
 
 
 def post_route(path: str, model_type: type[Model], handle: Callable[[Model], None]) -> Route:
-    """Return a POST route that calls `handle` with its body, parsed as a model.
+    """Return a POST route whose response is an empty JSON object.
 
-    The response is an empty JSON object.
+    Args:
+        path: path of the route.
+        model_type: pydantic class of the request's body.
+        handle: called with the parsed body.
     """
 
     async def endpoint(request: Request) -> Response:
@@ -285,7 +289,7 @@ class Certificate:
 
 
 class LocalServer:
-    """An application that is served on a port of this machine."""
+    """A server of an application on a port of this machine."""
 
     def __init__(
         self,
@@ -300,14 +304,14 @@ class LocalServer:
         """Open the port.
 
         Args:
-            application: to serve.
-            port: number of the port, 0 for any free one.
-            host: address of this machine on which to listen.
-            connections: at a time, None: MAX_CONNECTIONS.
-            certificate: for https, None for http.
-            lifespan: whether the application's start and end functions run.
+            application: the application to serve.
+            port: number of the port, 0 for any free port.
+            host: network address on which to listen.
+            connections: maximal number of simultaneous connections, None: MAX_CONNECTIONS.
+            certificate: TLS certificate for https, None for http.
+            lifespan: "on" to run the application's startup and shutdown functions.
 
-        Raises OSError where the port is taken.
+        Raises OSError if the port is in use.
         """
         is_ipv6 = ":" in host
         family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
@@ -343,7 +347,7 @@ class LocalServer:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether `run` is about to return, so that endless responses must end."""
+        """Whether `run` is about to return, so that streaming responses must end."""
         return self._server.should_exit
 
 
@@ -353,9 +357,9 @@ def serve_page(
     """Return a server of one page on this machine.
 
     Args:
-        routes: of the page.
-        port: number of the port, 0 for any free one.
-        token: see Guards.
-        policy: see Guards.
+        routes: routes of the page.
+        port: number of the port, 0 for any free port.
+        token: value that the header X-Stepline must have in requests except GET and HEAD.
+        policy: Content-Security-Policy of the page.
     """
     return LocalServer(local_application(routes, Guards(token, policy)), port)
