@@ -245,7 +245,8 @@ def with_verdict(
         settings: thresholds of showing and of spans.
         basis: what placed the step.
         probability: P(the pictures belong to the speech). It scales the score of a step that is said.
-        trusted: whether `probability` is high enough. Otherwise a step that is said is "unclear".
+        trusted: whether the pictures are likely enough to belong to the speech and the speech to
+            instruct. Otherwise a step that is said and shown is "unclear".
     """
     # The pictures may belong to another video, which matters for a step that is said.
     p_shown = probability * score if step.said is not None else score
