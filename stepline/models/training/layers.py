@@ -299,7 +299,8 @@ def log_sum_exp_of_products(
         rows: (N, D) vectors.
         columns: (F, D) vectors. Each row is multiplied with each column.
         offset: (F,) number added to the products with each column. -inf leaves a column out.
-        floor: result for every row if all offsets are -inf. It has no gradient.
+        floor: finite lower bound of the results on the CPU kernels, so that a row whose offsets are
+            all -inf has no gradient instead of NaN. The plain form returns -inf there.
     """
     if use_cpu_kernels(rows):
         return _BlockwiseLogSumExp.apply(rows, columns, offset, floor)
