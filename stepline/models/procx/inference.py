@@ -215,7 +215,7 @@ def caption_likelihood(captions: Sequence[Caption], weight: float) -> Floats:
     confidence.
 
     Args:
-        captions: generated captions.
+        captions: generated captions. The end mark counts as a token.
         weight: factor of the log probability.
     """
     total = np.array([caption.log_probability for caption in captions], dtype=np.float64)

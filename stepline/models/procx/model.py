@@ -137,8 +137,8 @@ class PositionalEncoding(nn.Module):  # type: ignore[misc]
     """Encoding of the relative time, the video's duration and the pyramid level of each position.
 
     Half of the channels are sines and cosines of the position as a fraction of the video. The other
-    half is a linear map of the one-hot duration. If `longest_duration` is 0, all channels are sines
-    and cosines. Source: PDVC's code.
+    half is a linear map of the duration, given as a vector with 1 for each elapsed second and 0
+    after it. If `longest_duration` is 0, all channels are sines and cosines. Source: PDVC's code.
     """
 
     def __init__(self, settings: ModelSettings) -> None:
