@@ -151,7 +151,7 @@ class S3DTower(nn.Module):  # type: ignore[misc]
 
 
 class JointScore(nn.Module):  # type: ignore[misc]
-    """Score of clip and text from their concatenated vectors, like TAN's alignability head."""
+    """Score of a clip and a text vector by a two-layer network, like TAN's alignability head."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()

@@ -200,9 +200,9 @@ def encode_texts(name: str, backbone: "Backbone", texts: Sequence[str]) -> Matri
     """Return the vectors of N texts, (N, D).
 
     Args:
-        name: name of the text encoder.
-        backbone: vision backbone, whose text encoder is used if `name` is its text encoder.
-            Otherwise a sentence encoder is used.
+        name: name of the text encoder. "" or the name of a vision backbone: the encoder of
+            `backbone`. Other names: a sentence encoder.
+        backbone: vision backbone with a text encoder.
         texts: the texts.
     """
     if not name or name.partition(":")[0] in BACKBONE_ENCODERS:

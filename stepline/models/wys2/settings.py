@@ -19,7 +19,7 @@ DETECTOR_TRAINING = TrainSettings(epochs=30, batch=128, learning_rate=1e-3, weig
 
 
 class ClipSettings(Settings):
-    """How narration is cut into clips: WYS2, section 4."""
+    """How narration is cut into clips (WYS2, section 4)."""
 
     seconds: Positive = Field(3.0, description="of a clip; VideoCLIP's overlapping clips have 16")
     stride: Positive = Field(
@@ -34,7 +34,7 @@ class ClipSettings(Settings):
 
 
 class LabelSettings(Settings):
-    """Which clips count as visual narrations: WYS2, section 3.1."""
+    """Rule by which clips are labelled as visual narrations (WYS2, section 3.1)."""
 
     kind: LabelKind = Field(
         "ss", description="sentence similarity, visual relevance, or consensus of the modalities"
@@ -51,7 +51,7 @@ class LabelSettings(Settings):
 
 
 class DetectorSettings(Settings):
-    """The towers for clips and texts, and their score: WYS2, section 3.2."""
+    """Encoders and score of the network that compares clips with texts (WYS2, section 3.2)."""
 
     video_width: Width = Field(512, description="of a feature row; 512: S3D")
     text_width: Width = Field(512, description="of a text vector")
@@ -82,7 +82,7 @@ class DetectorSettings(Settings):
 
 
 class ContrastSettings(Settings):
-    """The contrastive loss of the detector: WYS2, section 3.2, and its baselines."""
+    """Contrastive loss of the detector (WYS2, section 3.2, and its baselines)."""
 
     objective: Objective = Field(
         "nce",
@@ -94,7 +94,7 @@ class ContrastSettings(Settings):
 
 
 class PseudoSettings(Settings):
-    """Pseudo-labels for unlabelled clips: WYS2, section 3.1."""
+    """Pseudo-labels for unlabelled clips (WYS2, section 3.1)."""
 
     rounds: Annotated[int, Field(ge=1, le=100)] = Field(
         1, description="of labelling and training again"
@@ -119,7 +119,7 @@ class Wys2Settings(Settings):
 
 
 class JudgeSettings(Settings):
-    """How P(the picture shows what is said) is estimated."""
+    """Estimate of P(the picture shows what is said) for each sentence."""
 
     detector: Path | None = Field(
         None,
@@ -132,7 +132,7 @@ class JudgeSettings(Settings):
 
 
 class SummarySettings(Settings):
-    """Length of a summary, and the pauses that it keeps."""
+    """Length of a video summary, and pauses kept around speech."""
 
     seconds: Positive | None = Field(None, description="most seconds; None: every shown step")
     share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
@@ -141,7 +141,7 @@ class SummarySettings(Settings):
     pad: NonNegative = Field(0.15, description="s of the pause kept before and after speech")
 
     def compute_target(self, duration: float) -> float | None:
-        """Return the maximum seconds of a summary for a video of `duration` seconds. None: no
-        limit."""
+        """Return the maximum length of a summary in seconds, or None for no limit. duration: length
+        of the video in seconds."""
         limits = [self.seconds, None if self.share is None else self.share * duration]
         return min((limit for limit in limits if limit is not None), default=None)
