@@ -161,7 +161,8 @@ def choose_device(name: str = "auto", compute: ComputeType = "auto") -> Device:
     """Return the device with a name.
 
     Args:
-        name: "auto", "cpu", "cuda", "cuda:N" or "mps". "auto" selects a GPU if there is one.
+        name: "auto", "cpu", "cuda", "cuda:N" or "mps". "auto" selects the first CUDA GPU, or the
+            CPU if there is none.
         compute: number format of matrix products.
 
     Raises SettingsError for another name, ModelError for a device that is not available.

@@ -33,7 +33,7 @@ NO_TEXT = "the step has no text"
 
 @dataclass(frozen=True, slots=True)
 class TimedStep:
-    """One annotated step.
+    """One step to find.
 
     Attributes:
         start: start in seconds.
@@ -47,15 +47,15 @@ class TimedStep:
 
 
 def timed_steps(record: Record, settings: DataSettings) -> Iterator[TimedStep]:
-    """Yield the annotated steps of a record, in its order.
+    """Yield the steps of a record with their times, in its order.
 
-    A step annotated by people gives one item per annotated span. A step written or swapped by
-    Stepline gives one item: the best span in which it is shown, otherwise the span in which it is
-    said.
+    The steps are sentences of the narration, or steps. A step annotated by people gives one item
+    per annotated span. A step written or swapped by Stepline gives one item: the best span in which
+    it is shown, otherwise the span in which it is said.
 
     Args:
         record: a video with its steps.
-        settings: which steps of the record are used, and their wording.
+        settings: which part of the record gives the steps, and their wording.
     """
     target = settings.target or "steps"
     if target == "narration":
@@ -161,7 +161,7 @@ def gather_samples(
     Args:
         records: videos with their steps.
         features: a feature store, or feature sequences by video id.
-        settings: which part of a record gives the steps. None: its `steps`.
+        settings: `target` is the part of a record that gives the steps. None: its `steps`.
         excluded: ids of videos to leave out, such as those of a benchmark.
     """
     settings = settings or DataSettings()
@@ -200,8 +200,8 @@ STEP_SOURCES: dict[str, StepSource] = {
 
 
 def default_target(source: str) -> StepSource:
-    """Return which part of a record gives the steps if no setting says so: human annotations if the
-    source has them, otherwise the record's steps.
+    """Return which part of a record gives the steps if no setting says so: the annotations of the
+    source's dataset, otherwise the record's steps.
 
     source: source of the records, as `read_records` takes it.
     """
