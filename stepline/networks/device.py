@@ -86,7 +86,8 @@ class Device:
         return self.kind != "cpu" or self.compute not in ("auto", "float32")
 
     def autocast(self) -> "AbstractContextManager[None]":
-        """Return PyTorch's mixed-precision context for the forward pass, without effect in float32."""
+        """Return PyTorch's mixed-precision context for the forward pass, without effect in
+        float32."""
         import torch
 
         if self.compute in ("auto", "float32"):

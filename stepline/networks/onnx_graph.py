@@ -46,7 +46,8 @@ FOUR_BYTES_FORM: Final = 5
 
 
 class OnnxGraph:
-    """Builder of an ONNX graph. `input`, `constant` and `add` return names of tensors in the graph."""
+    """Builder of an ONNX graph. `input`, `constant` and `add` return names of tensors in the
+    graph."""
 
     def __init__(self) -> None:
         self._inputs: Message = []

@@ -182,7 +182,8 @@ def read_state_dict(path: Path) -> dict[str, Array]:
 
 
 def _open_zip(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
-    """Return the unpickled content of a zip file, and a function that reads the bytes of a storage."""
+    """Return the unpickled content of a zip file, and a function that reads the bytes of a
+    storage."""
     archive = zipfile.ZipFile(file)
 
     def read_member(name: str) -> bytes:

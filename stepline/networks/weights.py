@@ -102,7 +102,8 @@ class Weights:
         return self.folder.is_dir()
 
     def find_fault(self, folder: Path) -> str | None:
-        """Return the first missing, damaged or unknown file in a folder with the reason, or None."""
+        """Return the first missing, damaged or unknown file in a folder with the reason, or
+        None."""
         present = {
             file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()
         }
@@ -219,7 +220,8 @@ def fetch_weights(
 
 
 def _copy_files(weights: Weights, source: Path, folder: Path) -> bool:
-    """Copy the files from the user's folder. Return False if one is missing or has a wrong SHA-256."""
+    """Copy the files from the user's folder. Return False if one is missing or has a wrong
+    SHA-256."""
     for name, digest in weights.files.items():
         candidates = (source / weights.name / name, source / name)
         copies = [path for path in candidates if path.is_file() and sha256(path) == digest]

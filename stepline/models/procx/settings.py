@@ -30,7 +30,8 @@ PositionForm: TypeAlias = Literal["middle", "end"]
 
 
 class AttentionSettings(Settings):
-    """Sizes and form of the multi-scale deformable attention (ProcX section 5, equations 9 to 12)."""
+    """Sizes and form of the multi-scale deformable attention (ProcX section 5, equations 9 to
+    12)."""
 
     width: Width = Field(512, description="D, of queries, memory and output; PDVC's code")
     heads: Heads = Field(8, description="PDVC's code")
@@ -129,15 +130,15 @@ class ModelSettings(Settings):
     )
     position_form: PositionForm = Field(
         "middle",
-        description='time of a row in the encoding: its "middle", as in PDVC\'s code, or its "end", '
-        "as in networks trained without this setting",
+        description='time of a row in the encoding: its "middle", as in PDVC\'s code, or its '
+        '"end", as in networks trained without this setting',
     )
     most_steps: Width = Field(
         20, description="largest number of steps the count head predicts; PDVC's code for YouCook2"
     )
     longest_duration: CountOrZero = Field(
         256,
-        description="seconds above which all durations are encoded alike; PDVC's code. 0: no duration",
+        description="seconds above which durations are encoded alike; PDVC's code. 0: no duration",
     )
     fuse: bool = Field(
         True,
@@ -227,8 +228,8 @@ class DataSettings(Settings):
     )
     held_out: Fraction = Field(
         0.0,
-        description="share of the videos, chosen by id, that are not trained on. The best network is "
-        "chosen on them by SODA-D",
+        description="share of the videos, chosen by id, that are not trained on. The best network "
+        "is chosen on them by SODA-D",
     )
 
 
@@ -261,7 +262,8 @@ class DescribeSettings(Settings):
 
 
 class ProcxTrainSettings(TrainSettings):
-    """Length and learning rate of ProcX training. Defaults are those of section E.2 for YouCook2."""
+    """Length and learning rate of ProcX training. Defaults are those of section E.2 for
+    YouCook2."""
 
     epochs: Count = Field(20, description="section E.2; Tasty: 30; pre-training: 10")
     batch: Batch = Field(8, description="videos per step; section E.2; pre-training: 64")

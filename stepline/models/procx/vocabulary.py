@@ -224,7 +224,8 @@ def spell_in_bytes(sentence: str, alphabet: frozenset[str]) -> str:
 
 
 def _join_half_bytes(text: str) -> str:
-    """Return the text with each run of half-byte tokens replaced by the characters that it encodes."""
+    """Return the text with each run of half-byte tokens replaced by the characters that it
+    encodes."""
 
     def decode_run(run: re.Match[str]) -> str:
         digits = "".join(f"{ord(half) - 0xE000:x}" for half in run[0])

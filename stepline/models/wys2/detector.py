@@ -83,7 +83,8 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         return cast(Tensor, self.video(batch))
 
     def encode_texts(self, texts: Tensor) -> Tensor:
-        """Return unnormalised vectors (M, D) of texts. texts: (M, E) vectors from the text encoder."""
+        """Return unnormalised vectors (M, D) of texts. texts: (M, E) vectors from the text
+        encoder."""
         width = texts.shape[-1]
         expected = self.settings.text_width
         if width != expected:

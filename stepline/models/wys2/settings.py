@@ -25,8 +25,7 @@ class ClipSettings(Settings):
         3.0, description="length of a clip in seconds; VideoCLIP's overlapping clips: 16"
     )
     stride: Positive = Field(
-        3.0,
-        description="seconds between centers of a sentence's clips; the paper's clip counts imply 1",
+        3.0, description="seconds between centers of a sentence's clips; the paper's counts imply 1"
     )
     candidates: Count = Field(
         1, description="number of nearest sentences that may describe a clip; MIL-NCE: 3"

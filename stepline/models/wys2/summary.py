@@ -119,7 +119,8 @@ def _select_segments(
 
 
 def _count_merged_seconds(segments: Sequence[SummarySegment], gap: float) -> float:
-    """Return the total seconds of segments, including gaps shorter than `gap` seconds between them."""
+    """Return the total seconds of segments, including gaps shorter than `gap` seconds between
+    them."""
     return _sum_seconds(_merge_close(segments, gap))
 
 
@@ -252,7 +253,8 @@ class PauseFinder:
 
 
 def _choose_middle(span: Span, at: float | None) -> float:
-    """Return the most likely time `at` if it is inside the span, otherwise the middle of the span."""
+    """Return the most likely time `at` if it is inside the span, otherwise the middle of the
+    span."""
     return span.center if at is None or at not in span else at
 
 
