@@ -57,10 +57,10 @@ RECOGNITION_TYPES: dict[ComputeType, str] = {
 
 @dataclass(frozen=True)
 class Device:
-    """The device of a network.
+    """Device and number format on which a network runs.
 
     Attributes:
-        name: torch's name of the device ("cpu", "cuda:0", "mps").
+        name: torch's name of the device, such as "cpu", "cuda:0" or "mps".
         compute: number format of matrix products.
     """
 
@@ -86,7 +86,8 @@ class Device:
         return self.kind != "cpu" or self.compute not in ("auto", "float32")
 
     def autocast(self) -> "AbstractContextManager[None]":
-        """Return PyTorch's mixed-precision context for the forward pass, without effect in float32."""
+        """Return PyTorch's mixed-precision context for the forward pass, without effect in
+        float32."""
         import torch
 
         if self.compute in ("auto", "float32"):
@@ -99,10 +100,12 @@ class Device:
         return cpu_size if self.kind == "cpu" else cpu_size * GPU_BATCH
 
     def recognition(self, cpu_type: str) -> dict[str, Any]:
-        """Return the arguments device, device_index and compute_type of CTranslate2.
+        """Return the device arguments of CTranslate2 for speech recognition: device, device_index
+        and compute_type.
 
-        cpu_type: number format on a CPU. CTranslate2 supports CUDA only. Without a CUDA GPU, speech
-        recognition stays on the CPU, with a warning.
+        Without a CUDA GPU, recognition runs on the CPU, with a warning.
+
+        cpu_type: number format on a CPU.
         """
         index = _gpu_index(self.name)
         if self.kind == "cuda" and _ctranslate2_gpus() > index:
@@ -123,10 +126,10 @@ def _gpu_index(device: str) -> int:
 
 
 def cpu_threads(reserved: int = 0) -> int:
-    """Return the number of threads of a network on the CPU: OMP_NUM_THREADS, else the cores of this
-    process.
+    """Return the number of CPU threads for a network: OMP_NUM_THREADS, otherwise the number of
+    cores.
 
-    reserved: threads to leave for other work. At least one thread remains.
+    reserved: number of threads to leave for other work. The result is at least 1.
     """
     variable = os.environ.get("OMP_NUM_THREADS", "")
     if variable.isdecimal() and int(variable):
@@ -136,7 +139,8 @@ def cpu_threads(reserved: int = 0) -> int:
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Limit torch to one CPU thread, since the number of threads changes the last bits of a sum."""
+    """Context manager that limits torch to one CPU thread. The number of threads changes the last
+    bits of a sum."""
     import torch
 
     threads = torch.get_num_threads()
@@ -155,9 +159,14 @@ def core_count() -> int:
 
 
 def choose_device(name: str = "auto", compute: ComputeType = "auto") -> Device:
-    """Return the device for auto, cpu, cuda, cuda:N or mps.
+    """Return the device with a name.
 
-    Raises SettingsError for another name, ModelError for a device that is missing.
+    Args:
+        name: "auto", "cpu", "cuda", "cuda:N" or "mps". "auto" selects the first CUDA GPU, or the
+            CPU if there is none.
+        compute: number format of matrix products.
+
+    Raises SettingsError for another name, ModelError for a device that is not available.
     """
     if not re.fullmatch(DEVICE_PATTERN, name):
         raise SettingsError(
@@ -187,7 +196,8 @@ def choose_device(name: str = "auto", compute: ComputeType = "auto") -> Device:
 
 
 def cuda_gpus() -> int:
-    """Return the number of CUDA or ROCm GPUs that torch sees. 0 is known without loading torch."""
+    """Return the number of CUDA or ROCm GPUs that torch can use. Torch is not loaded if the number
+    is known to be 0."""
     try:
         # No driver, and no torch for ROCm: there is no GPU.
         ctypes.CDLL(CUDA_DRIVER)
@@ -205,7 +215,8 @@ def cuda_gpus() -> int:
 
 
 def is_gpu_error(error: BaseException) -> bool:
-    """Return whether an error of torch or CTranslate2 means a lost GPU or one out of memory."""
+    """Return whether an error of torch or CTranslate2 means that the GPU was lost or is out of
+    memory."""
     return isinstance(error, RuntimeError) and GPU_ERROR_PATTERN.search(str(error)) is not None
 
 
@@ -220,9 +231,13 @@ _current: Device | None = None
 
 
 def set_device(name: str = "auto", compute: ComputeType = "auto") -> None:
-    """Set the device for networks that are loaded from now on. Raises as `choose_device` does.
+    """Set the device of all networks loaded afterwards. Raises the errors of `choose_device`.
 
     "auto" is resolved when the first network is loaded.
+
+    Args:
+        name: "auto", "cpu", "cuda", "cuda:N" or "mps".
+        compute: number format of matrix products.
     """
     global _requested, _current
     # "auto" waits for the first network, because it may have to load torch.
@@ -248,9 +263,11 @@ def current_device() -> Device:
 
 
 def device_of_run(setting: str) -> Device:
-    """Return the device of a run with its own setting (train.device). `--device` wins.
+    """Return the device of a training run. `--device` takes precedence over `setting`.
 
-    Other networks of the run, such as a text encoder, use it too.
+    Other networks of the run, such as a text encoder, use the same device.
+
+    setting: value of the run's setting train.device.
     """
     global _current
     if requested_device() == "auto":
@@ -259,5 +276,5 @@ def device_of_run(setting: str) -> Device:
 
 
 def device_of(network: "torch.nn.Module") -> "torch.device":
-    """Return the device of a network's weights."""
+    """Return the device that holds a network's weights."""
     return next(network.parameters()).device

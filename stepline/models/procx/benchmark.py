@@ -22,13 +22,13 @@ NO_ROWS = "its features hold no row"
 def benchmark_videos(
     name: str, reference: Path, subset: str | None = None
 ) -> BenchmarkQuestions[str]:
-    """Return the ids of a benchmark's videos. Raises DatasetError where its file cannot be read
+    """Return the ids of the videos of a benchmark. Raises DatasetError if its file cannot be read
     or holds no video.
 
     Args:
-        name: of the benchmark.
-        reference: its annotation file.
-        subset: split of the file. None: all.
+        name: name of the benchmark.
+        reference: annotation file of the benchmark.
+        subset: name of a split in the file. None: all videos.
     """
     reading = read(name, reference, subset=subset)
     if not reading.records:
@@ -45,17 +45,17 @@ def write_predictions(
     out: Path,
     settings: DescribeSettings,
 ) -> BenchmarkAnswers[Record]:
-    """Write the steps of videos as densevid_eval's results, and return the answers and the
-    reasons of videos without one.
+    """Write the predicted steps of videos as results for densevid_eval. Return the predictions, and
+    the reasons for videos without a prediction.
 
     Args:
-        ids: of the benchmark's videos.
-        loaded: the network.
-        features: of the videos.
-        out: the file to write.
-        settings: which proposals are steps.
+        ids: ids of the benchmark's videos.
+        loaded: trained network with its vocabulary.
+        features: stored features of the videos.
+        out: the JSON file to write.
+        settings: rules that decide which proposals become steps.
 
-    Raises DatasetError when no video at all can be answered.
+    Raises DatasetError when no video has a prediction.
     """
 
     def read_video(id: str) -> VideoToDescribe:

@@ -28,17 +28,20 @@ EMBEDDING_STD = 0.02  # standard deviation of fresh embeddings; GPT-2
 
 @dataclass(frozen=True)
 class CaptionContext:
-    """What M captions are about.
+    """Queries and video features from which M captions are written.
 
     Attributes:
-        queries: (M, D) decoder queries, one per caption.
-        video: (M,) index of each caption's video.
-        features: (B, T, D) fused rows of the videos, which the transformer reads. None: the
-            query alone.
-        feature_pad: (B, T), or (B, P) with `levels`, True on padding. None: no padding.
-        levels: (B, P, D) encoded levels one after the other, which the LSTM reads.
-        lengths: positions of each level, P in all.
-        boxes: (M, 2) center and length of each caption's step, for the LSTM.
+        queries: (M, D) decoder queries, one per caption, D the width of the network.
+        video: (M,) index of each caption's video in the batch.
+        features: (B, T, D) fused feature rows of the B videos, for the transformer captioner. None:
+            the captions are written from the queries only.
+        feature_pad: True on padded rows: (B, T) for `features`, (B, P) for `levels`. None: no
+            padding.
+        levels: (B, P, D) encoder outputs of all temporal scales, concatenated, for the LSTM
+            captioner.
+        lengths: number of positions of each scale. They sum to P.
+        boxes: (M, 2) center and length of each caption's step as fractions of the video, for the
+            LSTM captioner.
     """
 
     queries: Tensor
@@ -52,11 +55,11 @@ class CaptionContext:
 
 @dataclass(frozen=True)
 class CaptionerOutput:
-    """Result of teacher forcing.
+    """Output of the captioner for M captions whose true words are given (teacher forcing).
 
     Attributes:
-        logits: (M, W, V) of each next token.
-        text_vectors: (M, d) unit vectors of the sentences, None from a captioner without any.
+        logits: (M, W, V) logits over V tokens for the token after each of the W input tokens.
+        text_vectors: (M, d) unit vectors of the sentences. None: the captioner makes none (LSTM).
     """
 
     logits: Tensor
@@ -64,40 +67,51 @@ class CaptionerOutput:
 
 
 class KeyValueSource(Protocol):
-    """Keys and values in some form: a cache of each caption's own, or those that a video's
-    captions share."""
+    """Keys and values for the cross-attention of captions, stored per caption or shared by all
+    captions of a video."""
 
     def attend(self, query: Tensor) -> Tensor:
-        """Return what queries (M, H, W, D/H) attend to, (M, H, W, D/H)."""
+        """Return the attention output (M, H, W, D/H) of W query vectors per caption.
+
+        query: (M, H, W, D/H), M captions, H heads, D the width.
+        """
 
 
 @dataclass(frozen=True)
 class KeyValueCache:
-    """Keys and values (M, H, S, D/H) that each caption attends to."""
+    """Attention keys and values of M captions.
+
+    Attributes:
+        keys: (M, H, S, D/H), S rows per caption, H heads, D the width.
+        values: (M, H, S, D/H).
+    """
 
     keys: Tensor
     values: Tensor
 
     def attend(self, query: Tensor) -> Tensor:
-        """Return what queries (M, H, W, D/H) attend to, (M, H, W, D/H)."""
+        """Return the attention output (M, H, W, D/H) of W query vectors per caption.
+
+        query: (M, H, W, D/H), M captions, H heads, D the width.
+        """
         attended_rows: Tensor = F.scaled_dot_product_attention(query, self.keys, self.values)
         return attended_rows
 
     def concat(self, later: "KeyValueCache") -> "KeyValueCache":
-        """Return the cache with the later keys and values after it, (M, H, S + S', D/H)."""
+        """Return a cache (M, H, S + S', D/H) with the keys and values of `later` appended."""
         keys = torch.cat((self.keys, later.keys), dim=2)
         return KeyValueCache(keys, torch.cat((self.values, later.values), dim=2))
 
 
 @dataclass(frozen=True)
 class CaptionSlots:
-    """Where each caption is in a table of (B, K), the captions by video.
+    """Row and column of each of M captions in a padded table (B, K) of videos by captions.
 
     Attributes:
-        video: (M,) row of each caption in the table.
+        video: (M,) row of each caption, which is its video.
         slot: (M,) column of each caption.
-        video_count: B.
-        slot_count: K.
+        video_count: B, number of videos.
+        slot_count: K, largest number of captions of a video.
     """
 
     video: Tensor
@@ -107,30 +121,38 @@ class CaptionSlots:
 
     @staticmethod
     def of(video: Tensor, video_count: int) -> "CaptionSlots":
-        """Return the slots of captions of these videos, (M,) in any order. M is above 0."""
+        """Return the table positions of M > 0 captions.
+
+        Args:
+            video: (M,) index of each caption's video, in any order.
+            video_count: B, number of videos.
+        """
         earlier = (video[:, None] == video).tril(-1)  # (M, M)
         slot = earlier.sum(dim=1)  # (M,) captions of the video before it
         return CaptionSlots(video, slot, video_count, int(slot.max()) + 1)
 
     def scatter(self, rows: Tensor) -> Tensor:
-        """Return rows (M, ...) as a table (B, K, ...), the empty slots zero."""
+        """Return per-caption values (M, ...) as a padded table (B, K, ...), with 0 in unused
+        entries."""
         empty = rows.new_zeros(self.video_count, self.slot_count, *rows.shape[1:])
         return empty.index_put((self.video, self.slot), rows)
 
     def gather(self, table: Tensor) -> Tensor:
-        """Return the rows (M, ...) of a table (B, K, ...)."""
+        """Return the per-caption values (M, ...) of a padded table (B, K, ...)."""
         return table[self.video, self.slot]
 
 
 @dataclass(frozen=True)
 class VideoKeyValues:
-    """Keys and values of captions, without a copy of a video's rows for each of its captions.
+    """Keys and values of M captions of B videos. The rows of a video are stored once for all its
+    captions.
 
     Attributes:
-        shared: (B, H, T, D/H) of the videos' rows, which all captions of a video see.
-        own: (M, H, 1, D/H) of each caption's query, which only that caption sees.
-        keep: (B, T), False on padded rows. None: no padding.
-        slots: of the captions.
+        shared: (B, H, T, D/H) keys and values of the T feature rows of each video.
+        own: (M, H, 1, D/H) key and value of the decoder query of each caption. Only that caption
+            attends to it.
+        keep: (B, T), False on padded feature rows. None: no padding.
+        slots: position of each caption in a table of videos by captions.
     """
 
     shared: KeyValueCache
@@ -139,7 +161,10 @@ class VideoKeyValues:
     slots: CaptionSlots
 
     def attend(self, query: Tensor) -> Tensor:
-        """Return what queries (M, H, W, D/H) attend to, (M, H, W, D/H)."""
+        """Return the attention output (M, H, W, D/H) of W query vectors per caption.
+
+        query: (M, H, W, D/H), M captions, H heads, D the width.
+        """
         table = self.slots.scatter(query).transpose(1, 2)  # (B, H, K, W, D/H)
         queries = table.flatten(2, 3)  # (B, H, K W, D/H)
         keys = self._with_own(self.shared.keys, self.own.keys)  # (B, H, T + K, D/H)
@@ -149,12 +174,14 @@ class VideoKeyValues:
         return self.slots.gather(attended_rows.view(table.shape).transpose(1, 2))
 
     def _with_own(self, shared: Tensor, own: Tensor) -> Tensor:
-        """Return the rows of the videos and of their captions' queries, (B, H, T + K, D/H)."""
+        """Return the shared rows of each video followed by the query rows of its captions, (B, H, T
+        + K, D/H)."""
         table = self.slots.scatter(own[:, :, 0])  # (B, K, H, D/H)
         return torch.cat((shared, table.transpose(1, 2)), dim=2)
 
     def _attention_mask(self, word_count: int) -> Tensor:
-        """Return a mask (B or 1, 1, K W, T + K): a word sees the video's rows and its own query."""
+        """Return the attention mask (B or 1, 1, K W, T + K). A word attends to the rows of its
+        video and to the query of its caption."""
         device = self.shared.keys.device
         sees_query = torch.eye(self.slots.slot_count, dtype=torch.bool, device=device)
         sees_query = sees_query.repeat_interleave(word_count, dim=0)  # (K W, K)
@@ -166,7 +193,7 @@ class VideoKeyValues:
 
 
 class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """Multi-head attention to keys and values that were computed before."""
+    """Multi-head attention from the words of a caption to given keys and values."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -176,24 +203,30 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         self.out = Linear(width, width)
 
     def key_values(self, rows: Tensor) -> KeyValueCache:
-        """Return rows (M, S, D) as keys and values."""
+        """Return the attention keys and values of rows (M, S, D)."""
         keys, values = self.remembered(rows).chunk(2, dim=-1)  # (M, S, D) each
         return KeyValueCache(self._split_heads(keys), self._split_heads(values))
 
     def forward(self, rows: Tensor, context: KeyValueSource) -> Tensor:
-        """Return rows (M, W, D) attended to a context."""
+        """Return the cross-attention output (M, W, D).
+
+        Args:
+            rows: (M, W, D) word vectors of M captions.
+            context: keys and values to attend to.
+        """
         attended_rows = context.attend(self._split_heads(self.query(rows)))  # (M, H, W, D/H)
         return self.out(attended_rows.transpose(1, 2).reshape(rows.shape))
 
     def self_attend(
         self, rows: Tensor, *, keep: Tensor | None = None, causal: bool = False
     ) -> Tensor:
-        """Return rows (M, W, D) attended to each other.
+        """Return the self-attention output (M, W, D).
 
         Args:
-            rows: of the words.
-            keep: (M, 1, W, W), True where a row sees another one. None: as `causal` says.
-            causal: row w sees only rows up to w.
+            rows: (M, W, D) word vectors of M captions.
+            keep: (M, 1, W, W), True if row i may attend to row j. None: only `causal` restricts
+                attention.
+            causal: True: row w attends only to rows up to and including w. False: to all rows.
         """
         cache = self.key_values(rows)
         attended_rows = F.scaled_dot_product_attention(
@@ -202,13 +235,12 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         return self.out(attended_rows.transpose(1, 2).reshape(rows.shape))
 
     def _split_heads(self, rows: Tensor) -> Tensor:
-        """Return (M, S, D) as (M, H, S, D/H)."""
         return rows.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
 class CaptionerLayer(nn.Module):  # type: ignore[misc]
-    """Self-attention of the words, cross-attention to a context if the layer has it, then a
-    feed-forward block. Each block normalises its input."""
+    """Pre-norm transformer decoder layer: self-attention of the words, optional cross-attention,
+    feed-forward block."""
 
     def __init__(
         self, width: int, heads: int, inner: int, dropout: float, *, has_cross_attention: bool
@@ -235,13 +267,14 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
         keep: Tensor | None = None,
         causal: bool = False,
     ) -> Tensor:
-        """Return rows (M, W, D) after the layer.
+        """Return the word vectors (M, W, D) after the layer.
 
         Args:
-            rows: of the words.
-            context: that the words attend to. None: words alone.
-            keep: (M, 1, W, W), True where a word sees another one. None: as `causal` says.
-            causal: word w sees only words up to w.
+            rows: (M, W, D) word vectors of M captions.
+            context: keys and values for the cross-attention. None: no cross-attention.
+            keep: (M, 1, W, W), True if word i may attend to word j. None: only `causal` restricts
+                attention.
+            causal: True: word w attends only to words up to and including w. False: to all words.
         """
         attended = self.within.self_attend(self.within_norm(rows), keep=keep, causal=causal)
         rows = rows + self.drop(attended)
@@ -250,13 +283,13 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
     def step(
         self, rows: Tensor, past: KeyValueCache | None, context: KeyValueSource | None
     ) -> tuple[Tensor, KeyValueCache]:
-        """Return the next word's row (M, 1, D) after the layer, and the keys and values of all
-        words so far.
+        """Return the vector (M, 1, D) of the newest word after the layer, and the self-attention
+        keys and values of all words up to it.
 
         Args:
-            rows: (M, 1, D) of the next word.
-            past: keys and values of the words before. None: no words.
-            context: that the word attends to. None: words alone.
+            rows: (M, 1, D) vector of the newest word.
+            past: keys and values of the earlier words. None: there are no earlier words.
+            context: keys and values for the cross-attention. None: no cross-attention.
         """
         normed = self.within_norm(rows)
         cache = self.within.key_values(normed)
@@ -275,12 +308,13 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
 
 @dataclass
 class DecoderState:
-    """State of captions that are written word by word.
+    """State of M captions that are decoded word by word.
 
     Attributes:
-        contexts: what each joint layer attends to.
-        pasts: keys and values (M, H, S, D/H) of the words so far, of each layer.
-        length: S, words so far.
+        contexts: cross-attention keys and values of each layer with cross-attention.
+        pasts: self-attention keys and values (M, H, S, D/H) of the decoded words, one entry per
+            layer. None: no word yet.
+        length: S, number of tokens decoded so far.
     """
 
     contexts: Sequence[KeyValueSource]
@@ -289,11 +323,11 @@ class DecoderState:
 
 
 class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """ProcX's text decoder with fresh weights.
+    """ProcX's transformer captioner with fresh weights.
 
     Args:
         settings: sizes of the captioner.
-        vocabulary: number of tokens.
+        vocabulary: number of tokens in the vocabulary.
     """
 
     def __init__(self, settings: CaptionerSettings, vocabulary: int) -> None:
@@ -326,12 +360,13 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
     def forward(
         self, tokens: Tensor, token_pad: Tensor, context: CaptionContext
     ) -> CaptionerOutput:
-        """Return logits of what comes after each token, and the sentences' vectors.
+        """Return the next-token logits and the sentence vectors of M captions whose words are
+        given.
 
         Args:
-            tokens: (M, W) numbers of tokens, padded at the end.
+            tokens: (M, W) token numbers, padded at the end.
             token_pad: (M, W), True on padding.
-            context: of the M captions.
+            context: queries and video features of the M captions.
         """
         rows, vectors = self._encode_words(tokens, token_pad)  # (M, W, D), (M, d)
         contexts = self._layer_contexts(context)
@@ -340,17 +375,22 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         return CaptionerOutput(self._logits(rows), vectors)
 
     def query_vectors(self, queries: Tensor) -> Tensor:
-        """Return unit vectors (M, d) of queries (M, D), to be compared with those of sentences."""
+        """Return unit vectors (M, d) of decoder queries (M, D), to be compared with the sentence
+        vectors."""
         return F.normalize(self.query_out(queries).float(), dim=-1)
 
     def begin(self, context: CaptionContext) -> DecoderState:
-        """Return the state from which captions of this context are written."""
+        """Return the decoding state of the M captions of a context, before the first word."""
         layer_count = len(self.text_layers) + len(self.joint_layers)
         return DecoderState(self._layer_contexts(context), [None] * layer_count)
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """Return the logits (M, V) of what comes after the last tokens (M,), and add these to the
-        state."""
+        """Return the logits (M, V) of the next token, and append the given tokens to the state.
+
+        Args:
+            tokens: (M,) number of the latest token of each caption.
+            state: changed in place.
+        """
         words = self.words(tokens)[:, None]
         rows = words + self.places.weight[state.length]  # (M, 1, D)
         contexts = [*[None] * len(self.text_layers), *state.contexts]
@@ -360,8 +400,8 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         return self._logits(rows)[:, 0]
 
     def _encode_words(self, tokens: Tensor, token_pad: Tensor) -> tuple[Tensor, Tensor]:
-        """Return each word's row (M, W, D) after the layers on words alone, and the unit vectors
-        (M, d) of the sentences."""
+        """Return the word vectors (M, W, D) after the text-only layers, and the unit vectors (M, d)
+        of the sentences."""
         captions, width = tokens.shape
         words = self.words(tokens) + self.places.weight[:width]
         rows = self.drop(words)  # (M, W, D)
@@ -383,7 +423,8 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         return linear(self.norm(rows), self.words.weight, self.bias)
 
     def _layer_contexts(self, context: CaptionContext) -> Sequence[KeyValueSource]:
-        """Return what each joint layer attends to. Captions of one video share the video's rows."""
+        """Return the keys and values of each cross-attention layer. Captions of a video share its
+        rows."""
         attentions: list[Attention] = [layer.across for layer in self.joint_layers]
         queries = (context.queries + self.kinds[0])[:, None]  # (M, 1, D)
         if context.features is None or not len(queries):

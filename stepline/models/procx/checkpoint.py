@@ -23,12 +23,12 @@ REMOVED_CAPTIONER_SETTINGS = ("transcript_layers", "longest_transcript")
 
 @dataclass(frozen=True)
 class TrainingFeatures:
-    """Features that a network was trained on.
+    """Kind of the video features that a network was trained on.
 
     Attributes:
-        backbone: of the features.
-        rate: rows per second.
-        unit: whether the rows had length 1.
+        backbone: name of the feature extractor.
+        rate: feature rows per second.
+        unit: whether the feature rows were scaled to length 1.
     """
 
     backbone: str
@@ -76,7 +76,13 @@ NETWORK = NetworkSpec[HeaderParts, ProcX](
 
 @dataclass(frozen=True)
 class LoadedProcx(LoadedNetwork):
-    """A network in evaluation mode, with its vocabulary and the features that it was trained on."""
+    """A trained network in evaluation mode.
+
+    Attributes:
+        model: the network.
+        vocabulary: tokens of its captions.
+        trained: kind of the features that it was trained on.
+    """
 
     model: ProcX
     vocabulary: Vocabulary
@@ -86,21 +92,23 @@ class LoadedProcx(LoadedNetwork):
 def write_model(
     model: ProcX, vocabulary: Vocabulary, path: Path, trained: TrainingFeatures
 ) -> None:
-    """Write a network in float32, whole or not at all. Raises StoreError when the disk refuses.
+    """Write a network in float32 to a file, atomically. Raises StoreError when writing fails.
 
     Args:
         model: the network.
-        vocabulary: of its captions.
-        path: of the file.
-        trained: features that it was trained on.
+        vocabulary: tokens of its captions.
+        path: file to write.
+        trained: kind of the features that the network was trained on.
     """
     words = {"tokens": vocabulary.tokens, "lower": vocabulary.lower}
     NETWORK.write(path, model, {"vocabulary": words, "trained": asdict(trained)})
 
 
 def load_model(path: Path) -> LoadedProcx:
-    """Return the network in a file or a run's folder, in evaluation mode. Raises ModelError for
-    any other file, naming what does not fit."""
+    """Return the trained network of a file or of a run's folder, in evaluation mode.
+
+    Raises ModelError for a file that is not such a network. The message says what is wrong.
+    """
     file = NETWORK.find_file(path)
     (settings, vocabulary, trained), model = NETWORK.load(file)
     space = FeatureSpace(trained.backbone, "", trained.rate)

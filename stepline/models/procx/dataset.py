@@ -33,7 +33,13 @@ NO_TEXT = "the step has no text"
 
 @dataclass(frozen=True, slots=True)
 class TimedStep:
-    """One step to find: start and end in seconds, and the sentence to write."""
+    """One step to find.
+
+    Attributes:
+        start: start in seconds.
+        end: end in seconds.
+        text: sentence that describes the step.
+    """
 
     start: float
     end: float
@@ -41,10 +47,15 @@ class TimedStep:
 
 
 def timed_steps(record: Record, settings: DataSettings) -> Iterator[TimedStep]:
-    """Yield the steps to find in a record's order: as many as a step of people has spans.
+    """Yield the steps of a record with their times, in its order.
 
-    A step that Stepline wrote or swapped has one span, the best where it is shown, else where
-    it is said.
+    The steps are sentences of the narration, or steps. A step annotated by people gives one item
+    per annotated span. A step written or swapped by Stepline gives one item: the best span in which
+    it is shown, otherwise the span in which it is said.
+
+    Args:
+        record: a video with its steps.
+        settings: which part of the record gives the steps, and their wording.
     """
     target = settings.target or "steps"
     if target == "narration":
@@ -64,16 +75,22 @@ def timed_steps(record: Record, settings: DataSettings) -> Iterator[TimedStep]:
 
 @dataclass(frozen=True, slots=True)
 class PendingStepSample:
-    """A sample whose features are not read yet: the id of its video, and its steps."""
+    """A training video whose features are not read yet.
+
+    Attributes:
+        video: id of the video.
+        steps: its annotated steps.
+    """
 
     video: str
     steps: tuple[TimedStep, ...]
 
 
 class StepDataset(GatheredSamples[PendingStepSample, StepSample]):
-    """Samples that are read when they are asked for.
+    """Training videos whose features are read on access.
 
-    counts: steps of each. lengths: 1 each, since features are resized to one length.
+    Its `counts` are the numbers of steps. Its `lengths` are all 1, since features are resized to
+    one length.
     """
 
     def __init__(
@@ -107,7 +124,7 @@ class StepDataset(GatheredSamples[PendingStepSample, StepSample]):
 
     @property
     def spec(self) -> FeatureSpec:
-        """Backbone, width and rate of the features. Raises ShapeError without any sample."""
+        """Backbone, width and rate of the features. Raises ShapeError if the dataset is empty."""
         if self._spec is None or not self.parts:
             raise ShapeError(
                 f"no video is left to train on: {format_reasons(self.omitted)}; fix the sources"
@@ -115,13 +132,15 @@ class StepDataset(GatheredSamples[PendingStepSample, StepSample]):
         return self._spec
 
     def texts(self) -> Iterator[str]:
-        """Yield the sentences of all steps, which a vocabulary should hold."""
+        """Yield the sentences of all steps, from which the vocabulary is made."""
         for part in self.parts:
             yield from (step.text for step in part.steps)
 
     def split(self, fraction: float) -> tuple["StepDataset", "StepDataset"]:
-        """Return the samples to train on and those held out: a fraction of the videos, chosen by
-        their ids alone."""
+        """Return the training part and the held-out part of the dataset.
+
+        fraction: share of the videos that is held out. The choice depends on the video ids only.
+        """
         training, held_out = self.split_parts(fraction, MAX_HELD_OUT)
         return (
             StepDataset(training, self._features, self._spec, self.omitted),
@@ -136,13 +155,14 @@ def gather_samples(
     *,
     excluded: ExcludedIds = frozenset(),
 ) -> StepDataset:
-    """Return the samples of records, one per video. No feature is read but the store's index.
+    """Return the training samples of records, one per video. Only the index of a feature store is
+    read.
 
     Args:
-        records: of the videos.
-        features: a store, or the features themselves, by the videos' ids.
-        settings: `target` says what of a record are its steps, None: `steps`.
-        excluded: ids of videos that are left out (a benchmark's own).
+        records: videos with their steps.
+        features: a feature store, or feature sequences by video id.
+        settings: `target` is the part of a record that gives the steps. None: its `steps`.
+        excluded: ids of videos to leave out, such as those of a benchmark.
     """
     settings = settings or DataSettings()
     join = FeatureJoin(features, slack=settings.slack, excluded=excluded, one_rate=True)
@@ -180,7 +200,10 @@ STEP_SOURCES: dict[str, StepSource] = {
 
 
 def default_target(source: str) -> StepSource:
-    """Return which part of a source's records are the steps, where no setting says it: what
-    people annotated, else the records' steps."""
+    """Return which part of a record gives the steps if no setting says so: the annotations of the
+    source's dataset, otherwise the record's steps.
+
+    source: source of the records, as `read_records` takes it.
+    """
     dataset = parse_dataset_source(source)
     return "steps" if dataset is None else STEP_SOURCES[DATASETS[dataset[0]].record_field]

@@ -33,18 +33,19 @@ from stepline.models.training.layers import Linear
 
 @dataclass(frozen=True)
 class SamplingPoints:
-    """The two neighbouring rows that every query and head reads at each point, and their weights.
+    """Table rows and interpolation weights for the sampling points of deformable attention. B
+    batch, N queries, H heads, L levels, P points per level, M positions of all levels, K = 2 L P.
 
     Attributes:
-        left_weight: (B, N, H, L P) weight of the row on the left of each point. Gradients
-            reach the locations through both weights.
-        right_weight: (B, N, H, L P) weight of the row on the right.
-        position: (B, N, H, K) int32 in [0, M), lefts then rights.
-        row: (B, N, H, K) int32, the same as numbers of table rows.
-        query_row: row of a table (B, N, H, D) of queries that each sorted entry belongs to.
-        entry_order: entries of the flat `row`, sorted by the table row that they read.
-        row_start: first entry of each table row in `entry_order`. The last three are empty
-            where no gradient is wanted.
+        left_weight: (B, N, H, L P) interpolation weight of the row to the left of each point.
+        right_weight: (B, N, H, L P) interpolation weight of the row to the right of each point.
+        position: (B, N, H, K) int32 in [0, M): positions of all left rows, then of all right rows.
+        row: (B, N, H, K) int32: the same rows as indices into the flattened table (B, M, H).
+        query_row: row of the query in the flattened table (B, N, H), for each entry of
+            `entry_order`. Empty without gradients.
+        entry_order: indices into the flattened `row`, sorted by table row. Empty without gradients.
+        row_start: index in `entry_order` of the first entry of each table row. Empty without
+            gradients.
     """
 
     left_weight: Tensor
@@ -57,22 +58,22 @@ class SamplingPoints:
 
     @property
     def index_tensors(self) -> tuple[Tensor, ...]:
-        """The row numbers, in the order that `_WeightedGather` and `_GatherDotProducts` take
-        them."""
+        """The index tensors, in the order in which the two autograd functions take them."""
         return (self.position, self.row, self.query_row, self.entry_order, self.row_start)
 
 
 def sampling_points(locations: Tensor, lengths: Sequence[int], *, backward: bool) -> SamplingPoints:
-    """Return the rows and weights that locations read.
+    """Return the rows and weights that linear interpolation at the sampling locations uses.
 
-    A level of T positions has their centres at (0.5, 1.5, ...) / T and is linear between two.
-    One position beyond the outermost is zero, as in the CUDA kernels. An empty level is zero
-    everywhere. A location that is NaN has NaN for weights.
+    The T positions of a level have their centers at (0.5, 1.5, ...) / T. Values beyond the
+    outermost centers fall to zero within one position, as in the CUDA kernels. An empty level is
+    zero everywhere. A NaN location has NaN weights.
 
     Args:
-        locations: (B, N, H, L, P), in [0, 1] of each level or outside.
-        lengths: positions of each level.
-        backward: whether gradients of a table are wanted.
+        locations: (B, N, H, L, P) sampling locations. [0, 1] covers a level, locations outside are
+            allowed.
+        lengths: number of positions of each level.
+        backward: whether the indices for gradients of the values are computed too.
     """
     heads = locations.shape[2]
     numbers = torch.tensor(lengths, dtype=locations.dtype, device=locations.device)  # (L,)
@@ -98,10 +99,10 @@ def sampling_points(locations: Tensor, lengths: Sequence[int], *, backward: bool
 
 
 def _clamp_position(position: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-    """Return whole numbers clamped to the positions of a level, and 1 where clamping changed
-    nothing, else 0.
+    """Return positions clamped to the positions of a level, and a mask that is 1 for unchanged
+    positions and 0 otherwise.
 
-    In arithmetic, which on a CPU takes a tenth of the time of comparing.
+    It uses arithmetic because comparisons take ten times as long on a CPU.
     """
     nearest = position.clamp(torch.zeros_like(length), (length - 1).clamp(min=0))
     is_equal = (1 - (position - nearest).abs()).clamp(min=0)
@@ -111,8 +112,14 @@ def _clamp_position(position: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
 def _table_row_numbers(
     below: Tensor, above: Tensor, lengths: Sequence[int], heads: int
 ) -> tuple[Tensor, Tensor]:
-    """Return positions in the table and numbers of table rows, both (B, N, H, K) int32, of the
-    positions below and above each point (B, N, H L P) in their levels."""
+    """Return the `position` and `row` tensors of `SamplingPoints`.
+
+    Args:
+        below: (B, N, H L P) position in the level to the left of each point.
+        above: (B, N, H L P) position in the level to the right of each point.
+        lengths: number of positions of each level.
+        heads: H.
+    """
     device = below.device
 
     # where each level begins. An empty one at the end needs some row
@@ -132,7 +139,7 @@ def _table_row_numbers(
 
 
 def _entries_by_row(row: Tensor, total: int, *, backward: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return query_row, entry_order and row_start of `SamplingPoints`, all (0,) unless
+    """Return query_row, entry_order and row_start of `SamplingPoints`. They are empty unless
     `backward`."""
     if not backward:
         nothing = row.new_empty(0)
@@ -149,15 +156,15 @@ def _int_range(end: int, device: torch.device) -> Tensor:
 
 
 def weighted_gather(value: Tensor, weight: Tensor, points: SamplingPoints) -> Tensor:
-    """Return the weighted sum of the values at each query's points, (B, N, H, D).
+    """Return the weighted sum of interpolated values at each query's sampling points, (B, N, H, D).
 
-    output[b, n, h] = sum_k w[b, n, h, k] value[b, position[b, n, h, k], h], where w is the
-    weight of the point times that of the side.
+    output[b, n, h] = sum_k w[b, n, h, k] value[b, position[b, n, h, k], h]. Here w is the attention
+    weight of the point times the interpolation weight of the row.
 
     Args:
-        value: (B, M, H, D).
-        weight: (B, N, H, L P) of each point.
-        points: that each query reads.
+        value: (B, M, H, D) values of M positions and H heads.
+        weight: (B, N, H, L P) attention weight of each point.
+        points: sampling points of the N queries.
     """
     on_left = weight * points.left_weight
     on_right = weight * points.right_weight
@@ -167,16 +174,13 @@ def weighted_gather(value: Tensor, weight: Tensor, points: SamplingPoints) -> Te
 
 
 def gather_dot_products(query: Tensor, key: Tensor, points: SamplingPoints) -> Tensor:
-    """Return the dot products of queries with the keys at their points, (B, N, H, L P).
-
-    output[b, n, h, p] = query[b, n, h] . key(location p): the products with the rows on the
-    left and the right of the point, each times that side's weight. In the dtype of these
-    weights.
+    """Return the dot products of queries with the interpolated keys at their sampling points, (B,
+    N, H, L P), in the dtype of the interpolation weights.
 
     Args:
-        query: (B, N, H, D).
-        key: (B, M, H, D).
-        points: that each query reads.
+        query: (B, N, H, D) queries of H heads.
+        key: (B, M, H, D) keys of M positions.
+        points: sampling points of the N queries.
     """
     products = _GatherDotProducts.apply(query.contiguous(), key.contiguous(), *points.index_tensors)
     products = products.to(points.left_weight.dtype)  # (B, N, H, K)
@@ -228,8 +232,13 @@ class _GatherDotProducts(Function):  # type: ignore[misc]
 
 
 def _gather_sum(table: Tensor, weight: Tensor, row: Tensor) -> Tensor:
-    """Return the weighted sum of table rows: rows of these numbers (B, N, H, K), times weight (B,
-    N, H, K): (B, N, H, D)."""
+    """Return the weighted sum of table rows of each query, (B, N, H, D).
+
+    Args:
+        table: (B, M, H, D) values.
+        weight: (B, N, H, K) weight of each row.
+        row: (B, N, H, K) index of each row in the flattened table.
+    """
     width = table.shape[-1]
     flat = table.view(-1, width)  # (B M H, D)
     reads = weight.shape[-1]
@@ -248,8 +257,8 @@ def _scatter_sum(
     entry_order: Tensor,
     start: Tensor,
 ) -> Tensor:
-    """Return for each table row the sum of the queries (B, N, H, D) that read it, times their
-    weight. It is the transpose of `_gather_sum`, of the table's shape."""
+    """Return for each table row the weighted sum of the queries (B, N, H, D) that sample it, in the
+    shape of the table. This is the transpose of `_gather_sum`."""
     flat = query.view(-1, query.shape[-1])  # (B N H, D)
     by_reader = weight.view(-1).index_select(0, entry_order)
     weights = by_reader.to(query.dtype)  # (B N H K,)
@@ -258,9 +267,11 @@ def _scatter_sum(
 
 
 def _gather_products(query: Tensor, table: Tensor, position: Tensor) -> Tensor:
-    """Return the dot products of queries with the table's rows at positions, (B, N, H, K), read
-    from dense products. On a CPU head by head, so that the dense products of a head stay in
-    the cache."""
+    """Return the dot products (B, N, H, K) of queries with the table rows at positions, taken from
+    dense products.
+
+    A CPU computes one head at a time, so that the dense products of a head fit into the cache.
+    """
     # the cells (B, H, N K) of a dense (N, M) table of products
     videos, count, heads, reads = position.shape
     positions = table.shape[1]
@@ -287,16 +298,17 @@ def _gather_products(query: Tensor, table: Tensor, position: Tensor) -> Tensor:
 def deformable_attention(
     value: Tensor, locations: Tensor, weights: Tensor, lengths: Sequence[int]
 ) -> Tensor:
-    """Return the weighted sum of values read at locations, (B, N, H, D), in the values' dtype.
+    """Return the weighted sum of values sampled at locations, (B, N, H, D), in the dtype of the
+    values.
 
     Args:
-        value: (B, M, H, D).
-        locations: (B, N, H, L, P), in [0, 1] of their level or outside, as `sampling_points`
-            reads them.
-        weights: (B, N, H, L, P).
-        lengths: positions of each level, M in all. A level may be empty.
+        value: (B, M, H, D) values of M positions and H heads.
+        locations: (B, N, H, L, P) sampling locations. [0, 1] covers a level, locations outside are
+            allowed.
+        weights: (B, N, H, L, P) attention weights of P points on each of L levels.
+        lengths: number of positions of each level. They sum to M. A level may be empty.
 
-    Source: equations 9 and 10, the sum. It equals `grid_sample` with align_corners=False.
+    Source: equations 9 and 10. The result equals that of `grid_sample` with align_corners=False.
     """
     points = _build_points(locations, lengths, value)
     by_point = weights.flatten(3).to(points.left_weight.dtype)
@@ -306,20 +318,21 @@ def deformable_attention(
 def key_aware_attention(
     query: Tensor, key: Tensor, value: Tensor, locations: Tensor, lengths: Sequence[int]
 ) -> Tensor:
-    """Return the sum of values read at locations, weighted by the keys read there: (B, N, H, D).
+    """Return the sum of values sampled at locations, weighted by the keys sampled there, (B, N, H,
+    D).
 
     The weights are the softmax of query times key / sqrt(D) over all L P points of a query and
-    head. A point in padding has a zero key and a zero value, and takes part in the softmax.
+    head. A point in padding has a zero key and a zero value, and is included in the softmax.
 
     Args:
-        query: (B, N, H, D).
-        key: (B, M, H, D).
-        value: (B, M, H, D).
-        locations: (B, N, H, L, P).
-        lengths: positions of each level, M in all.
+        query: (B, N, H, D) N queries of H heads.
+        key: (B, M, H, D) keys of M positions.
+        value: (B, M, H, D) values of M positions.
+        locations: (B, N, H, L, P) sampling locations. [0, 1] covers a level, locations outside are
+            allowed.
+        lengths: number of positions of each of the L levels. They sum to M.
 
-    Source: equations 11 and 12, with the scaling that the text of the paper and Lite-DETR
-    have.
+    Source: equations 11 and 12, with the scaling of the paper's text and of Lite-DETR.
     """
     width = value.shape[-1]
     points = _build_points(locations, lengths, key, value)
@@ -329,12 +342,13 @@ def key_aware_attention(
 
 
 class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """A deformable attention layer: projections, points near references, and one of the two
-    attentions.
+    """Deformable attention layer, vanilla or key-aware by its settings.
 
-    Vanilla attention is that of PDVC. Key-aware attention has Lite-DETR's query and key
-    projections instead of learned weights. Offsets begin as in PDVC: to both sides of the
-    reference, farther with every point.
+    Vanilla attention is PDVC's. Key-aware attention replaces learned weights by query and key
+    projections, as in Lite-DETR. Initial offsets are PDVC's: on both sides of the reference,
+    farther with every point.
+
+    settings: sizes and form of the attention.
     """
 
     def __init__(self, settings: AttentionSettings) -> None:
@@ -353,7 +367,7 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         self._initialise()
 
     def _initialise(self) -> None:
-        """Set weights as Deformable DETR does."""
+        """Set the initial weights of Deformable DETR."""
         for name, layer in self.named_children():
             nn.init.zeros_(layer.bias)
             if name in ("offsets", "weights"):
@@ -383,15 +397,15 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         lengths: Sequence[int],
         memory_pad: Tensor | None = None,
     ) -> Tensor:
-        """Return queries attended to memory, (B, N, C).
+        """Return the attention output of N queries, (B, N, C).
 
         Args:
-            query: (B, N, C).
-            references: (B, N, L, 1) points, or (B, N, L, 2) boxes (centre, length), in [0, 1]
-                of each level.
-            memory: (B, M, C), the levels one after the other.
-            lengths: positions of each level.
-            memory_pad: (B, M), True on padding, which is read as zeros.
+            query: (B, N, C) queries.
+            references: (B, N, L, 1) reference points, or (B, N, L, 2) boxes (center, length), as
+                fractions of each of L levels.
+            memory: (B, M, C) rows of all levels, concatenated.
+            lengths: number of positions of each level. They sum to M.
+            memory_pad: (B, M), True on padding, whose values are zero. None: no padding.
         """
         locations = self.locations(query, references, lengths)
         value = self._split_heads(self.value(memory), memory_pad)
@@ -407,16 +421,17 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         return self.out(attended.flatten(2))
 
     def locations(self, query: Tensor, references: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Return the locations that each query reads, (B, N, H, L, P) in [0, 1] of each level or
-        outside: equation 9.
+        """Return the sampling locations of each query, (B, N, H, L, P), by equation 9. [0, 1]
+        covers a level, locations outside are possible.
 
-        An offset of 1 is one position of the level from a point, and 1 / P of half the length
-        from a box.
+        For a reference point, an offset of 1 is one position of the level. For a box, it is 1 / P
+        of half the box's length.
 
         Args:
-            query: (B, N, C).
-            references: (B, N, L, 1) points, or (B, N, L, 2) boxes.
-            lengths: positions of each level.
+            query: (B, N, C) queries.
+            references: (B, N, L, 1) reference points, or (B, N, L, 2) boxes (center, length), as
+                fractions of each level.
+            lengths: number of positions of each level.
         """
         levels = self.settings.levels
         points = self.settings.points
@@ -439,14 +454,14 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
 
 
 def _as_float32(positions: Tensor) -> Tensor:
-    """Return positions in float32 at least, because half precision would round them to tenths of
-    a row."""
+    """Return positions in at least float32, since half precision would round them to tenths of a
+    row."""
     return positions if positions.dtype == torch.float64 else positions.float()
 
 
 def _build_points(locations: Tensor, lengths: Sequence[int], *tables: Tensor) -> SamplingPoints:
-    """Return the sampling points, with row numbers for the gradients of `tables` where these are
-    trained."""
+    """Return the sampling points. Indices for gradients are computed only if one of `tables` needs
+    a gradient."""
     is_trained = any(table.requires_grad for table in tables)
     backward = torch.is_grad_enabled() and is_trained
     return sampling_points(_as_float32(locations), lengths, backward=backward)

@@ -48,14 +48,14 @@ TOO_SHORT = f"it lasts less than {MIN_STEP_SECONDS:g} s inside the video"
 
 @dataclass(frozen=True)
 class Proposals:
-    """The network's proposals for one video.
+    """Steps that the network proposes for one video, one per decoder query.
 
     Attributes:
-        confidence: (N,) that a query found a step.
+        confidence: (N,) confidence that each of the N queries found a step.
         boxes: (N, 2) start and end in seconds, inside the video.
-        count: number of steps that the network counts.
-        likelihood: (N,) of each caption, added to the confidence. None: captions are not
-            ranked.
+        count: number of steps in the video, as predicted by the network.
+        likelihood: (N,) weighted log likelihood of each query's caption, added to the confidence.
+            None: captions do not affect the ranking.
     """
 
     confidence: Floats
@@ -65,11 +65,11 @@ class Proposals:
 
 
 def select_proposals(proposals: Proposals, settings: DescribeSettings) -> list[int]:
-    """Return the numbers of the proposals that are steps, in the order of time.
+    """Return the indices of the proposals that become steps, in order of time.
 
     Args:
-        proposals: of one video.
-        settings: how many steps, and the least confidence.
+        proposals: proposals for one video.
+        settings: number of steps and least confidence.
     """
     # How many: as asked, else as many as the network counts.
     limit = settings.count
@@ -88,12 +88,12 @@ def select_proposals(proposals: Proposals, settings: DescribeSettings) -> list[i
 
 @dataclass(frozen=True)
 class Caption:
-    """A caption that the network wrote.
+    """A generated caption.
 
     Attributes:
-        tokens: numbers of its tokens, without marks.
-        log_probability: log P of the tokens and the end mark.
-        is_complete: whether it came to its end mark.
+        tokens: token numbers, without begin and end mark.
+        log_probability: log probability of the tokens and the end mark.
+        is_complete: whether the end mark was generated before the caption was cut.
     """
 
     tokens: tuple[int, ...]
@@ -102,24 +102,32 @@ class Caption:
 
 
 class StepwiseDecoder(Protocol):
-    """A captioner that writes word by word: `Captioner` or `LstmCaptioner`."""
+    """A captioner that generates captions word by word: `Captioner` or `LstmCaptioner`. `longest`
+    is the largest number of tokens."""
 
     longest: int
 
     def begin(self, context: CaptionContext) -> Any:
-        """Return the state from which captions are written."""
+        """Return the decoding state of the M captions of a context, before the first word."""
 
     def step(self, tokens: Tensor, state: Any) -> Tensor:
-        """Return the logits (M, V) of what comes after the tokens (M,), and add these to the
-        state."""
+        """Return the logits (M, V) of the next token, and update the state with the given tokens.
+
+        Args:
+            tokens: (M,) number of the latest token of each caption.
+            state: changed in place.
+        """
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
 def generate(decoder: StepwiseDecoder, context: CaptionContext) -> list[Caption]:
-    """Return a caption of each of the context's M queries, written greedily. A caption that
-    reaches the most tokens is cut there.
+    """Return a greedily decoded caption for each of the M queries of a context.
 
-    Other captions of the batch never change one. The decoder should be in evaluation mode.
+    A caption is cut at the largest number of tokens. It does not depend on the other captions.
+
+    Args:
+        decoder: captioner in evaluation mode.
+        context: queries and video features of the captions.
     """
     count = len(context.queries)
     device = context.queries.device
@@ -152,14 +160,14 @@ def generate(decoder: StepwiseDecoder, context: CaptionContext) -> list[Caption]
 def propose(
     model: ProcX, values: Sequence[Matrix], durations: Sequence[float]
 ) -> tuple[ModelOutput, list[Proposals]]:
-    """Return the network's output for videos, and the proposals of each.
+    """Return the network's output for a batch of videos, and the proposals for each video.
 
     Args:
-        model: in evaluation mode.
-        values: feature rows (T, C) of each video.
-        durations: seconds of each video.
+        model: network in evaluation mode.
+        values: (T, C) feature rows of each video.
+        durations: length of each video in seconds.
 
-    Raises ShapeError for features of another width.
+    Raises ShapeError for features of another width than the network's.
     """
     batch = stack_videos(values, durations, model.settings.rows, model.settings.features)
     with current_device().autocast():
@@ -183,12 +191,12 @@ def propose(
 def generate_captions(
     model: ProcX, output: ModelOutput, queries: Sequence[Sequence[int]]
 ) -> list[list[Caption]]:
-    """Return the captions of each video's queries, in their order.
+    """Return the captions of selected queries of each video, in the given order.
 
     Args:
-        model: in evaluation mode.
-        output: of the model, for B videos.
-        queries: numbers of the queries of each video.
+        model: network in evaluation mode.
+        output: output of the network for the videos.
+        queries: numbers of the selected queries of each video.
     """
     pairs = [(video, query) for video, row in enumerate(queries) for query in row]
     captions: list[Caption] = []
@@ -203,8 +211,13 @@ def generate_captions(
 
 
 def caption_likelihood(captions: Sequence[Caption], weight: float) -> Floats:
-    """Return weight x log P / tokens^2 of captions, (N,), which PDVC adds to the confidence of
-    their queries."""
+    """Return weight x log P / tokens^2 for each of N captions, (N,). PDVC adds it to the
+    confidence.
+
+    Args:
+        captions: generated captions. The end mark counts as a token.
+        weight: factor of the log probability.
+    """
     total = np.array([caption.log_probability for caption in captions], dtype=np.float64)
     # the end mark counts as a token
     lengths = [max(len(caption.tokens) + caption.is_complete, 1) for caption in captions]
@@ -213,12 +226,12 @@ def caption_likelihood(captions: Sequence[Caption], weight: float) -> Floats:
 
 @dataclass(frozen=True)
 class VideoToDescribe:
-    """A video whose steps are asked for.
+    """Features and length of a video whose steps are to be predicted.
 
     Attributes:
-        values: (T, C) feature rows, T may be 0.
-        feature_seconds: that the rows cover.
-        video_seconds: of the video, after which no step ends.
+        values: (T, C) feature rows. T may be 0.
+        feature_seconds: seconds of video that the rows cover.
+        video_seconds: length of the video in seconds. Steps are cut there.
     """
 
     values: Matrix
@@ -228,8 +241,12 @@ class VideoToDescribe:
 
 @dataclass(frozen=True)
 class Description:
-    """Steps in the order of time, and in `dropped` the selected proposals that could not become
-    steps."""
+    """Predicted steps of a video.
+
+    Attributes:
+        steps: steps in order of time.
+        dropped: selected proposals that could not become steps, with the reasons.
+    """
 
     steps: tuple[Step, ...] = ()
     dropped: tuple[Rejected, ...] = ()
@@ -243,14 +260,14 @@ def describe(
     *,
     duration: float | None = None,
 ) -> Description:
-    """Return the steps of one video, none without a feature row.
+    """Return the predicted steps of one video. A video without feature rows has none.
 
     Args:
-        model: in evaluation mode.
-        vocabulary: of the model's captions.
-        features: of the video.
-        settings: which proposals are steps.
-        duration: seconds of the video. None: those that the features cover.
+        model: network in evaluation mode.
+        vocabulary: tokens of the network's captions.
+        features: feature rows of the video.
+        settings: rules that decide which proposals become steps.
+        duration: length of the video in seconds. None: the length that the features cover.
     """
     if not len(features.values):
         return Description()
@@ -268,15 +285,15 @@ def describe_many(
     videos: Sequence[VideoToDescribe],
     settings: DescribeSettings | None = None,
 ) -> list[Description]:
-    """Return the steps of each video, in the order of the videos. None changes another.
+    """Return the predicted steps of each video. A video's steps do not depend on the other videos.
 
     Args:
-        model: in evaluation mode.
-        vocabulary: of the model's captions.
-        videos: with their features.
-        settings: which proposals are steps, and how many videos are looked at together.
+        model: network in evaluation mode.
+        vocabulary: tokens of the network's captions.
+        videos: features and lengths of the videos.
+        settings: rules that decide which proposals become steps, and the batch size.
 
-    Raises ShapeError for features of another width.
+    Raises ShapeError for features of another width than the network's.
     """
     settings = settings or DescribeSettings()
     descriptions: list[Description] = []
@@ -317,14 +334,14 @@ def _description(
     vocabulary: Vocabulary,
     captions: Sequence[Caption],
 ) -> Description:
-    """Return the selected proposals of a video as steps in the order of time, numbered from 1.
+    """Return the selected proposals of a video as steps in order of time, numbered from 1.
 
     Args:
-        video: that they are of.
-        confidence: (k,) of the proposals.
-        spans: (k, 2) start and end in seconds.
-        vocabulary: of the captions.
-        captions: k of them.
+        video: the video.
+        confidence: (k,) confidence of each selected proposal.
+        spans: (k, 2) start and end of each proposal in seconds.
+        vocabulary: tokens of the captions.
+        captions: caption of each proposal.
     """
     steps: list[Step] = []
     dropped: list[Rejected] = []

@@ -66,7 +66,15 @@ def training_losses(
     settings: LossSettings | None = None,
     rates: Tensor | None = None,
 ) -> list[Loss]:
-    """Return the losses of `batch_losses` times their weights. A loss of weight 0 is left out."""
+    """Return the losses of a batch, each multiplied by its weight. Losses of weight 0 are left out.
+
+    Args:
+        model: the network.
+        batch: videos with their annotated steps.
+        settings: forms and weights of the losses.
+        rates: (C,) fraction of training videos with each number of steps, for PDVC's count loss.
+            None: equal fractions.
+    """
     settings = settings or LossSettings()
     weighted = []
     for name, loss in batch_losses(model, batch, settings, rates).items():
@@ -82,15 +90,15 @@ def batch_losses(
     settings: LossSettings | None = None,
     rates: Tensor | None = None,
 ) -> dict[str, Loss]:
-    """Return the losses "giou", "l1", "confidence", "count", "caption" and, from a transformer,
-    "contrast" where it has a weight, not yet weighted.
+    """Return the unweighted losses by name: "giou", "l1", "confidence", "count" and "caption". A
+    transformer captioner adds "contrast", unless its weight is 0.
 
     Args:
         model: the network.
-        batch: videos with their steps.
+        batch: videos with their annotated steps.
         settings: forms and weights of the losses.
-        rates: (C,) fractions of counts in the training data, for PDVC's form of the count
-            loss. None: all alike.
+        rates: (C,) fraction of training videos with each number of steps, for PDVC's count loss.
+            None: equal fractions.
     """
     settings = settings or LossSettings()
     # The matching of the localization losses decides which queries are captioned.
@@ -127,15 +135,15 @@ def localization_losses(
     settings: LossSettings | None = None,
     rates: Tensor | None = None,
 ) -> tuple[dict[str, Loss], Matches]:
-    """Return the losses "giou", "l1", "confidence" and "count", not yet weighted, and the
-    matching.
+    """Return the unweighted losses "giou", "l1", "confidence" and "count", and the matches of
+    queries and steps.
 
     Args:
-        predictions: of all decoder layers.
-        targets: the steps of the batch.
+        predictions: predictions of all decoder layers.
+        targets: annotated steps of the videos.
         settings: forms of the losses.
-        rates: (C,) fractions of counts in the training data, for PDVC's form of the count
-            loss. None: all alike.
+        rates: (C,) fraction of training videos with each number of steps, for PDVC's count loss.
+            None: equal fractions.
 
     Raises ShapeError for NaN.
     """
@@ -165,7 +173,7 @@ def localization_losses(
 def _confidence_loss(
     logits: Tensor, matches: Matches, agreement: Tensor, settings: LossSettings
 ) -> Tensor:
-    """Return the loss of each query's confidence, (L, B, N). agreement: (M,) gIoU of each match."""
+    """Return the confidence loss of each query, (L, B, N). agreement: (M,) gIoU of each match."""
     index = (matches.layer, matches.video, matches.query)
     # PDVC's: a matched query is simply right, however well its box fits.
     if settings.confidence == "focal":
@@ -179,13 +187,13 @@ def _confidence_loss(
 
 
 def focal_loss(logits: Tensor, matched: Tensor) -> Tensor:
-    """Return the focal loss of each query, (..., N) float32.
+    """Return the focal loss of each query's confidence, (..., N) float32.
 
     Args:
-        logits: (..., N) of confidence.
-        matched: (..., N), True where the query is matched with a step.
+        logits: (..., N) confidence logits of N queries.
+        matched: (..., N), True if the query is matched with an annotated step.
 
-    Source: Lin et al. 2017. PDVC has alpha 0.25, gamma 2.
+    Source: Lin et al. 2017, with PDVC's alpha 0.25 and gamma 2.
     """
     correct = torch.where(matched, logits.float(), -logits.float())  # logit of what is right
     # (1 - p_right)^gamma, whose gradient is finite everywhere
@@ -194,15 +202,15 @@ def focal_loss(logits: Tensor, matched: Tensor) -> Tensor:
 
 
 def varifocal_loss(logits: Tensor, quality: Tensor) -> Tensor:
-    """Return the gIoU-guided varifocal loss of each query, (..., N) float32.
+    """Return the gIoU-guided varifocal loss of each query's confidence, (..., N) float32.
 
     Args:
-        logits: (..., N) of confidence.
-        quality: (..., N), g = (1 + gIoU) / 2 of a query and its step, exactly 0 for a query
-            without a step. It is a target and passes no gradient.
+        logits: (..., N) confidence logits of N queries.
+        quality: (..., N) target (1 + gIoU) / 2 of a matched query and its step, exactly 0 for an
+            unmatched query. It gets no gradient.
 
-    Source: ProcX equation 13, corrected. VarifocalNet (Zhang et al. 2021), alpha 0.75, gamma
-    2.
+    Source: ProcX equation 13 with its second branch corrected; VarifocalNet (Zhang et al. 2021)
+    with alpha 0.75 and gamma 2.
     """
     logits = logits.float()
     quality = quality.detach().float()
@@ -216,15 +224,15 @@ def varifocal_loss(logits: Tensor, quality: Tensor) -> Tensor:
 def count_loss(
     logits: Tensor, counts: Tensor, form: CountForm = "pdvc", *, rates: Tensor | None = None
 ) -> Tensor:
-    """Return the count loss of each video, (..., B) float32.
+    """Return the loss of the predicted number of steps of each video, (..., B) float32.
 
     Args:
-        logits: (..., B, C) of the number of steps.
-        counts: (B,) true numbers. Those past C - 1 count as C - 1.
-        form: "cross_entropy", or PDVC's binary form, in which a wrong count d steps away
-            weighs 1 - exp(-d^2 / 2 spread^2).
-        rates: (C,) fraction of training videos with each count, by which "pdvc" weighs counts
-            down. None: all alike.
+        logits: (..., B, C) logits of the step counts 0 to C - 1.
+        counts: (B,) true numbers of steps. Numbers above C - 1 are treated as C - 1.
+        form: "cross_entropy", or "pdvc" for PDVC's binary loss. That one weighs a count that is off
+            by d with 1 - exp(-d^2 / 2 spread^2).
+        rates: (C,) fraction of training videos with each count. "pdvc" gives frequent counts less
+            weight. None: equal fractions.
     """
     classes = logits.shape[-1]
     logits = logits.float()
@@ -250,8 +258,12 @@ def count_loss(
 def count_frequencies(counts: Iterable[int], classes: int) -> Tensor:
     """Return the fraction of training videos with each number of steps, (classes,).
 
-    PDVC trains YouCook2 with the fractions of ActivityNet. Raises ShapeError when there is no
+    PDVC trains on YouCook2 with the fractions of ActivityNet. Raises ShapeError when there is no
     video.
+
+    Args:
+        counts: number of steps of each video.
+        classes: number of classes of the count head, for 0 to classes - 1 steps.
     """
     number = torch.tensor(list(counts), dtype=torch.int64)
     if not len(number):
@@ -270,15 +282,15 @@ def caption_loss(
     layers: int = 1,
     average: CaptionMean = "tokens",
 ) -> Loss:
-    """Return the cross-entropy of the next token of captions.
+    """Return the next-token cross-entropy of M captions.
 
     Args:
-        logits: (M, W, V).
+        logits: (M, W, V) logits over V tokens.
         tokens: (M, W) true next tokens.
-        token_pad: (M, W), True on padding, which adds nothing.
-        smoothing: fraction of the target that is spread over all V tokens.
-        layers: number of decoder layers that the captions are of.
-        average: "tokens", a mean over all tokens, or "captions", the mean of each caption's
+        token_pad: (M, W), True on padding, which does not count.
+        smoothing: label smoothing: fraction of the target spread over all V tokens.
+        layers: number of decoder layers from which the captions come.
+        average: "tokens": mean over all tokens. "captions": mean over captions of each caption's
             mean, as in PDVC's code.
     """
     targets = tokens.masked_fill(token_pad, IGNORED_TOKEN)
@@ -302,17 +314,16 @@ def caption_loss(
 def contrastive_loss(
     queries: Tensor, texts: Tensor, matches: Matches, temperature: Tensor, settings: LossSettings
 ) -> Loss:
-    """Return the contrastive loss of equation 16 over the matches.
-
-    Each decoder layer's matches are compared among themselves.
+    """Return the contrastive loss between queries and sentences (equation 16). Only matches of the
+    same decoder layer are compared.
 
     Args:
-        queries: (M, d) unit vectors of the matches' queries.
-        texts: (M, d) unit vectors of the matches' sentences.
-        matches: queries with their steps. The steps of a video are sorted in time.
+        queries: (M, d) unit vectors of the matched queries.
+        texts: (M, d) unit vectors of the sentences of the matched steps.
+        matches: pairs of query and step. The steps of a video are sorted by time.
         temperature: sigma of equation 15, a scalar.
-        settings: `contrast` is "pair" (InfoNCE) or "multiple" (MIL-InfoNCE, where the
-            sentences of `neighbours` count as positives too).
+        settings: `contrast` selects InfoNCE ("pair") or MIL-InfoNCE ("multiple"). The latter also
+            counts the sentences of `neighbours` adjacent steps as positives.
     """
     reach = settings.neighbours if settings.contrast == "multiple" else 0
     layers = matches.layer.unique().tolist()
@@ -326,17 +337,16 @@ def contrastive_loss(
 
 
 def info_nce(queries: Tensor, texts: Tensor, positive: Tensor, temperature: Tensor) -> Tensor:
-    """Return the symmetric multi-positive InfoNCE of queries and sentences, a sum over queries (a
-    scalar).
+    """Return the symmetric InfoNCE loss with several positives, summed over queries (a scalar).
 
-    One half is -log P of each query's sentences, the other half that of each sentence's
-    queries, scaled from P to M. All other sentences of the batch are negatives, those of the
-    same video too. A row or a column without a positive adds nothing.
+    One half is -log P of each query's positive sentences. The other half is -log P of each
+    sentence's positive queries, rescaled from P to M. All other sentences of the batch are
+    negatives. A row or a column without a positive adds nothing.
 
     Args:
-        queries: (M, d) unit vectors.
+        queries: (M, d) unit vectors of queries.
         texts: (P, d) unit vectors of sentences.
-        positive: (M, P), True where sentence p is right for query m. The identity gives
+        positive: (M, P), True if sentence p is a positive of query m. The identity matrix gives
             InfoNCE, more positives give MIL-InfoNCE.
         temperature: sigma, a scalar.
     """
@@ -353,18 +363,21 @@ def info_nce(queries: Tensor, texts: Tensor, positive: Tensor, temperature: Tens
 
 
 def _negative_log_positive(logits: Tensor, positive: Tensor, dim: int) -> Tensor:
-    """Return -log of the positives' probability along `dim`, 0 without a positive."""
+    """Return -log of the total probability of the positives along `dim`, 0 without a positive."""
     positive_logits = logits.masked_fill(~positive, MASKED_LOGIT).logsumexp(dim)
     everything = logits.logsumexp(dim)
     return torch.where(positive.any(dim), everything - positive_logits, 0.0)
 
 
 def positive_mask(matches: Matches, neighbours: int = 0) -> Tensor:
-    """Return which matches' sentences are positives of each match's query, (M, M).
+    """Return the mask (M, M) that is True if sentence j is a positive of query i.
 
-    Its own sentence, and those of the steps up to `neighbours` steps away in the same video.
-    The matches are of one layer, and the steps of a video sorted in time. The paper leaves the
-    positives of MIL-InfoNCE open.
+    The positives are the query's step and the steps up to `neighbours` steps before or after it in
+    the same video. The paper does not define the positives of MIL-InfoNCE.
+
+    Args:
+        matches: matches of one decoder layer. The steps of a video are sorted by time.
+        neighbours: number of adjacent steps on each side.
     """
     is_same_video = matches.video[:, None] == matches.video
     distance = (matches.step[:, None] - matches.step).abs()

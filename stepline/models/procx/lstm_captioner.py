@@ -28,15 +28,15 @@ from stepline.models.training.layers import Dropout, Linear
 
 @dataclass(frozen=True)
 class AttendedLevels:
-    """Encoded levels, prepared for the attention of M captions.
+    """Projected encoder outputs that M captions attend to, all videos concatenated.
 
     Attributes:
-        values: (B P, D) projected rows of all videos.
-        hints: (B P, D) rows projected again, for the weights of points.
-        first: (M,) first row of each caption's video.
-        boxes: (M, 2) center and length of each caption's step.
-        queries: (M, D).
-        lengths: positions of each level.
+        values: (B P, D) projected values of P positions of each of B videos.
+        hints: (B P, D) projected keys, from which attention weights are computed.
+        first: (M,) index of the first row of each caption's video.
+        boxes: (M, 2) center and length of each caption's step as fractions of the video.
+        queries: (M, D) decoder query of each caption.
+        lengths: number of positions of each temporal scale. They sum to P.
     """
 
     values: Tensor
@@ -48,7 +48,8 @@ class AttendedLevels:
 
 
 class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """Attention of a caption's hidden state to a few points of each level near its box."""
+    """Attention of an LSTM state to a few sampling points of each temporal scale near the caption's
+    box."""
 
     def __init__(self, settings: AttentionSettings) -> None:
         super().__init__()
@@ -68,8 +69,8 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
             self.offsets.bias.copy_(spread.repeat(settings.levels))
 
     def prepare_levels(self, context: CaptionContext) -> AttendedLevels:
-        """Return the context's levels, projected for this attention. Raises ShapeError without
-        levels."""
+        """Return the encoder outputs of a context, projected for this attention. Raises ShapeError
+        if the context has no levels."""
         levels = context.levels
         boxes = context.boxes
         if levels is None or boxes is None:
@@ -88,11 +89,11 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
         return AttendedLevels(values, hints, first, boxes, context.queries, context.lengths)
 
     def forward(self, hidden: Tensor, attended: AttendedLevels) -> Tensor:
-        """Return the attended video features of each caption, (M, D).
+        """Return the attended video features of each of M captions, (M, D).
 
         Args:
-            hidden: (M, D) state of the LSTM.
-            attended: levels of the captions' videos.
+            hidden: (M, D) hidden state of the LSTM.
+            attended: projected encoder outputs of the captions' videos.
         """
         # where it reads
         state_and_query = torch.cat((hidden, attended.queries), dim=-1)
@@ -127,13 +128,13 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
 
 @dataclass
 class LstmState:
-    """State of captions that are written word by word.
+    """Decoding state of M captions of the LSTM captioner.
 
     Attributes:
-        queries: (M, D).
-        hidden: (M, D) state of the LSTM.
-        cell: (M, D) state of the LSTM.
-        attended: levels that are read. None: the video is not read.
+        queries: (M, D) decoder query of each caption.
+        hidden: (M, D) hidden state of the LSTM.
+        cell: (M, D) cell state of the LSTM.
+        attended: projected encoder outputs to attend to. None: video features are not used.
     """
 
     queries: Tensor
@@ -143,12 +144,13 @@ class LstmState:
 
 
 class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """PDVC's captioner with fresh weights.
+    """PDVC's LSTM captioner with fresh weights.
 
     Args:
-        settings: of the captioner.
-        vocabulary: number of tokens.
-        attention: of the video. None: the captioner reads the query alone.
+        settings: sizes of the captioner.
+        vocabulary: number of tokens in the vocabulary.
+        attention: settings of the attention to the video. None: the captioner uses only the decoder
+            query.
     """
 
     def __init__(
@@ -181,12 +183,13 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
         token_pad: Tensor,  # noqa: ARG002
         context: CaptionContext,
     ) -> CaptionerOutput:
-        """Return the logits of what comes after each token, without sentence vectors.
+        """Return the next-token logits of M captions whose words are given. There are no sentence
+        vectors.
 
         Args:
-            tokens: (M, W) numbers of tokens, padded at the end.
-            token_pad: not used.
-            context: of the M captions.
+            tokens: (M, W) token numbers, padded at the end.
+            token_pad: not used. `Captioner` has the same argument.
+            context: queries and video features of the M captions.
         """
         queries = context.queries[:, None]
         queries = queries.expand(-1, tokens.shape[1], -1)  # (M, W, D)
@@ -201,7 +204,7 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
         return CaptionerOutput(self.out(hidden), None)
 
     def begin(self, context: CaptionContext) -> LstmState:
-        """Return the state from which captions of this context are written."""
+        """Return the decoding state of the M captions of a context, before the first word."""
         empty = torch.zeros_like(context.queries)
         attended = None
         if self.looking is not None:
@@ -209,15 +212,21 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
         return LstmState(context.queries, empty, empty, attended)
 
     def step(self, tokens: Tensor, state: LstmState) -> Tensor:
-        """Return the logits (M, V) of what comes after the last tokens (M,), and update the
-        state."""
+        """Return the logits (M, V) of the next token, and update the state.
+
+        Args:
+            tokens: (M,) number of the latest token of each caption.
+            state: changed in place.
+        """
         words_and_queries = torch.cat((self.words(tokens), state.queries), dim=-1)
         gates = self.fed(words_and_queries)  # (M, 4 D)
         return self.out(self._lstm_step(gates, state))
 
     def _lstm_step(self, inputs: Tensor, state: LstmState) -> Tensor:
-        """Return the next hidden state (M, D), and update the state. inputs: (M, 4 D) gates of
-        word and query."""
+        """Return the next hidden state (M, D), and update the state.
+
+        inputs: (M, 4 D) contribution of word and query to the gates.
+        """
         recurrent = state.hidden
         if self.looking is not None:
             video_rows = self.looking(state.hidden, state.attended)  # (M, D)

@@ -35,23 +35,23 @@ LOG_EPSILON = 1e-8  # added to probabilities before their logarithm; PDVC
 
 
 def boxes_to_spans(boxes: Tensor) -> Tensor:
-    """Return (start, end) for (center, length), both (..., 2)."""
+    """Return (start, end) of boxes given as (center, length). Input and output are (..., 2)."""
     center, length = boxes.unbind(-1)
     return torch.stack((center - 0.5 * length, center + 0.5 * length), dim=-1)
 
 
 def spans_to_boxes(spans: Tensor) -> Tensor:
-    """Return (center, length) for (start, end), both (..., 2)."""
+    """Return (center, length) of spans given as (start, end). Input and output are (..., 2)."""
     start, end = spans.unbind(-1)
     center = (start + end) / 2
     return torch.stack((center, end - start), dim=-1)
 
 
 def giou(first: Tensor, second: Tensor) -> Tensor:
-    """Return the generalized IoU of (start, end) spans, in (-1, 1): IoU minus the fraction of the
-    hull that is in neither span.
+    """Return the generalized IoU of pairs of (start, end) spans, in (-1, 1).
 
-    The shapes broadcast: (M, 1, 2) and (K, 2) give (M, K).
+    It is the IoU minus the fraction of the enclosing span that neither span covers. Leading
+    dimensions broadcast: (M, 1, 2) and (K, 2) give (M, K).
     """
     last_start = torch.maximum(first[..., 0], second[..., 0])
     overlap = (torch.minimum(first[..., 1], second[..., 1]) - last_start).clamp(min=0)
@@ -64,10 +64,10 @@ def giou(first: Tensor, second: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Targets(TensorRecord):
-    """Spans of the steps of a batch.
+    """Spans of the annotated steps of B videos.
 
     Attributes:
-        boxes: (B, K, 2) center and length as fractions of the video, 0 on padding.
+        boxes: (B, K, 2) center and length of up to K steps as fractions of the video, 0 on padding.
         box_pad: (B, K), True on padding.
     """
 
@@ -83,15 +83,13 @@ class Targets(TensorRecord):
 def build_targets(
     spans: Sequence[Sequence[tuple[float, float]]], durations: Sequence[float]
 ) -> Targets:
-    """Return the steps of each video as boxes. All steps are kept, and a video may have none.
-
-    Spans are cut to [0, duration].
+    """Return the annotated steps of B videos as padded boxes. Spans are clipped to [0, duration].
 
     Args:
-        spans: (start, end) seconds of each video's steps.
-        durations: seconds of each video.
+        spans: (start, end) in seconds of each video's steps. A video may have no step.
+        durations: length of each video in seconds.
 
-    Raises ShapeError for a span that is reversed or wholly outside, or a video without length.
+    Raises ShapeError for a reversed span, a span wholly outside its video, or a video of length 0.
     """
     most_steps = max(map(len, spans), default=0)
     boxes = torch.zeros(len(spans), most_steps, 2)  # (B, K, 2)
@@ -112,11 +110,11 @@ def build_targets(
 
 @dataclass(frozen=True)
 class QueryIndex:
-    """Indices of M queries of a batch.
+    """Indices that select M decoder queries of a batch.
 
     Attributes:
-        layer: (M,) decoder layer, -1 for the last.
-        video: (M,) row of the batch.
+        layer: (M,) number of the decoder layer. -1 is the last.
+        video: (M,) index of the video in the batch.
         query: (M,) number of the query.
     """
 
@@ -126,18 +124,24 @@ class QueryIndex:
 
     @staticmethod
     def last_layer(video: Tensor, query: Tensor) -> "QueryIndex":
-        """Return the indices of queries (M,) of videos (M,) after the last decoder layer."""
+        """Return the indices of queries after the last decoder layer.
+
+        Args:
+            video: (M,) index of each query's video in the batch.
+            query: (M,) number of each query.
+        """
         return QueryIndex(torch.full_like(video, -1), video, query)
 
 
 @dataclass(frozen=True)
 class Matches(QueryIndex):
-    """Queries with the steps that they are matched with, sorted by layer, then video, then query.
+    """M pairs of a decoder query and the annotated step assigned to it, sorted by layer, video and
+    query.
 
     Attributes:
         step: (M,) number of the step in its video.
-        unmatched_count: number of steps that no query is matched with, over all layers. Videos with
-            more steps than queries have some.
+        unmatched_count: number of steps without a query, summed over all layers. It is above 0 if a
+            video has more steps than there are queries.
     """
 
     step: Tensor
@@ -147,7 +151,7 @@ class Matches(QueryIndex):
         return len(self.query)
 
     def select_layer(self, layer: int) -> "Matches":
-        """Return the matches of one decoder layer, numbered from 0."""
+        """Return the matches of one decoder layer. layer: its number, from 0."""
         rows = self.layer == layer
         return Matches(
             self.layer[rows],
@@ -158,25 +162,27 @@ class Matches(QueryIndex):
         )
 
     def gather_queries(self, values: Tensor) -> Tensor:
-        """Return the values (L, B, N, ...) of each match's query, (M, ...)."""
+        """Return the values (M, ...) of the matched queries, from values (L, B, N, ...) by layer,
+        video and query."""
         return values[self.layer, self.video, self.query]
 
     def gather_steps(self, values: Tensor) -> Tensor:
-        """Return the values (B, K, ...) of each match's step, (M, ...)."""
+        """Return the values (M, ...) of the matched steps, from values (B, K, ...) by video and
+        step."""
         return values[self.video, self.step]
 
 
 def hungarian_match(logits: Tensor, boxes: Tensor, targets: Targets) -> Matches:
-    """Return the matching of lowest cost of each video at each layer. The same input gives the
-    same matches, ties too.
+    """Return the minimum-cost assignment of queries to annotated steps, for each video and decoder
+    layer. Ties are resolved the same way every time.
 
     Args:
-        logits: (L, B, N) of confidence.
-        boxes: (L, B, N, 2) center and length as fractions.
-        targets: steps of the B videos.
+        logits: (L, B, N) confidence logits of L layers, B videos and N queries.
+        boxes: (L, B, N, 2) predicted center and length as fractions of the video.
+        targets: annotated steps of the B videos.
 
     Raises ShapeError for NaN.
-    Source: PDVC, as released. ProcX does not say which cost it uses with its own confidence
+    Source: PDVC's released code. The ProcX paper does not give the matching cost for its confidence
     loss.
     """
     from scipy.optimize import linear_sum_assignment
@@ -210,13 +216,15 @@ def hungarian_match(logits: Tensor, boxes: Tensor, targets: Targets) -> Matches:
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
 def match_costs(logits: Tensor, boxes: Tensor, targets: Targets) -> Tensor:
-    """Return the matching cost of each query and step, (L, B, N, K) float32: the focal cost of
-    the query's confidence minus gIoU. Costs of padded steps have no meaning.
+    """Return the matching cost (L, B, N, K) float32 of each query and annotated step.
+
+    The cost is the focal cost of the query's confidence minus the gIoU. Costs of padded steps have
+    no meaning.
 
     Args:
-        logits: (L, B, N) of confidence.
-        boxes: (L, B, N, 2) center and length as fractions.
-        targets: steps of the B videos.
+        logits: (L, B, N) confidence logits of L layers, B videos and N queries.
+        boxes: (L, B, N, 2) predicted center and length as fractions of the video.
+        targets: annotated steps of the B videos, at most K each.
     """
     p = logits.float().sigmoid()  # (L, B, N)
     with_step = FOCAL_ALPHA * (1 - p) ** FOCAL_GAMMA * -(p + LOG_EPSILON).log()

@@ -44,12 +44,12 @@ LEAST_TEMPERATURE = 0.01  # CLIP
 
 @dataclass(frozen=True)
 class Predictions:
-    """Output of the prediction heads at each decoder layer, the last layer last.
+    """Outputs of the prediction heads at all L decoder layers, in order.
 
     Attributes:
-        logits: (L, B, N) of the confidence that a query found a step.
-        boxes: (L, B, N, 2) center and length in [0, 1] of the video.
-        counts: (L, B, C) logits of the number of steps.
+        logits: (L, B, N) confidence logits of N queries in B videos.
+        boxes: (L, B, N, 2) predicted center and length as fractions of the video.
+        counts: (L, B, C) logits of the step counts 0 to C - 1.
     """
 
     logits: Tensor
@@ -59,17 +59,18 @@ class Predictions:
 
 @dataclass(frozen=True)
 class ModelOutput:
-    """Output of the network for a batch.
+    """Output of the network for B videos.
 
     Attributes:
-        predictions: of the heads.
-        queries: (L, B, N, D) after each decoder layer.
-        word_queries: (L, B, N, D) queries that captions are written from, the same as
-            `queries` unless `query_form` is "roles".
-        levels: (B, P, D) encoded levels one after the other.
-        lengths: positions of each level.
-        fused: (B, R, D) levels fused for the text decoder, None where it does not read them.
-        empty: (B,), True where a video has no feature row, or None.
+        predictions: confidence, box and step count of each decoder layer.
+        queries: (L, B, N, D) N query vectors of width D after each of L decoder layers.
+        word_queries: (L, B, N, D) query vectors from which captions are written. They are `queries`
+            unless `query_form` is "roles".
+        levels: (B, P, D) encoder outputs of all temporal scales, concatenated.
+        lengths: number of positions of each temporal scale. They sum to P.
+        fused: (B, R, D) sum of all scales at the finest resolution, for the captioner. None: the
+            captioner does not use it.
+        empty: (B,), True for a video without feature rows. None: every video has rows.
     """
 
     predictions: Predictions
@@ -82,10 +83,11 @@ class ModelOutput:
 
 
 def standardise(values: Tensor) -> Tensor:
-    """Return features (B, R, F) scaled to a root mean square of 1 per video. Zero stays zero.
+    """Return features (B, R, F) scaled to a root mean square of 1 per video. Features of zero stay
+    zero.
 
-    Unit rows have numbers near 1 / sqrt(F), which the biases of the convolutions outgrow
-    before the contents are learned.
+    The values of unit rows are near 1 / sqrt(F), too small against the initial biases of the
+    convolutions.
     """
     mean = values.float().square().mean(dim=(1, 2), keepdim=True)
     size = mean.sqrt()  # (B, 1, 1)
@@ -93,8 +95,8 @@ def standardise(values: Tensor) -> Tensor:
 
 
 class FeaturePyramid(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """Temporal levels, each of half the length: a linear map of the rows, then strided
-    convolutions. Source: PDVC's code."""
+    """Temporal pyramid of features: a linear layer, then strided convolutions that halve the
+    length. Source: PDVC's code."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -108,8 +110,10 @@ class FeaturePyramid(nn.Module):  # type: ignore[misc]   # torch is untyped to m
             self.steps.append(_pyramid_step(width_in, width, level))
 
     def forward(self, values: Tensor) -> list[Tensor]:
-        """Return each level of rows (B, R, F), the finest first: (B, R / 2^level, D), halves
-        rounded up."""
+        """Return the levels of the pyramid, finest first: (B, R / 2^level, D), lengths rounded up.
+
+        values: (B, R, F) feature rows of B videos.
+        """
         rows = values.transpose(1, 2)  # (B, F, R)
         levels = [self.steps[0](rows)]
         for step in self.steps[1:]:
@@ -130,11 +134,11 @@ def _pyramid_step(width_in: int, width: int, level: int) -> nn.Sequential:
 
 
 class PositionalEncoding(nn.Module):  # type: ignore[misc]
-    """Encoding of a position's time, of the video's duration, and of the level.
+    """Encoding of the relative time, the video's duration and the pyramid level of each position.
 
-    Half of the width is sines of the fraction of the video that has passed. Half is a linear
-    map of the duration as a row of ones. Source: PDVC's code. With `longest_duration` 0 all
-    are sines.
+    Half of the channels are sines and cosines of the position as a fraction of the video. The other
+    half is a linear map of the duration, given as a vector with 1 for each elapsed second and 0
+    after it. If `longest_duration` is 0, all channels are sines and cosines. Source: PDVC's code.
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -151,11 +155,11 @@ class PositionalEncoding(nn.Module):  # type: ignore[misc]
         self.level = nn.Parameter(level)
 
     def forward(self, lengths: Sequence[int], durations: Tensor) -> Tensor:
-        """Return the encoding of all levels' positions, (B, P, D) float32.
+        """Return the encoding of the P positions of all levels, (B, P, D) float32.
 
         Args:
-            lengths: positions of each level.
-            durations: (B,) seconds.
+            lengths: number of positions of each level. They sum to P.
+            durations: (B,) length of each video in seconds.
         """
         device = durations.device
 
@@ -183,7 +187,12 @@ class PositionalEncoding(nn.Module):  # type: ignore[misc]
 
 
 def sinusoidal_encoding(fraction: Tensor, width: int) -> Tensor:
-    """Return sines and cosines in turn, (P, width), of fractions (P,) of a video."""
+    """Return alternating sines and cosines, (P, width).
+
+    Args:
+        fraction: (P,) positions as fractions of the video.
+        width: number of channels.
+    """
     columns = torch.arange(width, device=fraction.device)
     slow = columns // 2 * 2 / width  # (width,)
     angle = fraction[:, None] * (2 * math.pi) / SINE_PERIOD**slow  # (P, width)
@@ -193,10 +202,10 @@ def sinusoidal_encoding(fraction: Tensor, width: int) -> Tensor:
 
 
 def reference_points(lengths: Sequence[int], like: Tensor) -> Tensor:
-    """Return the fraction of the video that has passed at the middle of each position, (P,).
+    """Return the center of each position of all levels as a fraction of the video, (P,).
 
     Args:
-        lengths: positions of each level.
+        lengths: number of positions of each level. They sum to P.
         like: a tensor on the device of the result.
     """
     fractions = []
@@ -207,8 +216,14 @@ def reference_points(lengths: Sequence[int], like: Tensor) -> Tensor:
 
 
 def fuse_levels(levels: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Return the sum of all levels (B, P, D), each stretched to the finest: (B, R, D). Source:
-    appendix D, Multi-Scale Fusion."""
+    """Return the sum of all levels at the finest resolution, (B, R, D).
+
+    Args:
+        levels: (B, P, D) encoder outputs of all levels, concatenated.
+        lengths: number of positions of each level. The first is R, they sum to P.
+
+    Source: appendix D, Multi-Scale Fusion.
+    """
     finest, *coarser = levels.split(list(lengths), dim=1)
     total = finest
     for level in coarser:
@@ -220,7 +235,7 @@ def fuse_levels(levels: Tensor, lengths: Sequence[int]) -> Tensor:
 
 
 class EncoderLayer(nn.Module):  # type: ignore[misc]
-    """Deformable self-attention of the positions, then a feed-forward block."""
+    """Encoder layer: deformable self-attention, then a feed-forward block."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -237,13 +252,14 @@ class EncoderLayer(nn.Module):  # type: ignore[misc]
         lengths: Sequence[int],
         pad: Tensor | None,
     ) -> Tensor:
-        """Return rows (B, P, D) after the layer.
+        """Return the rows (B, P, D) after the layer.
 
         Args:
-            rows: (B, P, D) of all levels.
-            encoding: (B, P, D) of positions.
-            references: (B, P, L, 1) points.
-            lengths: positions of each level.
+            rows: (B, P, D) rows of all pyramid levels, concatenated.
+            encoding: (B, P, D) positional encoding.
+            references: (B, P, L, 1) reference point of each row on each level, as fractions of the
+                video.
+            lengths: number of positions of each level. They sum to P.
             pad: (B, P), True on padding. None: no padding.
         """
         attended = self.attention(rows + encoding, references, rows, lengths, pad)
@@ -252,7 +268,7 @@ class EncoderLayer(nn.Module):  # type: ignore[misc]
 
 
 class DecoderLayer(nn.Module):  # type: ignore[misc]
-    """Self-attention of the queries, then deformable cross-attention to the video, then a
+    """Decoder layer: self-attention of the queries, deformable cross-attention to the video, then a
     feed-forward block."""
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -274,14 +290,15 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
         lengths: Sequence[int],
         pad: Tensor | None,
     ) -> Tensor:
-        """Return queries (B, N, D) after the layer.
+        """Return the queries (B, N, D) after the layer.
 
         Args:
-            queries: (B, N, D).
-            encoding: (B, N, D) of the queries.
-            references: (B, N, L, 1) points, or (B, N, L, 2) boxes.
-            levels: (B, P, D) encoded levels.
-            lengths: positions of each level.
+            queries: (B, N, D) N query vectors per video.
+            encoding: (B, N, D) positional encoding of the queries.
+            references: (B, N, L, 1) reference points, or (B, N, L, 2) boxes (center, length), as
+                fractions of the video.
+            levels: (B, P, D) encoder outputs of all pyramid levels, concatenated.
+            lengths: number of positions of each level. They sum to P.
             pad: (B, P), True on padding. None: no padding.
         """
         attended = self.among(queries + encoding, queries)
@@ -293,7 +310,7 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
 
 
 class SelfAttention(nn.Module):  # type: ignore[misc]
-    """Multi-head self-attention of the queries of a video."""
+    """Multi-head self-attention among the queries of a video."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -310,8 +327,13 @@ class SelfAttention(nn.Module):  # type: ignore[misc]
             nn.init.zeros_(layer.bias)
 
     def forward(self, encoded: Tensor, rows: Tensor) -> Tensor:
-        """Return rows (B, N, D) attended to each other. encoded: the rows plus their encoding,
-        for queries and keys."""
+        """Return the self-attention output (B, N, D).
+
+        Args:
+            encoded: (B, N, D) query vectors plus positional encoding, from which attention queries
+                and keys are computed.
+            rows: (B, N, D) query vectors, from which attention values are computed.
+        """
         queries, keys = self.asked(encoded).chunk(2, dim=-1)
         values = self.value(rows)
         attended_rows = F.scaled_dot_product_attention(
@@ -336,13 +358,18 @@ class ResidualFeedForward(nn.Module):  # type: ignore[misc]
             nn.init.xavier_uniform_(layer.weight)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return (B, N, D) for rows (B, N, D)."""
+        """Return the output (B, N, D) of the block for rows (B, N, D)."""
         update = self.feed(rows.flatten(0, 1)).view(rows.shape)
         return self.norm(rows + self.drop(update))
 
 
 class PredictionHeads(nn.Module):  # type: ignore[misc]
-    """Confidence, box and count head of one decoder layer. Boxes of the first layer begin short."""
+    """Confidence, box and step-count heads of one decoder layer.
+
+    Args:
+        settings: sizes of the network.
+        first: whether it is the first decoder layer, whose initial boxes are short.
+    """
 
     def __init__(self, settings: ModelSettings, *, first: bool) -> None:
         super().__init__()
@@ -361,13 +388,13 @@ class PredictionHeads(nn.Module):  # type: ignore[misc]
             nn.init.constant_(box_out.bias[1:], INITIAL_LENGTH_LOGIT)
 
     def forward(self, queries: Tensor, references: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return logits of confidence (B, N), boxes (B, N, 2) float32, and logits of counts (B,
-        C).
+        """Return confidence logits (B, N), boxes (B, N, 2) float32 as (center, length), and
+        step-count logits (B, C).
 
         Args:
-            queries: (B, N, D) after the layer.
-            references: (B, N, 1) points or (B, N, 2) boxes in [0, 1], which the boxes move
-                from.
+            queries: (B, N, D) query vectors after the layer.
+            references: (B, N, 1) points or (B, N, 2) boxes as fractions of the video. The heads
+                predict offsets from them.
         """
         # (B, N, 1 or 2), no gradient passes at 0 and 1
         start = references.float().logit(eps=LOGIT_EPSILON)
@@ -381,8 +408,10 @@ class PredictionHeads(nn.Module):  # type: ignore[misc]
 
 
 class Temperature(nn.Module):  # type: ignore[misc]
-    """The learned temperature sigma of equation 15. It begins at 0.07 and is at least 0.01.
-    Source: CoCa, CLIP, since the paper gives none."""
+    """Learned temperature sigma of the contrastive loss (equation 15), at least 0.01.
+
+    start: initial value. The paper gives none, 0.07 is that of CoCa and CLIP.
+    """
 
     def __init__(self, start: float = 0.07) -> None:
         super().__init__()
@@ -390,16 +419,16 @@ class Temperature(nn.Module):  # type: ignore[misc]
         self.logarithm = nn.Parameter(logarithm)
 
     def forward(self) -> Tensor:
-        """Return sigma, a scalar."""
+        """Return sigma as a scalar tensor."""
         return self.logarithm.exp().clamp(min=LEAST_TEMPERATURE)
 
 
 class ProcX(nn.Module):  # type: ignore[misc]
-    """ProcX's network, or PDVC's by its settings, with fresh weights.
+    """ProcX's network with fresh weights, or PDVC's, depending on the settings.
 
     Args:
         settings: sizes and forms of the network.
-        vocabulary: number of tokens.
+        vocabulary: number of tokens in the caption vocabulary.
     """
 
     def __init__(self, settings: ModelSettings, vocabulary: int) -> None:
@@ -440,8 +469,10 @@ class ProcX(nn.Module):  # type: ignore[misc]
         nn.init.zeros_(self.reference.bias)
 
     def forward(self, videos: VideoBatch) -> ModelOutput:
-        """Return the predictions and queries of every decoder layer. Raises ShapeError for
-        features of another width."""
+        """Return the predictions and query vectors of every decoder layer for a batch of videos.
+
+        Raises ShapeError for features of another width than `settings.features`.
+        """
         levels, lengths, pad = self._encode(videos)
         queries, predictions = self._decode(levels, lengths, pad)
         word_queries = queries
@@ -455,8 +486,8 @@ class ProcX(nn.Module):  # type: ignore[misc]
         return ModelOutput(predictions, queries, word_queries, levels, lengths, fused, videos.empty)
 
     def _encode(self, videos: VideoBatch) -> tuple[Tensor, tuple[int, ...], Tensor | None]:
-        """Return the encoded levels (B, P, D), their lengths, and the padding (B, P) of empty
-        videos."""
+        """Return the encoder outputs (B, P, D), the length of each level, and the padding mask (B,
+        P) of empty videos."""
         values = videos.values
         if self.settings.standardise:
             values = standardise(values)
@@ -475,7 +506,7 @@ class ProcX(nn.Module):  # type: ignore[misc]
     def _decode(
         self, levels: Tensor, lengths: tuple[int, ...], pad: Tensor | None
     ) -> tuple[Tensor, Predictions]:
-        """Return the queries of every layer (L, B, N, D), and their predictions."""
+        """Return the query vectors (L, B, N, D) and the predictions of all decoder layers."""
         size = (len(levels), -1, -1)
         queries = self.queries.weight.expand(size)  # (B, N, D)
         places = self.query_places.weight
@@ -502,11 +533,11 @@ class ProcX(nn.Module):  # type: ignore[misc]
     def _decode_words(
         self, boxes: Tensor, levels: Tensor, lengths: tuple[int, ...], pad: Tensor | None
     ) -> Tensor:
-        """Return the word queries of every layer (L, B, N, D). Each layer reads at that layer's
-        boxes (L, B, N, 2).
+        """Return the word queries (L, B, N, D) of all layers. Each layer attends to the video at
+        the boxes that the main decoder predicted in the same layer.
 
-        Source: ROS-DVC and DDVC, the idea of queries by role. Reading at the boxes of each
-        layer is ours.
+        Source: queries by role are from ROS-DVC and DDVC. Attention at these boxes is an addition
+        of this implementation.
         """
         size = (len(levels), -1, -1)
         queries = self.word_queries.weight.expand(size)  # (B, N, D)
@@ -519,7 +550,12 @@ class ProcX(nn.Module):  # type: ignore[misc]
         return torch.stack(by_layer)
 
     def caption_context(self, output: ModelOutput, query_index: QueryIndex) -> CaptionContext:
-        """Return what the captioner reads for M queries."""
+        """Return the queries and video features from which the captions of M queries are written.
+
+        Args:
+            output: output of the network.
+            query_index: layer, video and number of each of the M queries.
+        """
         index = (query_index.layer, query_index.video, query_index.query)
         queries = output.word_queries[index]  # (M, D)
         if self.settings.captioner.kind == "lstm":
@@ -542,11 +578,11 @@ def _decoder_layers(settings: ModelSettings) -> nn.ModuleList:
 
 
 def _repeat_for_levels(references: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Return references (B, N, 1 or 2) for each level, (B, N, L, 1 or 2)."""
+    """Return references (B, N, 1 or 2) repeated for each level, (B, N, L, 1 or 2)."""
     return references[:, :, None].expand(-1, -1, len(lengths), -1)
 
 
 def _padding_of_empty_videos(rows: Tensor, empty: Tensor | None) -> Tensor | None:
-    """Return the padding mask (B, P) of rows (B, P, D), True for empty videos. None where no
-    video is empty."""
+    """Return the padding mask (B, P) of rows (B, P, D), True for empty videos. None: no video is
+    empty."""
     return None if empty is None else empty[:, None].expand(rows.shape[:2])

@@ -30,8 +30,8 @@ PositionForm: TypeAlias = Literal["middle", "end"]
 
 
 class AttentionSettings(Settings):
-    """Multi-scale deformable attention: ProcX section 5, equations 9 to 12. Sizes as in PDVC's
-    code."""
+    """Sizes and form of the multi-scale deformable attention (ProcX section 5, equations 9 to
+    12)."""
 
     width: Width = Field(512, description="D, of queries, memory and output; PDVC's code")
     heads: Heads = Field(8, description="PDVC's code")
@@ -57,7 +57,7 @@ CaptionerKind: TypeAlias = Literal["transformer", "lstm"]
 
 
 class VocabularySettings(Settings):
-    """The WordPiece vocabulary, ProcX section 6.3."""
+    """Size and characters of the captions' WordPiece vocabulary (ProcX section 6.3)."""
 
     size: Annotated[int, Field(ge=64, le=1_000_000)] = Field(
         10_000, description="most tokens; ProcX section 6.3"
@@ -69,15 +69,17 @@ class VocabularySettings(Settings):
 
 
 class CaptionerSettings(Settings):
-    """The network that says what a query saw: CoCa's decoder, or PDVC's LSTM as a baseline."""
+    """Sizes of the network that writes the captions: a transformer as in CoCa, or PDVC's LSTM."""
 
     kind: CaptionerKind = Field("transformer", description='"lstm": PDVC\'s, one layer')
     width: Width = Field(512, description="D, as of the queries; PDVC")
     heads: Heads = 8
     text_layers: Layers = Field(
-        2, description="that see words alone; CoCa has as many as of the next"
+        2, description="number of layers with self-attention only; CoCa: as many as joint layers"
     )
-    joint_layers: Layers = Field(2, description="that see the query as well")
+    joint_layers: Layers = Field(
+        2, description="number of layers that also attend to the query and the video"
+    )
     feed_forward: Width = 2048
     projection: Width = Field(
         256, description="d of the vectors that the contrastive loss compares"
@@ -95,22 +97,26 @@ class CaptionerSettings(Settings):
 
 
 class ModelSettings(Settings):
-    """The network that finds and describes steps: ProcX section 5 and appendix D."""
+    """Sizes and forms of the network that localizes and captions steps (ProcX section 5, appendix
+    D)."""
 
     features: Width = Field(512, description="C of a feature row; S3D: 512")
-    rows: Width = Field(256, description="that each video is resized to; section 6.3")
+    rows: Width = Field(256, description="number of rows each video is resized to; section 6.3")
     standardise: bool = Field(
         True,
-        description="numbers are 1 on average, because unit rows drown in biases. PDVC's code: as "
-        "given",
+        description="scale features to a root mean square of 1, since unit rows are small against "
+        "biases. PDVC's code: no scaling",
     )
     attention: AttentionSettings = Field(
-        AttentionSettings(), description="of encoder and decoder, and all widths"
+        AttentionSettings(),
+        description="attention of encoder and decoder; its width is that of the network",
     )
     decoder_form: AttentionForm | None = Field(
-        None, description="of the decoder's attention, None: as the encoder's, table 2b"
+        None, description="form of the decoder's attention, None: the encoder's; table 2b"
     )
-    encoder_layers: Layers = Field(4, description='section 5 has "scaled up" PDVC\'s 2')
+    encoder_layers: Layers = Field(
+        4, description='number of layers; PDVC: 2, "scaled up" in section 5'
+    )
     decoder_layers: Layers = 4
     feed_forward: Width = Field(512, description="inside each layer; PDVC's code")
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(0.1, description="section E.2")
@@ -119,29 +125,31 @@ class ModelSettings(Settings):
     )
     query_form: QueryForm = Field(
         "shared",
-        description='"shared": places and words are read off the same queries. "roles": words off '
-        "a second set. Its own decoder reads at the boxes of the first. ROS-DVC and DDVC",
+        description='"shared": the same queries give boxes and captions. "roles": captions have a '
+        "second set of queries with a decoder that attends at the boxes; ROS-DVC and DDVC",
     )
     position_form: PositionForm = Field(
         "middle",
-        description='where in its row a position is. "middle": as PDVC\'s code. "end": networks '
-        "without this setting",
+        description='time of a row in the encoding: its "middle", as in PDVC\'s code, or its '
+        '"end", as in networks trained without this setting',
     )
     most_steps: Width = Field(
-        20, description="the count head says 0 to this; PDVC's code for YouCook2"
+        20, description="largest number of steps the count head predicts; PDVC's code for YouCook2"
     )
     longest_duration: CountOrZero = Field(
         256,
-        description="seconds. Longer videos look alike to the duration embedding. PDVC's, 0: none",
+        description="seconds above which durations are encoded alike; PDVC's code. 0: no duration",
     )
     fuse: bool = Field(
-        True, description="the text decoder sees the fused levels next to its query; appendix D"
+        True,
+        description="whether the captioner also attends to the fused pyramid levels; appendix D",
     )
     captioner: CaptionerSettings = CaptionerSettings()
 
     @property
     def decoder_attention(self) -> AttentionSettings:
-        """The decoder's attention: the encoder's, but for its form."""
+        """Settings of the decoder's attention: those of the encoder, with the form `decoder_form`
+        if it is set."""
         return self.attention.model_copy(update={"form": self.decoder_form or self.attention.form})
 
     @model_validator(mode="after")
@@ -166,7 +174,7 @@ CaptionMean: TypeAlias = Literal["tokens", "captions"]
 
 
 class LossSettings(Settings):
-    """The parts of the loss and their weights: ProcX equation 14 and section E.2."""
+    """Forms and weights of the training losses (ProcX equation 14 and section E.2)."""
 
     confidence: ConfidenceForm = Field(
         "varifocal", description='equation 13 with its second branch corrected. "focal": PDVC\'s'
@@ -178,7 +186,7 @@ class LossSettings(Settings):
         "pair", description='InfoNCE (fine-tuning); "multiple": MIL-InfoNCE (pre-training)'
     )
     neighbours: CountOrZero = Field(
-        1, description="steps to either side whose texts MIL-InfoNCE takes as right too"
+        1, description="steps on each side whose texts are also positives in MIL-InfoNCE"
     )
     text_layers: TextLayers = Field(
         "last",
@@ -205,7 +213,7 @@ TextChoice: TypeAlias = Literal["own", "said"]
 
 
 class DataSettings(Settings):
-    """Which videos become samples, and what of them is to be found and said."""
+    """Which videos are used for training, and which of their steps and texts."""
 
     target: StepSource | None = Field(
         None,
@@ -220,8 +228,8 @@ class DataSettings(Settings):
     )
     held_out: Fraction = Field(
         0.0,
-        description="share of the videos, by their ids, that are not trained on but choose the "
-        "best, by SODA-D",
+        description="share of the videos, chosen by id, that are not trained on. The best network "
+        "is chosen on them by SODA-D",
     )
 
 
@@ -229,7 +237,8 @@ DescribeWhen: TypeAlias = Literal["speechless", "always", "alone"]
 
 
 class DescribeSettings(Settings):
-    """Which of the network's proposals are steps, and how their sentences are found."""
+    """Prediction of steps with a trained network: when it is used, and which proposals become
+    steps."""
 
     path: Path | None = Field(
         None, description="the trained network: its file, or the folder of its run"
@@ -242,32 +251,33 @@ class DescribeSettings(Settings):
     count: CountOrZero | None = Field(
         None, description="steps of a video; None: as many as the network counts"
     )
-    least: CountOrZero = Field(1, description="steps, where the network counts fewer; PDVC's code")
-    floor: Fraction = Field(
-        0.0, description="a proposal less sure than this is never a step, whatever the count"
+    least: CountOrZero = Field(
+        1, description="least number of steps, if the network counts fewer; PDVC's code"
     )
+    floor: Fraction = Field(0.0, description="least confidence of a step, whatever the count")
     caption_weight: NonNegative = Field(
-        0.0,
-        description="of a caption's likelihood next to the confidence, of all queries. PDVC: 1.0",
+        0.0, description="weight of a caption's log likelihood added to the confidence. PDVC: 1.0"
     )
-    batch: Batch = Field(16, description="videos looked at together; for speed alone")
+    batch: Batch = Field(16, description="videos per batch; affects speed only")
 
 
 class ProcxTrainSettings(TrainSettings):
-    """How long and how fast ProcX learns. Defaults are section E.2's for YouCook2."""
+    """Length and learning rate of ProcX training. Defaults are those of section E.2 for
+    YouCook2."""
 
     epochs: Count = Field(20, description="section E.2; Tasty: 30; pre-training: 10")
     batch: Batch = Field(8, description="videos per step; section E.2; pre-training: 64")
     warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
-        0.1, description="share of the steps in which the rate rises, unsaid"
+        0.1, description="share of the updates in which the learning rate rises; not in the paper"
     )
-    weight_decay: NonNegative = Field(1e-3, description="AdamW's, of matrices alone; section E.2")
+    weight_decay: NonNegative = Field(
+        1e-3, description="AdamW's weight decay, of matrices only; section E.2"
+    )
     clip: Positive = Field(0.1, description="greatest norm of a gradient; section E.2")
 
 
 class ProcxRunSettings(Settings):
-    """Everything that `stepline train procx` may set. `model.features` is the features' own
-    width."""
+    """All settings of `stepline train procx`. `model.features` is taken from the features."""
 
     model: ModelSettings = ModelSettings()
     vocabulary: VocabularySettings = VocabularySettings()

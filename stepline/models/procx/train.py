@@ -66,15 +66,16 @@ DROPOUT_SETTINGS = ("dropout", "captioner.dropout")
 
 @dataclass(frozen=True)
 class ProcxSources:
-    """Sources of a training run.
+    """Input data of a ProcX training run.
 
     Attributes:
-        features: a feature store, or its URL.
-        steps: source of the steps, as `read_records` takes it.
-        subset: split of the source. None: all.
-        words: further sources whose texts the vocabulary is to hold, such as those of a later
+        features: path or URL of a feature store.
+        steps: source of the annotated videos, as `read_records` takes it.
+        subset: split of the source. None: all videos.
+        words: further sources whose texts also go into the vocabulary, such as those of a later
             fine-tuning.
-        excluded: lists of evaluation videos, as `stepline curate excluded` writes them.
+        excluded: files with ids of evaluation videos to leave out, written by `stepline curate
+            excluded`.
     """
 
     features: Path | str
@@ -86,14 +87,14 @@ class ProcxSources:
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """A run before its first step.
+    """Data, settings and initial network of a training run before its first update.
 
     Attributes:
-        samples: to train on.
-        held_out: samples that choose the best network.
-        settings: of the run, with the features' width and the target filled in.
-        vocabulary: of the captions.
-        start: the network to train on, None for fresh weights.
+        samples: training videos.
+        held_out: videos on which the best network is chosen.
+        settings: settings of the run, with the feature width and the target filled in.
+        vocabulary: tokens of the captions.
+        start: trained network to fine-tune. None: training starts from fresh weights.
         crowded_count: number of videos with more steps than the network has queries.
     """
 
@@ -106,7 +107,7 @@ class PreparedRun:
 
     @cached_property
     def trained(self) -> TrainingFeatures:
-        """The features that the network's file names."""
+        """Kind of the training features, as stored in the network's file."""
         spec = self.samples.spec
         # The first video says whether rows have length 1. Rows of zeros say nothing of it.
         lengths = np.linalg.norm(self.samples[0].values, axis=1)  # (T,)
@@ -114,7 +115,7 @@ class PreparedRun:
         return TrainingFeatures(spec.backbone, spec.rate, unit)
 
     def network(self) -> ProcX | None:
-        """Return a copy of the network to fine-tune, None for fresh weights."""
+        """Return a copy of the network to fine-tune. None: training starts from fresh weights."""
         if self.start is None:
             return None
         network = ProcX(self.settings.model, len(self.vocabulary))
@@ -131,18 +132,19 @@ def train_procx_run(
     report: Callable[[Progress], None] | None = None,
     on_prepared: Callable[[PreparedRun], None] | None = None,
 ) -> ProcX:
-    """Train, or resume training, in the folder of a run. Return the network.
+    """Train a ProcX network in a run folder, or resume an interrupted run. Return the trained
+    network.
 
     Args:
-        sources: features, steps and further inputs.
-        folder: of the run.
-        settings: of the run.
-        start: a network to fine-tune. None: fresh weights.
-        report: gets the progress of each step.
-        on_prepared: called before the first step.
+        sources: features, steps and further input data.
+        folder: folder of the run.
+        settings: settings of the run.
+        start: file or run folder of a network to fine-tune. None: fresh weights.
+        report: called with the progress after each update.
+        on_prepared: called with the prepared run before the first update.
 
-    Raises SettingsError when `folder` holds another run, ShapeError when nothing is left to
-    train on. Errors of the sources are raised too.
+    Raises SettingsError when `folder` holds another run, ShapeError when no video is left for
+    training, and the errors of the sources.
     """
     device = start_processes(settings.train.device)
     prepared = prepare_run(sources, settings, start)
@@ -197,13 +199,13 @@ def train_procx_run(
 def prepare_run(
     sources: ProcxSources, settings: ProcxRunSettings, start: Path | None = None
 ) -> PreparedRun:
-    """Return the samples, settings and vocabulary of a run. `model.features` and `data.target`
-    are filled in.
+    """Return the samples, settings and vocabulary of a training run. `model.features` and
+    `data.target` are filled in.
 
     Args:
-        sources: features, steps and further inputs.
-        settings: of the run.
-        start: a network to fine-tune. None: fresh weights.
+        sources: features, steps and further input data.
+        settings: settings of the run.
+        start: file or run folder of a network to fine-tune. None: fresh weights.
     """
     # the samples
     target = settings.data.target or default_target(sources.steps)
@@ -237,7 +239,7 @@ def prepare_run(
 
 
 def _vocabulary_texts(samples: StepDataset, sources: ProcxSources) -> Iterator[str]:
-    """Yield the samples' sentences, and the step texts of the further sources."""
+    """Yield the sentences of the samples, then the step texts of the sources in `words`."""
     yield from samples.texts()
     for source in sources.words:
         target = default_target(source)
@@ -255,8 +257,11 @@ def _vocabulary_texts(samples: StepDataset, sources: ProcxSources) -> Iterator[s
 def _settings_of_start(
     loaded: LoadedProcx, settings: ModelSettings, spec: FeatureSpec
 ) -> ModelSettings:
-    """Return the settings of a network to fine-tune, with the dropout of `settings`. Raises
-    ModelError where the features are others, SettingsError where another setting differs."""
+    """Return the settings of a network to fine-tune, with the dropout of `settings`.
+
+    Raises ModelError if it was trained on another kind of features, SettingsError if another
+    setting differs.
+    """
     own = fine_tuning_settings(loaded.model.settings, settings, DROPOUT_SETTINGS, loaded.path)
     # A backbone of unknown name may be the right one.
     before = loaded.trained.backbone
@@ -270,7 +275,6 @@ def _settings_of_start(
 
 
 def _omitted_row(row: Rejected) -> dict[str, str | None]:
-    """Return an omitted video or step as a line of `omitted.jsonl`."""
     step = row.text if row.what == "step" else None
     return {"video": row.id, "reason": row.reason, "value": row.value, "step": step}
 
@@ -288,25 +292,24 @@ def train_procx(
     scorer: HeldOutScorer[StepSample] | None = None,
     device: str | torch.device = "cpu",
 ) -> ProcX:
-    """Return a network trained on the samples, from fresh weights or on from those of `start`, in
-    evaluation mode.
+    """Return a network trained on samples, in evaluation mode. An interrupted run in `folder` is
+    resumed.
 
-    A run in `folder` that was killed is resumed. Every video counts as equally long, because
-    all are resized to one length.
+    Every video counts the same length in batching, since all are resized to one length.
 
     Args:
-        samples: videos with their steps.
-        folder: of checkpoints and log.
-        vocabulary: of the captions.
+        samples: videos with their annotated steps.
+        folder: folder of checkpoints and log.
+        vocabulary: tokens of the captions.
         model: settings of a fresh network.
         loss: forms and weights of the losses.
-        settings: how long and how fast.
-        start: is changed in place.
-        report: gets the progress of each step.
-        scorer: of held-out samples.
-        device: on which it is trained.
+        settings: length and learning rate of the training.
+        start: network to train further, changed in place. None: a fresh network.
+        report: called with the progress after each update.
+        scorer: scores the network on held-out samples. None: no held-out score.
+        device: device of the training.
 
-    Raises ShapeError when there is nothing to train on.
+    Raises ShapeError when there is no sample.
     """
     # A network that is trained on keeps its own sizes.
     sizes = start.settings if start else model or ModelSettings()
@@ -341,11 +344,11 @@ def train_procx(
 def soda_scorer(
     samples: Sequence[StepSample], keep: Callable[[nn.Module], None]
 ) -> HeldOutScorer[StepSample]:
-    """Return a scorer of held-out samples: SODA-D of the selected proposals.
+    """Return a scorer of the network on held-out videos: the SODA-D of its predicted steps.
 
     Args:
         samples: held-out videos.
-        keep: is called with the network when its score is the best so far.
+        keep: called with the network whenever its score is the best so far.
     """
 
     def measure(network: nn.Module, batch: Sequence[StepSample]) -> tuple[float, float]:

@@ -48,11 +48,11 @@ MAX_WORD_REPEATS = 1000
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A WordPiece vocabulary.
+    """WordPiece vocabulary of the captions.
 
     Attributes:
-        tokens: by their numbers, the marks first.
-        lower: whether sentences are put in lower case.
+        tokens: texts of the tokens. A token's position is its number. Special tokens come first.
+        lower: whether sentences are lower-cased before they are split into tokens.
     """
 
     tokens: tuple[str, ...]
@@ -63,13 +63,14 @@ class Vocabulary:
 
     @property
     def sha256(self) -> str:
-        """Digest of the vocabulary, in hexadecimal."""
+        """SHA-256 of the vocabulary in hexadecimal."""
         content = [DIGEST_FORMAT, self.lower, list(self.tokens)]
         canonical = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def encode(self, sentence: str) -> list[int]:
-        """Return the token numbers of a sentence, without marks. A blank sentence has none."""
+        """Return the token numbers of a sentence, without begin and end mark. A blank sentence
+        gives []."""
         normalised = normalise_text(sentence, self.lower)
         # A longer word is split, because WordPiece makes it unknown as a whole.
         words = re.sub(rf"(\S{{{LONGEST_WORD}}})(?=\S)", r"\1 ", normalised)
@@ -78,7 +79,7 @@ class Vocabulary:
         return numbers
 
     def decode(self, numbers: Iterable[int]) -> str:
-        """Return the sentence of token numbers, up to the first end mark. Half bytes that form no
+        """Return the sentence of token numbers, up to the first end mark. Byte tokens that form no
         character become U+FFFD."""
         pieces: list[str] = []
         for number in numbers:
@@ -119,14 +120,14 @@ class Vocabulary:
 def train_vocabulary(
     sentences: Iterable[str], settings: VocabularySettings | None = None
 ) -> Vocabulary:
-    """Return the vocabulary that WordPiece training makes of sentences. The same sentences give
-    the same vocabulary, in any order.
+    """Return a WordPiece vocabulary trained on sentences. The order of the sentences does not
+    change it.
 
     Args:
-        sentences: whose words are counted.
-        settings: its `size` is the most tokens. Fewer sentences give fewer.
+        sentences: texts whose words are counted.
+        settings: `size` is the largest number of tokens. Few sentences give fewer tokens.
 
-    Raises ShapeError when `size` has no room for the single characters.
+    Raises ShapeError when `size` is less than the number of single characters.
     """
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece
@@ -171,8 +172,8 @@ def train_vocabulary(
 
 
 def _single_character_tokens(words: Counter[str], settings: VocabularySettings) -> list[str]:
-    """Return the characters that are tokens: printable ASCII, and other characters of at least
-    `rare` occurrences."""
+    """Return the characters that are tokens: printable ASCII, and other characters that occur at
+    least `rare` times."""
     counts = Counter[str]()
     for word, times in words.items():
         for character in word:
@@ -197,14 +198,19 @@ def _single_character_tokens(words: Counter[str], settings: VocabularySettings) 
 
 
 def normalise_text(sentence: str, lower: bool) -> str:
-    """Return a sentence in Unicode's composed form, with single blanks, in lower case if `lower`."""
+    """Return a sentence in Unicode's composed form (NFC) with single spaces. lower: whether to
+    lower-case it."""
     if lower:
         sentence = sentence.lower()
     return " ".join(unicodedata.normalize("NFC", sentence).split())
 
 
 def spell_in_bytes(sentence: str, alphabet: frozenset[str]) -> str:
-    """Return a sentence with each character outside the alphabet as half bytes of its UTF-8."""
+    """Return a sentence in which each character outside the alphabet is spelled by half-byte tokens
+    of its UTF-8 encoding.
+
+    alphabet: characters that are tokens.
+    """
     plain = alphabet.difference(HALF_BYTES) | {" "}
     spelling = []
     for character in sentence:
@@ -218,7 +224,8 @@ def spell_in_bytes(sentence: str, alphabet: frozenset[str]) -> str:
 
 
 def _join_half_bytes(text: str) -> str:
-    """Return the text with runs of half bytes as the characters that they spell."""
+    """Return the text with each run of half-byte tokens replaced by the characters that it
+    encodes."""
 
     def decode_run(run: re.Match[str]) -> str:
         digits = "".join(f"{ord(half) - 0xE000:x}" for half in run[0])
@@ -231,13 +238,13 @@ def _join_half_bytes(text: str) -> str:
 
 @dataclass(frozen=True)
 class CaptionTokens(TensorRecord):
-    """Captions for teacher forcing.
+    """Token numbers of M captions for teacher forcing.
 
     Attributes:
-        tokens: (M, W) input: the begin mark and the words.
-        targets: (M, W) what comes next: the words and the end mark.
+        tokens: (M, W) input tokens: begin mark, then words.
+        targets: (M, W) next tokens to predict: words, then end mark.
         token_pad: (M, W), True on padding.
-        truncated: number of captions longer than W, which have no end mark.
+        truncated: number of captions that were cut to W tokens and so lack an end mark.
     """
 
     tokens: Tensor
@@ -249,8 +256,10 @@ class CaptionTokens(TensorRecord):
         return len(self.tokens)
 
     def take(self, rows: Tensor) -> "CaptionTokens":
-        """Return the captions of these rows, (M',) indices. `truncated` stays that of all
-        captions."""
+        """Return a selection of the captions. `truncated` is not changed.
+
+        rows: (M',) indices of captions.
+        """
         tokens = self.tokens[rows]
         targets = self.targets[rows]
         return CaptionTokens(tokens, targets, self.token_pad[rows], self.truncated)
@@ -260,15 +269,20 @@ def tokenize(sentences: Sequence[str], vocabulary: Vocabulary, longest: int) -> 
     """Return sentences as token tensors. A blank sentence has only the end mark.
 
     Args:
-        sentences: of the captions.
-        vocabulary: of the tokens.
-        longest: tokens after which a caption is cut, the end mark included.
+        sentences: texts of the captions.
+        vocabulary: vocabulary of the tokens.
+        longest: largest number of tokens of a caption, end mark included. Longer captions are cut.
     """
     return pack_tokens([vocabulary.encode(sentence) for sentence in sentences], longest)
 
 
 def pack_tokens(rows: Sequence[Sequence[int]], longest: int) -> CaptionTokens:
-    """Return token rows without marks as token tensors, cut after `longest` tokens."""
+    """Return padded input and target tensors for captions.
+
+    Args:
+        rows: token numbers of each caption, without begin and end mark.
+        longest: largest number of tokens of a caption, end mark included. Longer captions are cut.
+    """
     targets = [[*row, END_TOKEN] for row in rows]
     # A caption that is cut has no end mark, so that nothing learns to stop there.
     truncated = sum(len(row) > longest for row in targets)
@@ -281,7 +295,10 @@ def pack_tokens(rows: Sequence[Sequence[int]], longest: int) -> CaptionTokens:
 
 
 def pad_tokens(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Return token rows padded to (M, W), and the mask (M, W), True on padding."""
+    """Return token numbers padded to (M, W), and the mask (M, W) that is True on padding.
+
+    rows: token numbers of each of M captions.
+    """
     width = max(map(len, rows), default=0)
     filled = []
     for row in rows:

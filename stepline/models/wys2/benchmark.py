@@ -52,8 +52,7 @@ VideoReader: TypeAlias = Callable[[str], FeaturesOrFile]  # of a video's id
 
 
 class LabelledClip(Protocol):
-    """A clip of a set of visual narrations: seconds of a video, and the words that are spoken in
-    them."""
+    """A benchmark clip: a span of a video, and the words that are spoken in it."""
 
     @property
     def id(self) -> str:
@@ -61,11 +60,11 @@ class LabelledClip(Protocol):
 
     @property
     def video(self) -> str:
-        """Path of the video, whose stem is the id of its features."""
+        """Path of the video. Its stem is the id of the video's features."""
 
     @property
     def span(self) -> Span:
-        """Seconds of the clip."""
+        """Start and end of the clip in seconds."""
 
     @property
     def text(self) -> str:
@@ -74,19 +73,30 @@ class LabelledClip(Protocol):
 
 @dataclass(frozen=True)
 class DetectorForBenchmarks(LoadedNetwork):
-    """A detector with the encoder of its texts. It need not be calibrated."""
+    """A trained detector with its text encoder. The detector may lack a calibration.
+
+    Attributes:
+        network: the detector.
+        encode: turns texts into vectors.
+    """
 
     network: Detector
     encode: TextEncoder
 
     @property
     def sees_frames(self) -> bool:
-        """Whether the detector takes videos, not features."""
+        """Whether the detector takes video frames instead of features."""
         return self.network.settings.video == "s3d"
 
     def read_video_input(self, video: str, read_video: VideoReader) -> FeaturesOrFile:
-        """Return the features or the file of a video. Raises ModelError for features of another
-        kind than the detector was trained on."""
+        """Return the features of a video, or its file for a detector of frames.
+
+        Args:
+            video: id of the video.
+            read_video: returns the features or the file of an id.
+
+        Raises ModelError for features of another kind than those of the detector's training.
+        """
         features = read_video(video)
         if not isinstance(features, Path):
             self.check_features(features)
@@ -95,7 +105,13 @@ class DetectorForBenchmarks(LoadedNetwork):
     def score_spans(
         self, features: FeaturesOrFile, spans: Sequence[Span], vectors: Matrix
     ) -> Matrix:
-        """Return (K,): the score of each span of a video with its text. vectors: (K, D)."""
+        """Return the score of each of K spans of a video with its text, (K,).
+
+        Args:
+            features: features of the video, or its file.
+            spans: the K spans in seconds.
+            vectors: (K, D) text vector of each span.
+        """
         pairs = [
             make_clip_pair(self.network, "", features, span, vectors[k : k + 1])
             for k, span in enumerate(spans)
@@ -104,8 +120,8 @@ class DetectorForBenchmarks(LoadedNetwork):
 
 
 def load_for_benchmarks(path: Path) -> DetectorForBenchmarks:
-    """Return the detector in a file or a run's folder. Raises ModelError where it does not name its
-    text encoder."""
+    """Return the detector of a file or a run folder. Raises ModelError if the file does not name
+    its text encoder."""
     file = NETWORK.find_file(path)
     space, network = read_detector(file)
     if not space.text:
@@ -119,8 +135,16 @@ def load_for_benchmarks(path: Path) -> DetectorForBenchmarks:
 def write_clip_scores(
     clips: Sequence[LabelledClip], loaded: DetectorForBenchmarks, read_video: VideoReader, out: Path
 ) -> BenchmarkAnswers[float]:
-    """Write {clip: score} for a set of clips, and return the scores. Raises DatasetError when no
-    clip can be scored."""
+    """Write the scores of benchmark clips as JSON {clip id: score}, and return them.
+
+    Args:
+        clips: clips with their spoken words.
+        loaded: the detector.
+        read_video: returns the features or the file of a video id.
+        out: the JSON file to write.
+
+    Raises DatasetError when no clip can be scored.
+    """
     # By video, so that each is read once.
     clips_of_videos: dict[str, list[LabelledClip]] = {}
     for clip in clips:
@@ -153,16 +177,17 @@ def write_sentence_scores(
     read_video: VideoReader,
     out: Path,
 ) -> BenchmarkAnswers[dict[str, list[float]]]:
-    """Write the predictions for HTM-Align, and return them.
+    """Write the detector's scores of sentences in time as predictions for HTM-Align, and return
+    them.
 
     Args:
-        texts: K sentences of each video.
-        spoken: (K, 2) start and end in seconds of the sentences, for videos with a transcript.
+        texts: the K sentences of each video, by video id.
+        spoken: (K, 2) start and end in seconds of each sentence, by id of videos with a transcript.
         loaded: the detector.
         read_video: returns the features or the file of a video id.
-        out: the JSON file.
+        out: the JSON file to write.
 
-    Raises DatasetError when no video can be answered.
+    Raises DatasetError when no video can be scored.
     """
 
     def answer(video: str) -> dict[str, list[float]]:
@@ -183,8 +208,14 @@ def write_sentence_scores(
 
 
 def score_rows(network: Detector, features: FeaturesOrFile, vectors: Matrix) -> Matrix:
-    """Return (K, T): the score of the clip around each feature row, or each second of a file, with
-    each text (K, D)."""
+    """Return the score of each of K texts with the clip around each of T times, (K, T).
+
+    Args:
+        network: the detector.
+        features: features of the video, with one time per row, or its file, with one time per
+            second.
+        vectors: (K, D) text vectors.
+    """
     if isinstance(features, Path):
         rate = FRAME_CLIPS_PER_SECOND
         rows = max(1, math.floor(probe(features).duration * rate))

@@ -36,16 +36,17 @@ WITHHELD_SHARE = 0.2  # of the videos for test, and of the rest for validation
 
 @dataclass(frozen=True)
 class NarratedClip:
-    """A clip of a narrated video.
+    """A clip of a narrated video, with the sentence that is spoken in it.
 
     Attributes:
         video: id of the video.
-        span: its seconds.
-        sentence: index of its sentence.
-        text: of the sentence.
-        task: of the video. None: not known.
-        key_step: text of the key-step at the middle of the clip. None: there is none.
-        candidates: indices of the sentences nearest to the middle, its own first.
+        span: start and end of the clip in seconds.
+        sentence: index of the sentence in the narration.
+        text: text of the sentence.
+        task: task of the video, such as a recipe. None: unknown.
+        key_step: text of the key-step at the middle of the clip. None: no key-step.
+        candidates: indices of the sentences nearest to the middle of the clip, beginning with
+            `sentence`.
     """
 
     video: str
@@ -58,11 +59,15 @@ class NarratedClip:
 
 
 def cut_into_clips(record: Record, settings: ClipSettings | None = None) -> list[NarratedClip]:
-    """Return the clips of a record. Each sentence is cut into parts of about `stride` seconds, with
-    a clip around each middle.
+    """Return the clips of a narrated video. Each sentence is divided into parts of about `stride`
+    seconds, and a clip is centered on each part.
 
-    Raises DatasetError without narration, for narration past the end of the video, and where no
-    key-step has a time. A record without any key-step is unlabelled, which is no error.
+    Args:
+        record: the video with its narration, and possibly key-steps.
+        settings: length and spacing of the clips. None: defaults.
+
+    Raises DatasetError if the record has no narration, if the narration exceeds the video, or if it
+    has key-steps without any time.
     """
     if settings is None:
         settings = ClipSettings()
@@ -120,8 +125,8 @@ def replace_pronouns(sentences: Sequence[str]) -> list[str]:
 
 
 def _check_duration(record: Record) -> float:
-    """Return the seconds of a record's video, or of its narration where they are unknown. Raises
-    DatasetError for a record that cannot be cut."""
+    """Return the length of a record's video in seconds, or of its narration if the length is
+    unknown. Raises DatasetError for a record that cannot be cut into clips."""
     sentences = record.sentences
     if not sentences:
         raise DatasetError(
@@ -139,14 +144,15 @@ def _check_duration(record: Record) -> float:
 
 
 def find_step_at(steps: Sequence[Step], second: float) -> Step | None:
-    """Return the step that is shown at a time. Of several, the one whose span begins last."""
+    """Return the step that is shown at a time in seconds, or None. If several are, the one that
+    starts last is returned."""
     starts = [(span.start, step) for step in steps for span in step.spans if second in span]
     return max(starts, key=lambda pair: pair[0])[1] if starts else None
 
 
 def _make_clip_span(middle: float, duration: float, seconds: float) -> Span:
-    """Return a clip of `seconds` around a time, moved into the video. A shorter video gives a
-    shorter clip."""
+    """Return a span of `seconds` centered on `middle`, shifted into the video. A shorter video
+    gives a shorter span."""
     start = min(max(0.0, middle - seconds / 2), max(0.0, duration - seconds))
     return Span(start, min(duration, start + seconds))
 
@@ -154,11 +160,14 @@ def _make_clip_span(middle: float, duration: float, seconds: float) -> Span:
 def split_videos(
     videos: Sequence[str], seed: int
 ) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """Return the videos of training, validation and test: 20 % for test, the rest split 80:20
-    (section 4).
+    """Return the ids of training, validation and test videos: 20 % for test, the rest split 80:20
+    (WYS2, section 4).
 
-    The split depends on the seed and the ids, not on their order. Raises DatasetError for fewer
-    than three videos.
+    Args:
+        videos: ids of the videos. Their order does not matter.
+        seed: seed of the random split.
+
+    Raises DatasetError for fewer than three videos.
     """
     ids = sorted(set(videos))
     count = len(ids)
@@ -180,13 +189,13 @@ def split_videos(
 
 @dataclass(frozen=True)
 class FrameClip:
-    """A clip as frames of a video file, which are read when they are asked for.
+    """A clip as frames of a video file, which are decoded when they are read.
 
     Attributes:
-        path: of the file.
-        span: its seconds.
-        frames: number of frames, evenly spaced.
-        side: pixels of the square in the middle of each frame that is used.
+        path: the video file.
+        span: start and end of the clip in seconds.
+        frames: number of evenly spaced frames.
+        side: side in pixels of the square that is cropped from the center of each frame.
     """
 
     path: Path
@@ -198,11 +207,10 @@ class FrameClip:
         return self.frames
 
     def read_frames(self) -> npt.NDArray[np.uint8]:
-        """Return the frames (T, side, side, 3). Past the end of the video the last frame is
-        repeated.
+        """Return the frames of the clip, (T, side, side, 3) uint8. Past the end of the video the
+        last frame is repeated.
 
-        Raises MediaError for a file that cannot be read, or without any frame up to the end of the
-        clip.
+        Raises MediaError if the file cannot be read, or has no frame before the end of the clip.
         """
         start = self.span.start
         length = self.span.end - start
@@ -223,7 +231,7 @@ class FrameClip:
         return np.stack(images)
 
     def _read_last_frame_before(self, start: float) -> dict[float, npt.NDArray[np.uint8]]:
-        """Return the last frame before a time, for a clip past the end of the video."""
+        """Return the last frame before `start` seconds, for a clip past the end of the video."""
         # Farther back each time, until there is a picture.
         back = 1.0
         while True:
@@ -245,13 +253,13 @@ class FrameClip:
 
 @dataclass(frozen=True)
 class ClipTextPair:
-    """A clip with its texts. Raises ShapeError for arrays of another form, without rows, or with
-    NaN or infinity.
+    """A clip with its candidate texts. Raises ShapeError for arrays of the wrong shape, without
+    rows, or with NaN or infinity.
 
     Attributes:
-        id: of the clip, for messages.
+        id: id of the clip, for messages.
         video: float32 feature rows (R, C), uint8 RGB frames (T, H, W, 3), or frames in a file.
-        text: (P, D) float32 vectors of candidate texts, its own first.
+        text: (P, D) float32 vectors of P candidate texts. The first is the text of the clip.
     """
 
     id: str
@@ -259,12 +267,12 @@ class ClipTextPair:
     text: Matrix
 
     def read_array(self) -> Matrix | npt.NDArray[np.uint8]:
-        """Return the feature rows or frames. Raises MediaError where frames cannot be read from
-        their file."""
+        """Return the feature rows (R, C) or frames (T, H, W, 3). Raises MediaError if a file of
+        frames cannot be read."""
         return self.video.read_frames() if isinstance(self.video, FrameClip) else self.video
 
     def load_frames(self) -> "ClipTextPair":
-        """Return the pair with its frames in memory."""
+        """Return the pair with its frames read into memory."""
         return replace(self, video=self.read_array())
 
     def __post_init__(self) -> None:
@@ -295,13 +303,13 @@ def count_clip_rows(pair: ClipTextPair) -> int:
 
 @dataclass(frozen=True)
 class ClipTextBatch(TensorRecord):
-    """A batch of clips with texts.
+    """A batch of B clips with up to P candidate texts each.
 
     Attributes:
         video: feature rows (B, R, C), or frames (B, T, H, W, 3).
-        video_pad: (B, R) True on padding. None: for frames.
-        text: (B, P, D) vectors of candidate texts.
-        text_pad: (B, P) True on padding.
+        video_pad: (B, R), True on padded rows. None: `video` holds frames, which are not padded.
+        text: (B, P, D) vectors of the candidate texts.
+        text_pad: (B, P), True on padded texts.
     """
 
     video: Tensor
@@ -311,8 +319,8 @@ class ClipTextBatch(TensorRecord):
 
 
 def collate_pairs(pairs: Sequence[ClipTextPair]) -> ClipTextBatch:
-    """Return pairs as one batch. Raises ShapeError without any, or when their widths or frames
-    differ."""
+    """Return clips with texts as one padded batch. Raises ShapeError for no pair, or for pairs of
+    different feature widths or frame sizes."""
     if not pairs:
         raise ShapeError("a batch needs at least one clip, not 0")
     text, text_pad = pad_rows([pair.text for pair in pairs])
@@ -331,19 +339,27 @@ def collate_pairs(pairs: Sequence[ClipTextPair]) -> ClipTextBatch:
 
 
 def make_feature_pair(id: str, features: FeatureSequence, span: Span, text: Matrix) -> ClipTextPair:
-    """Return the feature rows of a clip with its texts."""
+    """Return a clip of feature rows with its texts.
+
+    Args:
+        id: id of the clip.
+        features: feature rows of the video.
+        span: start and end of the clip in seconds.
+        text: (P, D) vectors of the candidate texts.
+    """
     return ClipTextPair(id, features.values[find_clip_rows(features, span)], text)
 
 
 def find_clip_rows(features: FeatureSequence, span: Span) -> slice:
-    """Return the feature rows of a clip, at least one. A clip past the end has the last row."""
+    """Return the range of feature rows in a span, at least one row. A span past the end gives the
+    last row."""
     rows = features.rows(span)
     first = min(rows.start, max(0, len(features.values) - 1))
     return slice(first, max(rows.stop, first + 1))
 
 
 def format_clip_id(video: str, start: float) -> str:
-    """Return the id of a clip: video and start in seconds."""
+    """Return the id of a clip. It consists of the video's id and the start in seconds."""
     return f"{video} {start:.1f}"
 
 
@@ -356,12 +372,21 @@ UNREADABLE_FILE = "its video cannot be read"
 
 @dataclass(frozen=True)
 class StoredClips:
-    """Source of clips as rows of stored features."""
+    """Reads clips as rows of stored features.
+
+    store: the feature store.
+    """
 
     store: FeatureStore
 
     def make_pair(self, video: str, span: Span, texts: Matrix) -> ClipTextPair:
-        """Return one clip. Only its own rows are read."""
+        """Return one clip with its texts. Only the clip's feature rows are read.
+
+        Args:
+            video: id of the video.
+            span: start and end of the clip in seconds.
+            texts: (P, D) vectors of the candidate texts.
+        """
         features = self.store.read(video, self._find_rows(video, span))
         return ClipTextPair(format_clip_id(video, span.start), features.values, texts)
 
@@ -371,7 +396,7 @@ class StoredClips:
         return int(rows.stop - rows.start)
 
     def find_shard(self, video: str) -> int:
-        """Return the number of the shard that holds the features of a video."""
+        """Return the number of the store's shard with the features of a video."""
         return self.store[video].shard
 
     def _find_rows(self, video: str, span: Span) -> slice:
@@ -383,12 +408,12 @@ class StoredClips:
 
 @dataclass(frozen=True)
 class VideoFrames:
-    """Source of clips as frames of video files.
+    """Reads clips as frames of video files.
 
     Attributes:
-        paths: of the files, by video id.
+        paths: video files by video id.
         frames: number of frames of a clip.
-        side: pixels of the square that is cut from each frame.
+        side: side in pixels of the square that is cropped from the center of each frame.
     """
 
     paths: Mapping[str, Path]
@@ -396,7 +421,7 @@ class VideoFrames:
     side: int
 
     def reason_to_omit(self, video: str) -> OmitReason | None:
-        """Return why a video cannot be trained on, or None where its file has frames."""
+        """Return why a video cannot be used for training, or None if its file has frames."""
         from stepline.media import probe
 
         if video not in self.paths:
@@ -408,7 +433,13 @@ class VideoFrames:
         return None if media.has_picture else (NO_PICTURE, "")
 
     def make_pair(self, video: str, span: Span, texts: Matrix) -> ClipTextPair:
-        """Return one clip, whose frames are read when they are asked for."""
+        """Return one clip with its texts. Its frames are decoded when they are read.
+
+        Args:
+            video: id of the video.
+            span: start and end of the clip in seconds.
+            texts: (P, D) vectors of the candidate texts.
+        """
         clip = FrameClip(self.paths[video], span, self.frames, self.side)
         return ClipTextPair(format_clip_id(video, span.start), clip, texts)
 
@@ -417,7 +448,7 @@ class VideoFrames:
         return self.frames
 
     def find_shard(self, video: str) -> int:  # noqa: ARG002 (as of stored features)
-        """Return 0: files are in no shard."""
+        """Return 0, since video files are not in shards."""
         return 0
 
 
@@ -426,15 +457,19 @@ ClipSource: TypeAlias = StoredClips | VideoFrames
 
 
 def make_clip_source(features: FeatureStore | VideoFrames) -> ClipSource:
-    """Return the source of clips for a feature store, or for video files."""
+    """Return the reader of clips for a feature store or for video files."""
     return features if isinstance(features, VideoFrames) else StoredClips(features)
 
 
 def make_omission_check(
     source: ClipSource, excluded: ExcludedIds
 ) -> Callable[[str], OmitReason | None]:
-    """Return a function that says why a video cannot be used, or None. excluded: ids of videos that
-    are left out."""
+    """Return a function that maps a video id to the reason why it cannot be used, or None.
+
+    Args:
+        source: reader of the clips.
+        excluded: ids of videos to leave out.
+    """
     if isinstance(source, StoredClips):
         return FeatureJoin(source.store, excluded=excluded).reason_to_omit
 

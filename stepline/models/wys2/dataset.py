@@ -51,11 +51,11 @@ MIN_SPREAD = 1e-6  # of a column that never varies
 
 @dataclass
 class ClipDataset:
-    """Clips with their pairs of video and text.
+    """N clips with their texts, as training data.
 
     Attributes:
-        clips: N clips.
-        pairs: of each clip, its video and its texts.
+        clips: description of each clip.
+        pairs: video input and text vectors of each clip.
         omitted: videos that were left out, with the reasons.
     """
 
@@ -64,7 +64,7 @@ class ClipDataset:
     omitted: list[Rejected] = field(default_factory=list)
 
     def select_videos(self, videos: frozenset[str]) -> "ClipDataset":
-        """Return the clips of some videos."""
+        """Return the clips of the videos with the given ids."""
         part = ClipDataset()
         for clip, pair in zip(self.clips, self.pairs, strict=True):
             if clip.video in videos:
@@ -73,7 +73,7 @@ class ClipDataset:
         return part
 
     def get_pairs_with_own_text(self) -> list[ClipTextPair]:
-        """Return the pairs, each with its own text only."""
+        """Return the pairs with one text each: the sentence spoken in the clip."""
         return [ClipTextPair(pair.id, pair.video, pair.text[:1]) for pair in self.pairs]
 
     def select_positive_pairs(self, labels: Mask) -> list[ClipTextPair]:
@@ -89,14 +89,14 @@ def gather_clips(
     *,
     excluded: ExcludedIds = frozenset(),
 ) -> ClipDataset:
-    """Return the clips of records. Videos that cannot be used are left out.
+    """Return the clips of narrated videos. Videos that cannot be used are left out.
 
     Args:
-        records: with transcripts.
-        features: a feature store, or the videos themselves, whose clips are then frames.
+        records: videos with transcripts.
+        features: feature store, or video files for clips of frames.
         encode: turns sentences into vectors.
-        settings: of the clips.
-        excluded: ids of videos that are left out, such as a benchmark's.
+        settings: length and spacing of the clips.
+        excluded: ids of videos to leave out, such as those of a benchmark.
     """
     source = make_clip_source(features)
     dataset = ClipDataset()
@@ -120,16 +120,15 @@ def iterate_narrated_videos(
     excluded: ExcludedIds = frozenset(),
     once: bool = False,
 ) -> Iterator[tuple[Record, list[NarratedClip]]]:
-    """Yield each record that has narration and features, with its clips. Others are added to
-    `omitted`.
+    """Yield each record that has narration and features, with its clips.
 
     Args:
-        records: with transcripts.
-        source: of the clips.
-        settings: of the clips.
-        omitted: list to which videos that cannot be used are added.
-        excluded: ids of videos that are left out.
-        once: whether a video that comes again is omitted.
+        records: videos with transcripts.
+        source: reader of the clips.
+        settings: length and spacing of the clips.
+        omitted: list to which videos that cannot be used are appended.
+        excluded: ids of videos to leave out.
+        once: True: a second record of the same video is omitted.
     """
     find_omission = make_omission_check(source, excluded)
     seen_ids: set[str] = set()
@@ -154,10 +153,11 @@ def iterate_narrated_videos(
 
 
 def infer_labels(dataset: ClipDataset, settings: LabelSettings) -> Mask:
-    """Return which clips count as visual narrations, (N,), by the kind of label that the settings
-    name.
+    """Return whether each of N clips counts as a visual narration, (N,), by the rule
+    `settings.kind`.
 
-    Raises DatasetError when no clip does, or when MC lacks the tasks of the videos.
+    Raises DatasetError when no clip counts, or when modality consensus ("mc") lacks the tasks of
+    the videos.
     """
     clips = dataset.clips
     if settings.kind == "ss":
@@ -182,7 +182,7 @@ def infer_labels(dataset: ClipDataset, settings: LabelSettings) -> Mask:
 
 
 def _number_tasks(clips: Sequence[NarratedClip]) -> Tasks:
-    """Return the number of each clip's task, (N,)."""
+    """Return the task of each clip as a number, (N,)."""
     missing = sum(clip.task is None for clip in clips)
     if missing:
         raise DatasetError(
@@ -195,10 +195,12 @@ def _number_tasks(clips: Sequence[NarratedClip]) -> Tasks:
 def compute_key_step_similarity(
     clips: Sequence[NarratedClip], encode: TextEncoder | None = None
 ) -> Array:
-    """Return the similarity of narration and key-step of each clip, (N,) in [0, 1]. It is NaN
-    without a key-step.
+    """Return the similarity of narration and key-step of each of N clips, (N,) in [0, 1]. It is NaN
+    for a clip without a key-step.
 
-    encode: turns texts into unit rows. None: MiniLM.
+    Args:
+        clips: the clips.
+        encode: turns texts into unit vectors. None: MiniLM.
     """
     # every text once
     with_step = [
@@ -219,10 +221,14 @@ def compute_key_step_similarity(
 
 
 def label_by_sentence_similarity(similarity: Array, settings: LabelSettings) -> Mask:
-    """Return SS labels: clips whose narration says what their key-step says.
+    """Return sentence-similarity (SS) labels, (N,): True for clips whose narration is similar to
+    their key-step.
 
-    similarity: (N,), NaN without a key-step. Raises DatasetError when no clip has a key-step, or
-    none is similar enough.
+    Args:
+        similarity: (N,) similarity of narration and key-step, NaN for a clip without a key-step.
+        settings: least similarity, or share of the clips to keep.
+
+    Raises DatasetError when no clip has a key-step or none is similar enough.
     """
     has_step = np.isfinite(similarity)
     if not has_step.any():
@@ -243,13 +249,14 @@ def label_by_sentence_similarity(similarity: Array, settings: LabelSettings) -> 
 
 
 def label_by_visual_relevance(clips: Sequence[NarratedClip]) -> Mask:
-    """Return VR labels: clips with any key-step. Raises DatasetError when no clip has one."""
+    """Return visual-relevance (VR) labels, (N,): True for clips with any key-step. Raises
+    DatasetError when no clip has one."""
     return require_key_steps(np.array([clip.key_step is not None for clip in clips], np.bool_))
 
 
 def require_key_steps(has_step: Mask) -> Mask:
-    """Return VR labels from whether each clip shows a key-step, (N,). Raises DatasetError when none
-    does."""
+    """Return its argument, the mask (N,) of clips with a key-step. Raises DatasetError when no clip
+    has one."""
     if not has_step.any():
         raise DatasetError(
             f"none of {len(has_step)} clips has a key-step; VR labels need key-steps with times"
@@ -260,15 +267,16 @@ def require_key_steps(has_step: Mask) -> Mask:
 def label_by_modality_consensus(
     tasks: Tasks, video: Array, text: Array, settings: LabelSettings
 ) -> Mask:
-    """Return MC labels: clips among the best fraction of their task by picture and by words.
+    """Return modality-consensus (MC) labels, (N,): True for clips that rank among the best of their
+    task by picture and also by words.
 
     Args:
-        tasks: (N,) number of each clip's task.
-        video: (N, O) log probabilities of the tasks by the picture.
-        text: (N, O) log probabilities of the tasks by the words.
-        settings: the fraction, `rank`.
+        tasks: (N,) task number of each clip.
+        video: (N, O) log probabilities of O tasks, classified from the picture.
+        text: (N, O) log probabilities of O tasks, classified from the words.
+        settings: `rank` is the fraction of a task's clips that counts as best.
 
-    Raises DatasetError when no clip is.
+    Raises DatasetError when no clip ranks among the best by both.
     """
     if video.shape != text.shape or video.ndim != 2 or tasks.shape != video.shape[:1]:
         shapes = f"{tasks.shape}, {video.shape} and {text.shape}"
@@ -284,7 +292,8 @@ def label_by_modality_consensus(
 
 
 def _is_among_best(tasks: Tasks, scores: Array, fraction: float) -> Mask:
-    """Return which clips are among the best fraction of their own task, by scores (N, O)."""
+    """Return whether each clip is in the best fraction of its task's clips, (N,). scores: (N, O)
+    score of each clip for each task."""
     count = len(tasks)
     own = scores[np.arange(count), tasks]  # (N,)
     high = np.zeros(count, dtype=np.bool_)
@@ -296,11 +305,12 @@ def _is_among_best(tasks: Tasks, scores: Array, fraction: float) -> Mask:
 
 
 def predict_task_log_probabilities(features: Matrix, tasks: Tasks, videos: Sequence[str]) -> Array:
-    """Return log P(task) of every row of features, (N, O), by cross-validation over videos.
+    """Return the log probability of each task for each row of features, (N, O), by cross-validation
+    over videos.
 
     Args:
-        features: (N, C).
-        tasks: (N,) task numbers 0 to O - 1.
+        features: (N, C) feature rows.
+        tasks: (N,) true task numbers, 0 to O - 1.
         videos: id of the video of each row.
 
     Raises DatasetError for fewer than two tasks or videos.
@@ -328,13 +338,14 @@ def predict_task_log_probabilities(features: Matrix, tasks: Tasks, videos: Seque
 def fit_softmax_regression(
     rows: Array, classes: Tasks, count: int, ridge: float = RIDGE_WEIGHT
 ) -> Array:
-    """Return the weights (C + 1, O) of a softmax regression by L-BFGS. The last row is the bias.
+    """Return the weights (C + 1, O) of a softmax regression fitted by L-BFGS. The last row is the
+    bias.
 
     Args:
-        rows: (N, C).
-        classes: (N,) class numbers.
+        rows: (N, C) feature rows.
+        classes: (N,) class numbers, 0 to O - 1.
         count: O, number of classes.
-        ridge: weight of the squared weights.
+        ridge: factor of the sum of squared weights in the loss.
     """
     inputs = _append_ones(rows)  # (N, C + 1)
     row_count, width = inputs.shape
@@ -359,8 +370,8 @@ def fit_softmax_regression(
 
 
 def standardise_columns(rows: Matrix) -> Array:
-    """Return the rows with mean 0 and standard deviation 1 in every column. Constant columns become
-    0."""
+    """Return rows (N, C) with mean 0 and standard deviation 1 in every column. Constant columns
+    become 0."""
     values = rows.astype(np.float64)
     spread = np.maximum(values.std(axis=0), MIN_SPREAD)
     return np.asarray((values - values.mean(axis=0)) / spread)

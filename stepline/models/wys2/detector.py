@@ -33,8 +33,10 @@ FRAME_CLIPS_PER_BATCH = 8  # of clips of frames, 5 MB each
 
 
 class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """Scores every clip of a batch with every text. A higher score means that the clip is more
-    likely to show what the text says."""
+    """Network that scores how likely a clip shows what a text says. Higher scores are more likely.
+
+    settings: sizes and forms of the network.
+    """
 
     def __init__(self, settings: DetectorSettings) -> None:
         super().__init__()
@@ -51,8 +53,8 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         self.joint = JointScore(width, settings.hidden) if is_joint else None
 
     def forward(self, batch: ClipTextBatch) -> Tensor:
-        """Return scores (B, B, P) of clip i with candidate p of clip j, -inf for padded
-        candidates."""
+        """Return scores (B, B, P) of clip i with candidate text p of clip j. Padded texts have
+        -inf."""
         # Each clip with each text of the batch, so that the others are its negatives.
         b, p, _ = batch.text.shape
         texts = self.encode_texts(batch.text.flatten(0, 1))  # (B P, D)
@@ -61,7 +63,7 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         return scores.masked_fill(batch.text_pad[None], -torch.inf)
 
     def score_matched_pairs(self, batch: ClipTextBatch) -> Tensor:
-        """Return (B,): the score of every clip with its own text, the first candidate."""
+        """Return the score of each clip with the first of its candidate texts, (B,)."""
         clips = self.encode_clips(batch)  # (B, D)
         texts = self.encode_texts(batch.text[:, 0])  # (B, D)
         # A joint head takes both vectors as they are.
@@ -72,7 +74,7 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         return torch.einsum("bd,bd->b", clips.float(), texts.float())
 
     def encode_clips(self, batch: ClipTextBatch) -> Tensor:
-        """Return the vectors of the clips (B, D), not normalised."""
+        """Return unnormalised vectors of the clips of a batch, (B, D)."""
         tower = self.settings.video
         takes_frames = tower == "s3d"
         if takes_frames != (batch.video_pad is None):
@@ -81,7 +83,8 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         return cast(Tensor, self.video(batch))
 
     def encode_texts(self, texts: Tensor) -> Tensor:
-        """Return the vectors of texts (M, D), not normalised."""
+        """Return unnormalised vectors (M, D) of texts. texts: (M, E) vectors from the text
+        encoder."""
         width = texts.shape[-1]
         expected = self.settings.text_width
         if width != expected:
@@ -89,7 +92,12 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         return cast(Tensor, self.text(texts))
 
     def compare(self, clips: Tensor, texts: Tensor) -> Tensor:
-        """Return (B, M) scores of clips (B, D) with texts (M, D)."""
+        """Return the scores (B, M) of each clip with each text.
+
+        Args:
+            clips: (B, D) clip vectors of the detector.
+            texts: (M, D) text vectors of the detector.
+        """
         if self.joint is not None:
             scores = self.joint(clips[:, None], texts[None])  # (B, M, 1)
             return cast(Tensor, scores[..., 0])
@@ -97,7 +105,7 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         return clips @ texts.T
 
     def _scale_vectors(self, clips: Tensor, texts: Tensor) -> tuple[Tensor, Tensor]:
-        """Return vectors whose dot product is the score."""
+        """Return clip and text vectors scaled so that their dot product is the score."""
         if self.settings.score == "dot":
             return clips, texts
         # A cosine over the temperature.
@@ -106,7 +114,7 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
 
 
 class FeatureTower(nn.Module):  # type: ignore[misc]
-    """Tower for ready features: the mean of a clip's rows, through two layers."""
+    """Clip encoder for precomputed features: the mean of a clip's rows, followed by two layers."""
 
     def __init__(self, settings: DetectorSettings, width: int) -> None:
         super().__init__()
@@ -114,7 +122,7 @@ class FeatureTower(nn.Module):  # type: ignore[misc]
         self.head = _make_head(self.width, settings, width)
 
     def forward(self, batch: ClipTextBatch) -> Tensor:
-        """Return the vectors of the clips (B, D)."""
+        """Return the vectors of the clips of a batch, (B, D)."""
         video = batch.video
         width = video.shape[2]
         if width != self.width or batch.video_pad is None:
@@ -126,8 +134,8 @@ class FeatureTower(nn.Module):  # type: ignore[misc]
 
 
 class S3DTower(nn.Module):  # type: ignore[misc]
-    """Tower for frames: S3D, trained end to end. Released weights may be loaded into `s3d` before
-    training."""
+    """Clip encoder for frames: S3D, trained end to end. Released weights can be loaded into `s3d`
+    before training."""
 
     def __init__(self, width: int) -> None:
         from stepline.vision.s3d_network import JOINT_WIDTH, S3D
@@ -138,13 +146,13 @@ class S3DTower(nn.Module):  # type: ignore[misc]
         self.project = nn.Identity() if same_width else nn.Linear(JOINT_WIDTH, width)
 
     def forward(self, batch: ClipTextBatch) -> Tensor:
-        """Return the vectors of the clips (B, D)."""
+        """Return the vectors of the clips of a batch, (B, D)."""
         clips = (batch.video.float() / 255).permute(0, 4, 1, 2, 3)  # (B, 3, T, H, W)
         return cast(Tensor, self.project(self.s3d(clips)))
 
 
 class JointScore(nn.Module):  # type: ignore[misc]
-    """Scores clip and text together, like TAN's alignability head."""
+    """Score of a clip and a text vector by a two-layer network, like TAN's alignability head."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
@@ -153,14 +161,19 @@ class JointScore(nn.Module):  # type: ignore[misc]
         self.out = nn.Linear(hidden, 1)
 
     def forward(self, clips: Tensor, texts: Tensor) -> Tensor:
-        """Return (..., 1) for clips and texts (..., D) whose leading dimensions broadcast."""
+        """Return the scores (..., 1).
+
+        Args:
+            clips: (..., D) clip vectors.
+            texts: (..., D) text vectors. Leading dimensions of both arguments broadcast.
+        """
         hidden = torch.relu(self.clip(clips) + self.text(texts))
         return cast(Tensor, self.out(hidden))
 
 
 def _make_head(inputs: int, settings: DetectorSettings, width: int) -> nn.Module:
-    """Return two layers behind a LayerNorm without parameters: rows of length 1 hold numbers too
-    small for the first layer's bias."""
+    """Return two layers after a LayerNorm without parameters. The values of unit rows are too small
+    against the bias of the first layer."""
     return nn.Sequential(
         nn.LayerNorm(inputs, elementwise_affine=False),
         nn.Linear(inputs, settings.hidden),
@@ -171,10 +184,13 @@ def _make_head(inputs: int, settings: DetectorSettings, width: int) -> nn.Module
 
 
 def contrastive_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
-    """Return the loss that the settings name. Raises ShapeError for a batch of one clip, which has
-    no negative.
+    """Return the contrastive loss that `settings.objective` selects, summed over clips.
 
-    scores: (B, B, P).
+    Args:
+        scores: (B, B, P) score of clip i with candidate text p of clip j.
+        settings: form of the loss.
+
+    Raises ShapeError for a batch of one clip, which has no negatives.
     """
     shape = tuple(scores.shape)
     if len(shape) != 3 or shape[0] != shape[1]:
@@ -185,10 +201,12 @@ def contrastive_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
 
 
 def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
-    """NCE of each clip's own text against sampled negatives, the other texts of the batch (WYS2,
-    section 3.2), summed.
+    """Return the NCE loss of each clip's text against negatives sampled from the batch's other
+    texts, summed over clips (WYS2, section 3.2).
 
-    scores: (B, B), clip by text. The negatives are drawn with torch's random numbers.
+    Args:
+        scores: (B, B) score of clip i with text j.
+        settings: number of negatives, drawn with torch's random generator.
     """
     own = scores.diagonal()  # (B,)
     candidates = torch.cat([own[:, None], _sample_negatives(scores, settings.negatives)], dim=1)
@@ -197,11 +215,15 @@ def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
 
 
 def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
-    """MIL-NCE of each clip's candidate texts against the other texts, and the other clips of its
-    texts, summed.
+    """Return the MIL-NCE loss, summed over clips. Negatives are the other texts for the clip and
+    the other clips for its texts.
 
-    released: as in the published code, count a clip's own candidates twice in the denominator. A
-    perfect model's loss is then log 2, not 0. Source: Miech et al. 2020, equation 1.
+    Args:
+        scores: (B, B, P) score of clip i with candidate text p of clip j.
+        released: True: the matching pairs count twice in the denominator, as in the published code.
+            The least possible loss is then log 2. False: they count once.
+
+    Source: Miech et al. 2020, equation 1.
     """
     b = len(scores)
     device = scores.device
@@ -218,8 +240,7 @@ def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
 
 
 def _sample_negatives(scores: Tensor, count: int | None) -> Tensor:
-    """Return (B, count): scores off the diagonal, sampled in each row. count: None for all of
-    them."""
+    """Return `count` sampled off-diagonal scores of each row, (B, count). None: all of them."""
     b = len(scores)
     if b < 2:
         raise ShapeError(
@@ -232,15 +253,21 @@ def _sample_negatives(scores: Tensor, count: int | None) -> Tensor:
 
 
 def max_clips_per_batch(network: Detector) -> int:
-    """Return the number of clips that are scored together: fewer of frames, which are large."""
+    """Return the number of clips scored in one batch. It is smaller for clips of frames, which take
+    more memory."""
     return FRAME_CLIPS_PER_BATCH if network.settings.video == "s3d" else PAIRS_PER_BATCH
 
 
 def score_pairs(
     network: Detector, pairs: Sequence[ClipTextPair], *, at_once: int = PAIRS_PER_BATCH
 ) -> Matrix:
-    """Return (N,): the score of each clip with its own text. at_once: most clips per batch, which
-    does not change scores."""
+    """Return the score of each of N clips with its first text, (N,).
+
+    Args:
+        network: the detector.
+        pairs: clips with their texts.
+        at_once: largest number of clips per batch. It does not change scores.
+    """
     device = device_of(network)
     network.eval()
     at_once = min(at_once, max_clips_per_batch(network))
@@ -272,19 +299,19 @@ NETWORK = NetworkSpec[SettingsAndSpace, Detector](
 
 
 def write_detector(detector: Detector, path: Path, *, video: str = "", text: str = "") -> None:
-    """Write a detector.
+    """Write a detector to a file.
 
     Args:
         detector: the network.
-        path: of the file.
-        video: backbone of its video features. "": not known.
-        text: encoder of its text vectors. "": not known.
+        path: file to write.
+        video: name of the feature extractor of its clips. "": unknown.
+        text: name of the encoder of its text vectors. "": unknown.
     """
     NETWORK.write(path, detector, {"video": video, "text": text})
 
 
 def read_detector(path: Path) -> tuple[FeatureSpace, Detector]:
-    """Return the feature space and the detector of a file, in evaluation mode. Raises ModelError,
-    naming what does not fit."""
+    """Return the feature space and the detector of a file, in evaluation mode. Raises ModelError
+    for a file that is not a detector."""
     (_, space), detector = NETWORK.load(path)
     return space, detector

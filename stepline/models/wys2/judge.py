@@ -33,13 +33,14 @@ PROBABILITY_MARGIN = 1e-3  # how far from 0 and 1 a probability that is evidence
 
 
 def judge_by_words(wording: Matrix, cited: Sequence[bool]) -> tuple[float, ...]:
-    """Return P(the picture shows it while it is said) of every sentence by its words, (S,).
+    """Return P(the picture shows it while it is said) of each sentence, estimated from its words,
+    (S,).
 
     Args:
-        wording: (S, 384) MiniLM vectors of the sentences.
-        cited: whether a step rests on each sentence.
+        wording: (S, 384) MiniLM vectors of the S sentences.
+        cited: whether a step was written from each sentence.
 
-    Raises ShapeError when they differ in number.
+    Raises ShapeError when the arguments differ in length.
     """
     count = len(cited)
     if count != len(wording):
@@ -56,13 +57,14 @@ def judge_by_grounding(
     *,
     seconds: float = MIN_CLIP_SECONDS,
 ) -> tuple[float, ...]:
-    """Return P(the picture shows it while it is said) of every sentence by the grounded steps,
-    (S,).
+    """Return P(the picture shows it while it is said) of each sentence, estimated from the grounded
+    steps, (S,).
 
     Args:
-        transcript: S sentences.
-        steps: K grounded steps.
-        alignment: (K, T) P(step k is shown in row t).
+        transcript: transcript with S sentences.
+        steps: K steps with the times at which they are shown.
+        alignment: (K, T) scores of steps and feature rows. Those of kind "probability" are P(step k
+            is shown in row t).
         seconds: least length of the clip in which a sentence is judged.
 
     Raises ShapeError when steps and alignment differ in number.
@@ -74,12 +76,12 @@ def judge_by_grounding(
 
 
 def make_regression_rows(cited: Array, on_screen: Array) -> Array:
-    """Return the inputs of the regression, (S, 3): log odds of being on screen for cited sentences,
-    cited, and 1.
+    """Return the inputs of the logistic regression, (S, 3): log odds of being on screen (0 for
+    uncited sentences), `cited`, and 1.
 
     Args:
-        cited: (S,) 1 where a step rests on the sentence, else 0.
-        on_screen: (S,) P(such a step is on screen).
+        cited: (S,) 1 if a step was written from the sentence, otherwise 0.
+        on_screen: (S,) probability that such a step is shown while the sentence is said.
     """
     log_odds = logit(on_screen, PROBABILITY_MARGIN)
     return np.column_stack([cited * log_odds, cited, np.ones(len(cited))])
@@ -92,11 +94,17 @@ def collect_grounding_evidence(
     *,
     seconds: float = MIN_CLIP_SECONDS,
 ) -> tuple[Array, Array]:
-    """Return whether a step rests on each sentence (S,), and P(such a step is on screen in the
-    sentence's clip) (S,).
+    """Return whether a step was written from each sentence (S,), and the probability that such a
+    step is shown in the sentence's clip (S,).
 
-    An alignment of probabilities gives its best row in the clip. Otherwise a step counts by its
-    score where its best span overlaps the clip.
+    The probability is the largest of the clip's rows if the alignment holds probabilities.
+    Otherwise it is the step's score, if its best span overlaps the clip.
+
+    Args:
+        transcript: transcript with S sentences.
+        steps: K steps with the times at which they are shown.
+        alignment: (K, T) scores of steps and feature rows.
+        seconds: least length of the clip of a sentence.
     """
     row_count = len(alignment.scores)
     if row_count != len(steps):
@@ -120,8 +128,8 @@ def collect_grounding_evidence(
 
 
 def widen_span(span: Span, seconds: float = MIN_CLIP_SECONDS) -> Span:
-    """Return the span in which a sentence is judged: its own, widened around the middle to at least
-    `seconds`."""
+    """Return a span widened around its middle to at least `seconds`: the clip in which a sentence
+    is judged."""
     start = max(0.0, span.start - max(0.0, seconds - span.duration) / 2)
     return Span(start, max(span.end, start + seconds))
 
@@ -132,7 +140,7 @@ def _predict_probabilities(rows: Array, weights: Array) -> tuple[float, ...]:
 
 @functools.cache
 def load_regression_weights(kind: str) -> Array:
-    """Return fitted weights, (3,): of the evidence, of being cited, and the intercept. kind:
-    "words" or "grounding"."""
+    """Return the fitted weights of the logistic regression, (3,): evidence, citation by a step, and
+    intercept. kind: "words" or "grounding"."""
     file = resources.files("stepline.models.wys2").joinpath("judge.json")
     return np.array(json.loads(file.read_text(encoding="utf-8"))[kind], dtype=np.float64)

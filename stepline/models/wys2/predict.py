@@ -42,7 +42,12 @@ NEEDED_CLIPS = 2 * MIN_ITEMS  # validation clips of either kind: each half must 
 
 @dataclass(frozen=True)
 class LoadedDetector(LoadedNetwork):
-    """A detector with the regression of its scores."""
+    """A trained detector with its calibration.
+
+    Attributes:
+        network: the detector.
+        logistic: logistic regression from scores to P(shown).
+    """
 
     network: Detector
     logistic: Logistic
@@ -50,12 +55,11 @@ class LoadedDetector(LoadedNetwork):
 
 @dataclass(frozen=True)
 class DetectorCalibration:
-    """A regression from scores to P(shown).
+    """Logistic regression from detector scores to P(shown).
 
     Attributes:
         logistic: the regression.
-        error: expected calibration error. Each half of the clips is judged by a fit to the other
-            half.
+        error: expected calibration error by two-fold cross-validation over clips.
     """
 
     logistic: Logistic
@@ -63,8 +67,8 @@ class DetectorCalibration:
 
 
 def load_detector(path: Path) -> LoadedDetector:
-    """Return a calibrated detector in evaluation mode. Raises ModelError for other files, and for a
-    detector without calibration."""
+    """Return the calibrated detector of a file or run folder, in evaluation mode. Raises ModelError
+    for other files and for a detector without calibration."""
     file = path / NETWORK.file_names[0] if path.is_dir() else path
     space, network = read_detector(file)
     path = calibration_path(file)
@@ -98,16 +102,17 @@ def judge_by_detector(
     vectors: Matrix,
     seconds: float,
 ) -> tuple[float, ...]:
-    """Return P(the picture shows it while it is said) of every sentence, (S,).
+    """Return P(the picture shows it while it is said) of each sentence, estimated by a detector,
+    (S,).
 
     Args:
-        loaded: the detector.
+        loaded: the detector with its calibration.
         sentences: S sentences with times.
         video: features of the video, or its file for a detector of frames.
-        vectors: (S, D) of the sentences, by the text encoder of the detector's training.
+        vectors: (S, D) sentence vectors from the text encoder of the detector's training.
         seconds: least length of the clip in which a sentence is judged.
 
-    Raises ShapeError when widths do not fit, MediaError where the file shows nothing.
+    Raises ShapeError when widths do not fit, MediaError if the file has no picture.
     """
     pairs = []
     for k, sentence in enumerate(sentences):
@@ -120,7 +125,16 @@ def judge_by_detector(
 def make_clip_pair(
     network: Detector, id: str, video: FeatureSequence | Path, span: Span, text: Matrix
 ) -> ClipTextPair:
-    """Return a clip with its texts, as feature rows or, for a detector of frames, as frames."""
+    """Return a clip with its texts, as frames if the network is a detector of frames, otherwise as
+    feature rows.
+
+    Args:
+        network: the detector.
+        id: id of the clip.
+        video: features of the video, or its file for a detector of frames.
+        span: start and end of the clip in seconds.
+        text: (P, D) vectors of the candidate texts.
+    """
     if isinstance(video, Path):
         settings = network.settings
         return ClipTextPair(id, FrameClip(video, span, settings.frames, settings.side), text)
@@ -128,11 +142,15 @@ def make_clip_pair(
 
 
 def calibrate(scores: Matrix, labels: Mask) -> DetectorCalibration | None:
-    """Return the regression of scores (N,) on labels (N,), or None where a half has too few clips
-    of either kind.
+    """Return the calibration of detector scores, or None if there are too few positive or negative
+    clips.
 
-    A half is every second clip, so both halves have clips of every video. The error is that of
-    other clips of known videos.
+    The error is cross-validated between the even and the odd clips, which come from the same
+    videos.
+
+    Args:
+        scores: (N,) detector scores of clips.
+        labels: (N,) whether each clip shows its text.
     """
     rows = scores[:, None].astype(np.float64)
     even, odd = ((rows[k::2], labels[k::2]) for k in (0, 1))
@@ -146,12 +164,12 @@ def calibrate(scores: Matrix, labels: Mask) -> DetectorCalibration | None:
 
 
 def calibration_path(detector: Path) -> Path:
-    """Return the path of the calibration next to a detector's file."""
+    """Return the path of the calibration file of a detector's file."""
     return detector.with_name(f"{detector.stem}.shown.json")
 
 
 def write_calibration(calibration: DetectorCalibration, detector: Path) -> None:
-    """Write a calibration next to the detector's file."""
+    """Write a calibration beside the detector's file."""
     tree = {
         "kind": CALIBRATION_KIND,
         "detector": sha256(detector),
@@ -162,8 +180,13 @@ def write_calibration(calibration: DetectorCalibration, detector: Path) -> None:
 
 
 def check_backbone(loaded: LoadedNetwork, backbone: str) -> None:
-    """Raise ModelError or SettingsError where features or text vectors are of another backbone than
-    a network was trained on."""
+    """Raise ModelError or SettingsError if features or text vectors are of another backbone than
+    those of a network's training.
+
+    Args:
+        loaded: the network.
+        backbone: name of the backbone in use.
+    """
     loaded.check_space(backbone, rate=1.0)
     encoder = loaded.space.text.partition(":")[0]  # without the folder of its weights
     if encoder in BACKBONE_ENCODERS and encoder != backbone:
@@ -174,8 +197,14 @@ def check_backbone(loaded: LoadedNetwork, backbone: str) -> None:
 
 
 def encode_texts(name: str, backbone: "Backbone", texts: Sequence[str]) -> Matrix:
-    """Return the vectors (N, D) of texts by a named encoder: the backbone's own, or a sentence
-    encoder."""
+    """Return the vectors of N texts, (N, D).
+
+    Args:
+        name: name of the text encoder. "" or the name of a vision backbone: the encoder of
+            `backbone`. Other names: a sentence encoder.
+        backbone: vision backbone with a text encoder.
+        texts: the texts.
+    """
     if not name or name.partition(":")[0] in BACKBONE_ENCODERS:
         return backbone.encode_texts(texts)
     from stepline.text import embed

@@ -59,23 +59,25 @@ CLIPS_PER_BLOCK = 512  # that are scored together
 
 
 class UnlabelledClips(Protocol):
-    """Clips that can be read in order, and some of them again by their references."""
+    """Clips without labels that can be read in order, and read again by reference."""
 
     def __len__(self) -> int: ...
     def iterate_blocks(self) -> Iterator[Block]:
-        """Yield all clips in blocks, in the same order each time."""
+        """Yield all clips in blocks of (references, pairs), in the same order each time."""
         ...
 
     def get_pairs(self, references: References) -> Sequence[ClipTextPair]:
-        """Return the clips of references. They may be read when they are asked for."""
+        """Return the clips with the given references. Each may be read only when it is accessed."""
         ...
 
 
 class ClipStream:
-    """Clips of narrated videos, each with its own sentence, made anew by each pass.
+    """Clips of narrated videos, each with the sentence spoken in it, cut anew in each pass to save
+    memory.
 
     Attributes:
-        omitted: videos that were left out, with the reasons. A video that comes twice counts once.
+        omitted: videos that were left out, with the reasons. A video that occurs twice is used
+            once.
     """
 
     def __init__(
@@ -90,12 +92,12 @@ class ClipStream:
         """Read all records once, and store the vectors of their sentences.
 
         Args:
-            records: give the same videos each time they are iterated.
-            features: a feature store, or the videos themselves.
-            store: stores the vectors of all sentences on disk and returns their store
-                (`store_text_vectors`).
-            settings: of the clips.
-            excluded: ids of videos that are left out.
+            records: narrated videos. Each iteration must give the same videos.
+            features: a feature store, or video files for clips of frames.
+            store: stores the vectors of all sentences on disk and returns their feature store, such
+                as `store_text_vectors`.
+            settings: length and spacing of the clips. None: defaults.
+            excluded: ids of videos to leave out.
         """
         # only labels need resolved pronouns and other candidates
         own_text_only = {"resolve": False, "candidates": 1}
@@ -121,16 +123,17 @@ class ClipStream:
         )
 
     def _iterate_narrations(self) -> Iterator[LabelledTexts]:
-        """Yield the sentences of each video, and count its clips."""
+        """Yield the sentences of each video, and add its clips to the number of clips."""
         for record, clips in self._iterate_videos(self.omitted):
             self._videos.append(record.video.id)
             self._count += len(clips)
             yield LabelledTexts(record.video.id, "narration", _get_sentence_texts(record), ())
 
     def iterate_blocks(self) -> Iterator[Block]:
-        """Yield all clips, the features of each video read once.
+        """Yield all clips in blocks of (references, pairs). The features of each video are read
+        once.
 
-        Raises DatasetError where the records have changed since the stream was made.
+        Raises DatasetError if the records have changed since the stream was created.
         """
         references: list[References] = []
         pairs: list[ClipTextPair] = []
@@ -169,7 +172,7 @@ class ClipStream:
         return self._vectors
 
     def get_pairs(self, references: References) -> LazySamples[ClipTextPair]:
-        """Return the clips of references. Each is read when it is asked for."""
+        """Return the clips with the given references. Each is read when it is accessed."""
         lengths = []
         shards = []
         for number, _, start, end in references.tolist():
@@ -196,33 +199,34 @@ TrainOnPairs: TypeAlias = Callable[[Sequence[ClipTextPair], int], Detector]
 
 @dataclass(frozen=True)
 class ValidationClips:
-    """Clips that no network is trained on.
+    """Labelled clips that are not used for training.
 
     Attributes:
-        pairs: N clips with their own texts.
-        positive: (N,) whether the label of each is positive.
+        pairs: N clips, each with the sentence spoken in it.
+        positive: (N,), True if the clip is labelled as a visual narration.
     """
 
     pairs: Sequence[ClipTextPair]
     positive: Mask
 
     def compute_auc(self, network: Detector) -> float:
-        """Return the ROC-AUC of a network's scores on the labels."""
+        """Return the area under the ROC curve of a detector's scores for the validation labels."""
         return roc_auc(self.positive.astype(np.float64), score_pairs(network, self.pairs))
 
 
 @dataclass(frozen=True)
 class TrainingRound:
-    """Report of a round of training.
+    """Report of one round of training with pseudo-labels.
 
     Attributes:
-        number: of the round. Round 0 has no pseudo-labels.
-        pairs: number of clips that it was trained on.
-        pseudo_labelled: how many of them have a pseudo-label.
+        number: number of the round. Round 0 uses no pseudo-labels.
+        pairs: number of training clips.
+        pseudo_labelled: number of training clips with a pseudo-label.
         of: number of unlabelled clips.
-        threshold: score from which a clip got a pseudo-label. None: round 0.
-        auc: ROC-AUC on the validation clips.
-        precision: of the pseudo-labels, where the truth is known.
+        threshold: least detector score of a pseudo-labelled clip. None: round 0.
+        auc: area under the ROC curve on the validation clips.
+        precision: fraction of the pseudo-labelled clips that are true positives. None: true labels
+            are unknown.
     """
 
     number: int
@@ -234,7 +238,7 @@ class TrainingRound:
     precision: float | None = None
 
     def as_row(self) -> dict[str, float | None]:
-        """Return the round as run.json has it."""
+        """Return the round as an entry of run.json."""
         return {
             "number": self.number,
             "pairs": self.pairs,
@@ -248,7 +252,12 @@ class TrainingRound:
 
 @dataclass(frozen=True)
 class TrainedDetector:
-    """A detector in evaluation mode after the last round, and the report of every round."""
+    """Result of training with pseudo-labels.
+
+    Attributes:
+        detector: detector after the last round, in evaluation mode.
+        rounds: report of every round.
+    """
 
     detector: Detector
     rounds: tuple[TrainingRound, ...]
@@ -262,18 +271,20 @@ def train_with_pseudo_labels(
     settings: PseudoSettings | None = None,
     truth: Mask | None = None,
 ) -> TrainedDetector:
-    """Train a detector on labelled clips, then in rounds on labelled and pseudo-labelled ones.
+    """Train a detector on labelled clips, then in rounds on labelled and pseudo-labelled clips.
 
     Args:
         labelled: positive clips.
-        unlabelled: clips without labels, which each round reads once. None: no round is made.
-        validation: clips that choose the threshold and score each round.
-        train: trains a detector on pairs, given the number of the round.
-        settings: number of rounds, and how the threshold is chosen.
-        truth: (U,) bool, which of U unlabelled clips in memory are positive, for the report only.
+        unlabelled: clips without labels, read once per round. None: there are no rounds of
+            pseudo-labels.
+        validation: labelled clips for the choice of the threshold and the report of each round.
+        train: function that trains a detector on pairs, given the number of the round.
+        settings: number of rounds, and rule for the threshold. None: defaults.
+        truth: (U,), True for unlabelled clips that are positive. It is used for the report only.
+            None: unknown.
 
-    Raises DatasetError when there is no unlabelled clip, when all validation clips have one label,
-    or when no clip reaches the threshold.
+    Raises DatasetError when there is no unlabelled clip, when all validation clips have the same
+    label, or when no clip reaches the threshold.
     """
     settings = settings or PseudoSettings()
     count = 0 if unlabelled is None else len(unlabelled)
@@ -310,7 +321,14 @@ def train_with_pseudo_labels(
 def choose_clips(
     network: Detector, clips: UnlabelledClips, validation: ValidationClips, settings: PseudoSettings
 ) -> tuple[float, References]:
-    """Return the threshold, and the references of the unlabelled clips that reach it."""
+    """Return the score threshold, and the references of the unlabelled clips that reach it.
+
+    Args:
+        network: the detector.
+        clips: clips without labels.
+        validation: labelled clips for the choice of the threshold.
+        settings: rule for the threshold.
+    """
     by_share = settings.threshold == "share"
     validation_scores = score_pairs(network, validation.pairs)
     scores = np.zeros(0, np.float32)  # of unlabelled clips
@@ -333,13 +351,13 @@ def choose_clips(
 def choose_threshold(
     scores: Matrix, validation: Matrix, positive: Mask, settings: PseudoSettings
 ) -> float:
-    """Return the score from which a clip counts as positive.
+    """Return the least detector score of a clip that gets a positive pseudo-label.
 
     Args:
-        scores: (U,) of unlabelled clips.
-        validation: (N,) scores of validation clips.
-        positive: (N,) whether their labels are positive.
-        settings: which rule is used.
+        scores: (U,) detector scores of the unlabelled clips.
+        validation: (N,) detector scores of the validation clips.
+        positive: (N,), True for positive validation clips.
+        settings: rule for the threshold.
     """
     if settings.threshold == "share":
         return float(np.quantile(scores, 1 - settings.share))

@@ -19,22 +19,24 @@ DETECTOR_TRAINING = TrainSettings(epochs=30, batch=128, learning_rate=1e-3, weig
 
 
 class ClipSettings(Settings):
-    """How narration is cut into clips: WYS2, section 4."""
+    """How narration is cut into clips (WYS2, section 4)."""
 
-    seconds: Positive = Field(3.0, description="of a clip; VideoCLIP's overlapping clips have 16")
+    seconds: Positive = Field(
+        3.0, description="length of a clip in seconds; VideoCLIP's overlapping clips: 16"
+    )
     stride: Positive = Field(
-        3.0, description="s between the middles of one sentence's clips. The paper's counts mean 1"
+        3.0, description="seconds between centers of a sentence's clips; the paper's counts imply 1"
     )
     candidates: Count = Field(
-        1, description="sentences that may tell of a clip, the nearest ones; 3 for MIL-NCE"
+        1, description="number of nearest sentences that may describe a clip; MIL-NCE: 3"
     )
     resolve: bool = Field(
-        True, description="name what pronouns stand for before texts are compared"
+        True, description="replace pronouns by their antecedents before texts are compared"
     )
 
 
 class LabelSettings(Settings):
-    """Which clips count as visual narrations: WYS2, section 3.1."""
+    """Rule by which clips are labelled as visual narrations (WYS2, section 3.1)."""
 
     kind: LabelKind = Field(
         "ss", description="sentence similarity, visual relevance, or consensus of the modalities"
@@ -51,59 +53,59 @@ class LabelSettings(Settings):
 
 
 class DetectorSettings(Settings):
-    """The towers for clips and texts, and their score: WYS2, section 3.2."""
+    """Encoders and score of the network that compares clips with texts (WYS2, section 3.2)."""
 
-    video_width: Width = Field(512, description="of a feature row; 512: S3D")
-    text_width: Width = Field(512, description="of a text vector")
+    video_width: Width = Field(512, description="width of a feature row; S3D: 512")
+    text_width: Width = Field(512, description="width of a text vector")
     video: Literal["head", "s3d"] = Field(
         "head", description="two layers on ready features, or S3D itself, trained on frames"
     )
     frames: Annotated[int, Field(ge=2, le=512, multiple_of=2)] = Field(
-        32, description="s3d: of a clip, spread over it. Unsaid, MIL-NCE's own"
+        32, description="s3d: evenly spaced frames per clip, as in MIL-NCE; not in the paper"
     )
     side: Annotated[int, Field(ge=32, le=1024, multiple_of=2)] = Field(
-        224, description="s3d: pixels of the frames' middle square. Unsaid"
+        224, description="s3d: side in pixels of the cropped square; not in the paper"
     )
     text: Literal["head", "frozen"] = Field(
-        "head", description="two layers, or the vectors as they come (the paper's)"
+        "head", description="two layers, or unchanged text vectors (the paper's choice)"
     )
     hidden: Width = Field(128, description="width between a head's two layers")
     width: Width = Field(
-        64, description='of the space that both towers share; "frozen" texts: their own width'
+        64, description='width of the joint embedding; with "frozen" texts: their width'
     )
     score: Score = Field(
         "cosine",
         description="a cosine over temperature, the paper's raw dot product, or TAN's joint head",
     )
-    temperature: Positive = Field(0.1, description="cosine: smaller is sharper")
+    temperature: Positive = Field(0.1, description="cosine: divisor of the cosine")
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
         0.0, description="between a head's two layers"
     )
 
 
 class ContrastSettings(Settings):
-    """The contrastive loss of the detector: WYS2, section 3.2, and its baselines."""
+    """Contrastive loss of the detector (WYS2, section 3.2, and its baselines)."""
 
     objective: Objective = Field(
         "nce",
         description='"mil-nce-released" counts a clip\'s own candidates twice in the denominator',
     )
     negatives: Count | None = Field(
-        4, description="other texts of the batch that a clip's own is told from; None: all of it"
+        4, description="number of other texts of the batch used as negatives; None: all"
     )
 
 
 class PseudoSettings(Settings):
-    """Pseudo-labels for unlabelled clips: WYS2, section 3.1."""
+    """Pseudo-labels for unlabelled clips (WYS2, section 3.1)."""
 
     rounds: Annotated[int, Field(ge=1, le=100)] = Field(
-        1, description="of labelling and training again"
+        1, description="number of rounds of pseudo-labelling and training"
     )
     threshold: Literal["best F1", "share"] = Field(
-        "best F1", description="of the validation clips' labels, or a share of the unlabelled"
+        "best F1", description="best F1 on the validation clips, or a share of the unlabelled clips"
     )
     share: Fraction = Field(
-        0.1, description="share: of the unlabelled clips that is kept, the best ones"
+        0.1, description="share: fraction of the unlabelled clips to keep, best scores first"
     )
 
 
@@ -119,7 +121,7 @@ class Wys2Settings(Settings):
 
 
 class JudgeSettings(Settings):
-    """How P(the picture shows what is said) is estimated."""
+    """Estimate of P(the picture shows what is said) for each sentence."""
 
     detector: Path | None = Field(
         None,
@@ -127,21 +129,23 @@ class JudgeSettings(Settings):
         "picture's fit",
     )
     seconds: Positive = Field(
-        3.0, description="of the clip in which a sentence is judged, at least"
+        3.0, description="least length in seconds of the clip in which a sentence is judged"
     )
 
 
 class SummarySettings(Settings):
-    """Length of a summary, and the pauses that it keeps."""
+    """Length of a video summary, and pauses kept around speech."""
 
-    seconds: Positive | None = Field(None, description="most seconds; None: every shown step")
-    share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
-        None, description="most of the video's length. The smaller one counts"
+    seconds: Positive | None = Field(
+        None, description="maximum length in seconds; None: every shown step"
     )
-    pad: NonNegative = Field(0.15, description="s of the pause kept before and after speech")
+    share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        None, description="maximum share of the video's length; the smaller of both limits counts"
+    )
+    pad: NonNegative = Field(0.15, description="seconds of pause kept before and after speech")
 
     def compute_target(self, duration: float) -> float | None:
-        """Return the maximum seconds of a summary for a video of `duration` seconds. None: no
-        limit."""
+        """Return the maximum length of a summary in seconds, or None for no limit. duration: length
+        of the video in seconds."""
         limits = [self.seconds, None if self.share is None else self.share * duration]
         return min((limit for limit in limits if limit is not None), default=None)

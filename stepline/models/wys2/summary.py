@@ -23,12 +23,12 @@ SUMMARIZED_STATUSES = ("shown", "unclear")
 
 @dataclass(frozen=True)
 class SummarySegment:
-    """A segment of a summary.
+    """A segment of a video summary.
 
     Attributes:
-        span: its seconds.
-        steps: that it shows, in the video's order.
-        value: P(its best step is shown).
+        span: start and end of the segment in seconds of the video.
+        steps: steps that the segment shows, in the video's order.
+        value: largest P(shown) of these steps.
     """
 
     span: Span
@@ -39,10 +39,15 @@ class SummarySegment:
 def summarize(
     record: Record, settings: SummarySettings | None = None
 ) -> tuple[SummarySegment, ...]:
-    """Return the segments of a summary in the video's order. They do not overlap, and fit into the
-    target length.
+    """Return the segments of a summary of a video, in order. They do not overlap, and their total
+    length is at most the target.
 
-    Without a target every shown step is in it. Raises MediaError when no step is shown.
+    Args:
+        record: the video with its grounded steps.
+        settings: target length and pauses. Without a target every shown step is included. None:
+            defaults.
+
+    Raises MediaError when no step is shown.
     """
     settings = settings or SummarySettings()
     # every step that is shown is a candidate
@@ -70,10 +75,11 @@ def summarize(
 def _select_segments(
     candidates: Sequence[SummarySegment], target: float, pauses: "PauseFinder", gap: float
 ) -> list[SummarySegment]:
-    """Return segments of at most `target` seconds together, greedily by value per added second.
+    """Return segments with a total of at most `target` seconds, chosen greedily by value per added
+    second.
 
-    The remaining seconds go to parts of other segments around their most likely seconds, the most
-    valuable first.
+    Remaining seconds are filled with parts of other segments around their most likely times, by
+    decreasing value.
     """
     # whole segments
     selected: list[SummarySegment] = []
@@ -113,7 +119,8 @@ def _select_segments(
 
 
 def _count_merged_seconds(segments: Sequence[SummarySegment], gap: float) -> float:
-    """Return the seconds of segments, including gaps below `gap` seconds between them."""
+    """Return the total seconds of segments, including gaps shorter than `gap` seconds between
+    them."""
     return _sum_seconds(_merge_close(segments, gap))
 
 
@@ -122,8 +129,8 @@ def _sum_seconds(segments: Iterable[SummarySegment]) -> float:
 
 
 def _merge_close(segments: Sequence[SummarySegment], gap: float) -> tuple[SummarySegment, ...]:
-    """Return segments in order. Segments less than `gap` seconds apart become one, with the value
-    of its best part."""
+    """Return segments in order, with those less than `gap` seconds apart merged. A merged segment
+    has the largest value of its parts."""
     merged: list[SummarySegment] = []
     for segment in sorted(segments, key=lambda segment: segment.span.start):
         if not merged or segment.span.start - merged[-1].span.end >= gap:
@@ -139,7 +146,12 @@ def _merge_close(segments: Sequence[SummarySegment], gap: float) -> tuple[Summar
 
 
 class PauseFinder:
-    """Moves the ends of spans out of the speech of a video."""
+    """Moves the ends of segments to pauses in the speech of a video.
+
+    Args:
+        record: the video with its transcript and steps.
+        settings: seconds of pause to keep around speech.
+    """
 
     def __init__(self, record: Record, settings: SummarySettings) -> None:
 
@@ -153,12 +165,16 @@ class PauseFinder:
         self._settings = settings
 
     def move_out_of_speech(self, span: Span, at: float | None) -> Span:
-        """Return the span with its ends moved out of sentences, around its most likely time.
+        """Return a span whose ends are moved out of spoken sentences.
 
-        An end inside a sentence that no step rests on (a greeting) moves so that the sentence is
-        left out, if the most likely time stays in the span. An end inside any other sentence
-        moves so that the sentence is whole. An end that would move more than `MAX_MOVE_SECONDS`
-        moves to the end of a word.
+        An end inside a sentence without a step, such as a greeting, moves so that the sentence is
+        left out. It does so only if the most likely time stays in the span. An end inside another
+        sentence moves so that the sentence is whole. An end that would move more than
+        `MAX_MOVE_SECONDS` moves to the end of a word instead.
+
+        Args:
+            span: the span in seconds.
+            at: most likely time of the step in seconds. None: the middle of the span.
         """
         middle = _choose_middle(span, at)
         start = self._move_end(span.start, middle, starts=True)
@@ -169,8 +185,14 @@ class PauseFinder:
         return Span(round(start, 3), round(end, 3))
 
     def shorten(self, span: Span, at: float | None, seconds: float) -> Span:
-        """Return at most `seconds` of the span around its most likely time, with its ends moved
-        inwards out of words."""
+        """Return at most `seconds` of a span around its most likely time, with both ends moved
+        inwards out of words.
+
+        Args:
+            span: the span in seconds.
+            at: most likely time of the step in seconds. None: the middle of the span.
+            seconds: maximum length of the result.
+        """
         middle = _choose_middle(span, at)
         last_start = max(span.start, span.end - seconds)
         start = min(max(span.start, middle - seconds / 2), last_start)
@@ -186,7 +208,8 @@ class PauseFinder:
         return Span(inner_start, inner_end)
 
     def _move_end(self, time: float, middle: float, *, starts: bool) -> float:
-        """Return the start or end of a span moved out of its sentence, or else out of its word."""
+        """Return the start or end of a span in seconds, moved out of its sentence, otherwise out of
+        its word."""
         padded = self._pad_start if starts else self._pad_end
         sentence = _find_span_around(self._sentence_spans, time)
         if sentence is None:
@@ -208,7 +231,8 @@ class PauseFinder:
         return word.start if starts else word.end
 
     def _pad_start(self, time: float) -> float:
-        """Return a start with some of the pause before the speech that begins there."""
+        """Return a start in seconds that includes some of the pause before the speech that begins
+        there."""
         spans = self._sentence_spans
         # Only where speech begins is there a pause before it.
         if not any(abs(span.start - time) < TOUCHING_SECONDS for span in spans):
@@ -217,7 +241,8 @@ class PauseFinder:
         return max(0.0, *earlier_ends, time - self._settings.pad)
 
     def _pad_end(self, time: float) -> float:
-        """Return an end with some of the pause after the speech that ends there."""
+        """Return an end in seconds that includes some of the pause after the speech that ends
+        there."""
         spans = self._sentence_spans
         later_starts = [span.start for span in spans if span.start >= time]
         next_start = min(later_starts, default=self._end)
@@ -228,10 +253,11 @@ class PauseFinder:
 
 
 def _choose_middle(span: Span, at: float | None) -> float:
-    """Return the step's best time where it is in the span, else the middle of the span."""
+    """Return the most likely time `at` if it is inside the span, otherwise the middle of the
+    span."""
     return span.center if at is None or at not in span else at
 
 
 def _find_span_around(spans: Sequence[Span], time: float) -> Span | None:
-    """Return the first span that contains a time in its interior, or None."""
+    """Return the first span that strictly contains a time, or None."""
     return next((span for span in spans if span.start < time < span.end), None)

@@ -83,12 +83,12 @@ TRAINED_S3D = "s3d_wys2.pth"
 
 @dataclass(frozen=True)
 class DetectorRun(TrainedDetector):
-    """The result of a training run.
+    """Result of a training run of the detector.
 
     Attributes:
-        calibration: P(shown) of the detector's scores. None where the validation clips were too few.
-        counts: numbers of training clips, of positive ones, and of validation clips.
-        validation_positive: number of validation clips with a positive label.
+        calibration: regression from scores to P(shown). None: too few validation clips.
+        counts: numbers of training clips, of positive training clips, and of validation clips.
+        validation_positive: number of positive validation clips.
         unlabelled_omitted: unlabelled videos that were left out, with the reasons.
     """
 
@@ -99,7 +99,7 @@ class DetectorRun(TrainedDetector):
 
     @property
     def calibration_report(self) -> str:
-        """The calibration error in words, or why the detector is not calibrated."""
+        """The calibration error in words, or the reason why there is no calibration."""
         count = self.counts["validation"]
         clips = f"{count} validation clips, {self.validation_positive} of them positive"
         if self.calibration is None:
@@ -109,15 +109,16 @@ class DetectorRun(TrainedDetector):
 
 @dataclass(frozen=True)
 class DetectorClips:
-    """The clips of a training run.
+    """Training clips of a run.
 
     Attributes:
         labelled: clips of videos with key-steps.
-        gather_unlabelled: returns clips of videos without key-steps, which may take hours. None: no
-            pseudo-labels.
-        video: backbone of the features, which the detector's file states.
-        text: encoder of the text vectors, likewise.
-        s3d: file of released weights from which a detector of frames starts.
+        gather_unlabelled: returns the clips of videos without key-steps, which can take hours.
+            None: training without pseudo-labels.
+        video: name of the feature extractor, stored in the detector's file.
+        text: name of the text encoder, stored in the detector's file.
+        s3d: file of released S3D weights, from which a detector of frames starts. None: fresh
+            weights.
     """
 
     labelled: ClipDataset
@@ -129,17 +130,17 @@ class DetectorClips:
 
 @dataclass(frozen=True)
 class DetectorSources:
-    """What a training run reads.
+    """Input data of a training run. Either `features` or `videos` is set.
 
     Attributes:
-        key_steps: sources of records with key-steps, as `read_records` takes them.
-        features: a feature store, or its URL. Either features or videos are given.
-        videos: files of the videos by id, for a detector of frames.
-        narrations: sources of transcripts for videos whose own source lacks them.
+        key_steps: sources of videos with key-steps, as `read_records` takes them.
+        features: path or URL of a feature store.
+        videos: video files by id, for a detector of frames.
+        narrations: sources of transcripts for videos whose source has none.
         unlabelled: sources of narrated videos without key-steps.
-        vectors: encoder of the sentences, as `load_text_encoder` takes it.
-        s3d: file of released weights of S3D.
-        excluded: lists of videos that `stepline curate excluded` wrote.
+        vectors: name of the text encoder, as `load_text_encoder` takes it.
+        s3d: file of released S3D weights. None: fresh weights.
+        excluded: files with ids of videos to leave out, written by `stepline curate excluded`.
     """
 
     key_steps: tuple[str, ...]
@@ -154,14 +155,15 @@ class DetectorSources:
     def prepare_clips(
         self, folder: Path, settings: Wys2Settings, on_omitted: Callable[[Mapping[str, int]], None]
     ) -> DetectorClips:
-        """Return the clips of a run.
+        """Return the training clips of a run.
 
         Args:
-            folder: of the run.
-            settings: of the run.
-            on_omitted: is called with the number of omitted videos by reason.
+            folder: folder of the run.
+            settings: settings of the run.
+            on_omitted: called with the number of omitted videos by reason.
 
-        Raises SettingsError unless either features or videos are given, and what the sources raise.
+        Raises SettingsError unless exactly one of features and videos is given, and the errors of
+        the sources.
         """
         # clips with key-steps
         features = self._open_features(settings)
@@ -198,7 +200,7 @@ class DetectorSources:
         )
 
     def _require_each_source(self, labelled: ClipDataset) -> None:
-        """Raise DatasetError where one of several sources of key-steps gives no clip."""
+        """Raise DatasetError if one of several sources of key-steps gives no clip."""
         if len(self.key_steps) == 1 or not labelled.clips:
             return
         with_clips = {clip.video for clip in labelled.clips}
@@ -230,9 +232,16 @@ def train_detector_run(
     *,
     report: Callable[[Progress], None] | None = None,
 ) -> DetectorRun:
-    """Train a detector on clips with key-steps, and in rounds on those without, and write its run.
+    """Train a detector on clips with key-steps, then in rounds on clips without, and write the run
+    folder.
 
-    Raises DatasetError when no clip is left or when all validation clips have one label,
+    Args:
+        clips: training clips.
+        folder: folder of the run.
+        settings: settings of the run.
+        report: called with the progress after each update.
+
+    Raises DatasetError when no clip is left or all validation clips have the same label,
     SettingsError when the folder holds a run with other settings.
     """
     labelled = clips.labelled
@@ -278,7 +287,8 @@ def _train_on_clips(
     settings: Wys2Settings,
     report: Callable[[Progress], None] | None,
 ) -> DetectorRun:
-    """Split the videos, train once, or in rounds where there are unlabelled clips, and calibrate."""
+    """Split the videos, train, and calibrate. Rounds with pseudo-labels follow if there are
+    unlabelled clips."""
     # the videos of each split
     labelled = clips.labelled
     splits = split_videos([clip.video for clip in labelled.clips], settings.train.seed)
@@ -332,9 +342,10 @@ def _train_on_clips(
 
 
 def _fit_settings(detector: DetectorSettings, pair: ClipTextPair) -> DetectorSettings:
-    """Return the settings with the tower and widths that fit a pair, where the user set none.
+    """Return the settings with the clip encoder and widths that fit a pair, if the user has not set
+    them.
 
-    Raises SettingsError where the user set the tower for the other kind of clip.
+    Raises SettingsError if the user has set the encoder for the other kind of clip.
     """
     of_frames = isinstance(pair.video, FrameClip) or pair.video.ndim == 4
     tower = "s3d" if of_frames else "head"
@@ -352,8 +363,8 @@ def _fit_settings(detector: DetectorSettings, pair: ClipTextPair) -> DetectorSet
 
 
 def _make_detector_on_s3d(settings: DetectorSettings, weights: Path, seed: int) -> Detector:
-    """Return a fresh detector of frames whose S3D has released weights. Raises ModelError for
-    another file."""
+    """Return a fresh detector of frames with released S3D weights. Raises ModelError for another
+    file."""
     from stepline.vision.s3d import DICTIONARY_FILE, read_dictionary, read_s3d
 
     torch.manual_seed(seed)
@@ -375,19 +386,19 @@ def train_detector(
     start: Detector | None = None,
     report: Callable[[Progress], None] | None = None,
 ) -> Detector:
-    """Return a detector trained on positive pairs, in evaluation mode. A run in `folder` that was
-    stopped is resumed.
+    """Return a detector trained on positive pairs, in evaluation mode. An interrupted run in
+    `folder` is resumed.
 
     Args:
-        pairs: clips with their own texts.
-        folder: of checkpoint and log.
+        pairs: clips, each with the sentence spoken in it.
+        folder: folder of checkpoint and log.
         detector: settings of a fresh detector.
-        contrast: settings of the loss.
-        settings: how long and how fast it learns.
-        start: a detector that is trained further, in place of a fresh one.
-        report: is called with the progress after each step.
+        contrast: form of the loss. None: defaults.
+        settings: length and learning rate of the training.
+        start: detector to train further. None: a fresh detector.
+        report: called with the progress after each update.
 
-    Raises DatasetError for fewer than two pairs, which cannot be contrasted.
+    Raises DatasetError for fewer than two pairs, which leave no negatives.
     """
     # One pair has no other that it could be contrasted with.
     if len(pairs) < 2:
@@ -405,8 +416,8 @@ def train_detector(
 def make_detector_task(
     pairs: Sequence[ClipTextPair], settings: ContrastSettings
 ) -> TrainingTask[ClipTextPair]:
-    """Return the training task of the detector. A batch of one pair, which can be the last of an
-    epoch, has a loss of 0."""
+    """Return the training task (losses and augmentation) of the detector. The last batch of an
+    epoch can hold one pair, and then has a loss of 0."""
 
     def losses(network: nn.Module, batch: Sequence[ClipTextPair]) -> list[Loss]:
         collated = collate_pairs(batch).to(device_of(network))
