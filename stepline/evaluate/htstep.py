@@ -44,7 +44,8 @@ class AnnotatedVideo:
 
 
 def candidate_steps(video: AnnotatedVideo, taxonomy: Taxonomy) -> list[int]:
-    """Return the sorted global_step_index of all steps of the article variation that a video follows.
+    """Return the sorted global_step_index of all steps of the article variation that a video
+    follows.
 
     Raises DatasetError when the annotation mixes variations or names an unknown step.
     """
