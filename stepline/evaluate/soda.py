@@ -208,7 +208,10 @@ def _video_score(
 def _worths(
     truth: list[Event], events: list[Event], kind: SodaKind, similarity: _CaptionSimilarity | None
 ) -> list[float]:
-    """Return the summed pair scores of the best pairing: four sums for kind a, one for the others."""
+    """Return the summed pair scores of the best pairing.
+
+    Kind a has one sum per IoU threshold, any other kind has one sum.
+    """
     iou = segment_iou(event_times(truth), event_times(events))  # (reference, predictions)
     if similarity is None:
         return [best_ordered_sum(iou)]

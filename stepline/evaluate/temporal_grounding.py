@@ -172,9 +172,9 @@ def _recall(
 def _unknown_rows_note(
     scoring: ScoringTask, nodes: Mapping[str, Node], reference: _Reference
 ) -> list[str]:
-    """Return a note on predictions for records that the reference lacks, or [] without any.
+    """Return a note on predicted seconds whose row id the reference lacks, or [] without any.
 
-    Raises DatasetError when the reference lacks all of them.
+    Raises DatasetError when the reference lacks every predicted row id.
     """
     is_known = []
     for id, node in nodes.items():
@@ -288,7 +288,8 @@ def _predicted_seconds(node: Node, record: Record, steps: Sequence[Step]) -> lis
 def _seconds_by_row(node: Node, record: Record) -> list[float]:
     """Return one predicted second per row of the annotation, rejected rows included.
 
-    The reader keeps only the number of rejected rows, so that the lengths can be compared.
+    Of the rejected rows only the number is known, so every length that this number allows is
+    accepted.
     """
     ids = [step.id for step in record.reference]
     max_rows = len(ids) + len(record.dropped)
