@@ -62,7 +62,7 @@ def read(path: Path) -> Iterator[DatasetEntry]:
 
 
 def release_file(folder: Path, name: str) -> Path:
-    """Return the path of a file in the folder of the release. Raises DatasetError if it is missing."""
+    """Return the path of a file in the release's folder. Raises DatasetError if it is missing."""
     if not folder.is_dir():
         fault = f"{folder}: is not the folder of the CrossTask release"
         raise DatasetError(f"{fault}; unpack its zip and give it")

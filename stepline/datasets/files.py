@@ -205,7 +205,7 @@ def read_json_files(path: Path) -> Iterator[tuple[str, str, Tree]]:
 
 
 def stem(name: str) -> str:
-    """Return a file's name without .json or .json.gz. Of another name the last ending is removed."""
+    """Return a file's name without .json or .json.gz. Of other names the last ending is cut."""
     for ending in (".json.gz", ".json", ".gz"):
         if name.endswith(ending):
             return name[: -len(ending)]
@@ -392,7 +392,7 @@ class Node:
         return None if node is None else node.number()
 
     def optional_rows(self, key: str) -> "list[Node]":
-        """Return the items of the list under a key. [] if the object lacks the key or holds null."""
+        """Return the items of the list under a key, [] if the object lacks it or holds null."""
         node = self.get(key)
         return [] if node is None else list(node.rows())
 
@@ -413,7 +413,7 @@ class Node:
             raise DatasetError(f"{fault}; correct it") from error
 
     def number(self) -> float:
-        """Return the value as a number. A string that states a number, NaN or infinity is read too."""
+        """Return the value as a number. A string that states a number is read too, such as "NaN"."""
         try:
             return float(self._typed_value(int | float | str, "a number"))
         except ValueError as error:

@@ -101,7 +101,7 @@ def _tf_idf_vector(counts: Counter[Ngram], idf: NgramWeights, max_idf: float) ->
 
 
 def _similarity(hypothesis: _TfIdfVector, reference: _TfIdfVector) -> float:
-    """Return the mean over n-gram sizes of the clipped cosine, times a penalty for unequal lengths."""
+    """Return the mean clipped cosine over n-gram sizes, with a penalty for unequal lengths."""
     total = 0.0
     for index in range(MAX_NGRAM_WORDS):
         product = _clipped_product(hypothesis.weights[index], reference.weights[index])
@@ -133,7 +133,7 @@ _DENOMINATOR_EPSILON = 1e-9
 
 
 def bleu(items: Sequence[CaptionPair]) -> BleuRow:
-    """Return BLEU-1 to BLEU-4 in [0, 1], each computed from the summed counts of all caption pairs."""
+    """Return BLEU-1 to BLEU-4 in [0, 1], from the summed counts of all tokenized caption pairs."""
     counts = [_bleu_counts(item) for item in items]
     length, reference_length, *ngram_counts = map(sum, zip(*counts, strict=True))
     hypothesis_counts = ngram_counts[:MAX_NGRAM_WORDS]

@@ -126,7 +126,7 @@ def read_numbers(node: Node, count: int | None = None, noun: str = "values") -> 
 
 
 def read_number(node: Node) -> float:
-    """Return a JSON number, NaN for null. Raises DatasetError for any other value, infinity or NaN."""
+    """Return a JSON number, NaN for null. Raises DatasetError for other values and infinity."""
     if node.value is None:
         return float("nan")
     if not is_number(node.value):

@@ -299,7 +299,7 @@ def align(candidates: Candidates, hypothesis_length: int) -> list[WordMatch]:
 
 
 def _unambiguous_matches(candidates: Candidates, hypothesis_length: int) -> dict[int, WordMatch]:
-    """Return first reference position -> match, for matches that share no word with another match."""
+    """Return first reference position -> match, for matches that share no word with others."""
     # Number of matches that cover each word.
     reference_cover = [0] * len(candidates)
     hypothesis_cover = [0] * hypothesis_length

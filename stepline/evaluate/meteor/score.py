@@ -75,7 +75,10 @@ def _matched_words(counts: Counts) -> int:
 
 
 def _matched_fraction(counts: Counts) -> float:
-    """Return the fraction of matched words of a caption, with weights for modules and word classes."""
+    """Return the weighted fraction of a caption's words that matched.
+
+    The weights depend on the module of the match and on whether a word is a function word.
+    """
     words, functions, *by_module = counts
     weighted = 0.0
     columns = zip(MODULE_WEIGHTS, by_module[:MODULE_COUNT], by_module[MODULE_COUNT:], strict=True)
@@ -166,7 +169,7 @@ class Meteor:
         self._score_pair_cached = lru_cache(maxsize=_MAX_CACHED_PAIRS)(self._score_pair)
 
     def segment(self, references: Sequence[str], hypothesis: str) -> float:
-        """Return METEOR in [0, 1] of a predicted caption against the reference that fits it best."""
+        """Return METEOR in [0, 1] of a predicted caption against its best-fitting reference."""
         return self._best(references, hypothesis)[0]
 
     def compare(self, pairs: Iterable[tuple[Sequence[str], str]]) -> MeteorScores:

@@ -247,7 +247,7 @@ class Lexicon:
 
 @cache
 def load_lexicon() -> Lexicon:
-    """Return the word lists in METEOR's jar. Raises ModelError when the jar is missing or damaged."""
+    """Return the word lists in METEOR's jar. Raises ModelError for a missing or damaged jar."""
     names = (
         "synonym/english.synsets",
         "synonym/english.exceptions",
