@@ -85,8 +85,7 @@ class ShownPosterior:
         return np.asarray(self.occupancy * self.score[:, None])
 
     def masked(self, informative: Array) -> "ShownPosterior":
-        """Return the posterior where uninformative seconds show nothing. informative: (T,), 0 or 1.
-        """
+        """Return the posterior where uninformative seconds show nothing. informative: (T,), 0 or 1."""
         if informative.all():
             return self
         rows = self.occupancy * informative
@@ -235,8 +234,7 @@ def with_verdict(
     probability: float = 1.0,
     trusted: bool = True,
 ) -> Step:
-    """Return the step with spans, at, score, status and basis. A step that is not shown has no
-    spans.
+    """Return the step with spans, at, score, status and basis. A step that is not shown has no spans.
 
     Args:
         step: a step that is not placed yet.
@@ -246,8 +244,7 @@ def with_verdict(
         duration: duration of the video in seconds.
         settings: thresholds of showing and of spans.
         basis: what placed the step.
-        probability: P(the pictures belong to the speech). It scales the score of a step that is
-            said.
+        probability: P(the pictures belong to the speech). It scales the score of a step that is said.
         trusted: whether `probability` is high enough. Otherwise a step that is said is "unclear".
     """
     # The pictures may belong to another video, which matters for a step that is said.
@@ -301,8 +298,8 @@ def separate_overlapping_spans(steps: Sequence[Step]) -> tuple[Step, ...]:
     """Return the steps with best spans that do not overlap.
 
     Two spans that overlap meet halfway between the most likely seconds of their steps, on a whole
-    second, or as near to it as the overlap allows. Steps with the same most likely second keep
-    their common span.
+    second, or as near to it as the overlap allows. Steps with the same most likely second keep their
+    common span.
     """
     seconds = sorted({step.at for step in steps if step.spans and step.at is not None})
     separated = [_cut_at_neighbours(step, seconds) for step in steps]
@@ -333,9 +330,7 @@ def _cut_at_neighbours(step: Step, seconds: Sequence[float]) -> Step:
 
 
 def _separate_pair(steps: Sequence[Step], first: float, second: float) -> list[Step]:
-    """Return the steps so that spans with most likely second `first` end before those of `second`
-    begin.
-    """
+    """Return the steps so that spans with most likely second `first` end before those of `second` begin."""
     end = first
     start = second
     for step in steps:
@@ -361,8 +356,7 @@ def _separate_pair(steps: Sequence[Step], first: float, second: float) -> list[S
 
 
 def _midpoint(first: float, second: float) -> float:
-    """Return the whole second at or after the middle of two times, the middle itself without one.
-    """
+    """Return the whole second at or after the middle of two times, the middle itself without one."""
     middle = (first + second) / 2
     whole_second = float(math.ceil(middle))
     if whole_second < second:

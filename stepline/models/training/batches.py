@@ -249,8 +249,7 @@ class Batch(TensorRecord):
     ordered: Tensor
 
     def positive_without_padding(self) -> Tensor:
-        """Return the labels `positive` (B, K, T), set to False on padding texts and padding rows.
-        """
+        """Return the labels `positive` (B, K, T), set to False on padding texts and padding rows."""
         return self.positive & ~self.video_pad[:, None] & ~self.text_pad[:, :, None]
 
 
