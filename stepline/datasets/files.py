@@ -413,7 +413,7 @@ class Node:
             raise DatasetError(f"{fault}; correct it") from error
 
     def number(self) -> float:
-        """Return the value as a number. A string that states a number is read too, such as "NaN"."""
+        """Return the value as a number. A string that states a number is read too."""
         try:
             return float(self._typed_value(int | float | str, "a number"))
         except ValueError as error:

@@ -324,7 +324,7 @@ def _is_record(value: Tree) -> bool:
 
 
 def _first_value(row: dict[str, Tree], keys: Sequence[str]) -> Tree:
-    """Return the value of the first of several keys that a row has and that is not null, else None."""
+    """Return a row's value of the first of several keys whose value is not null, else None."""
     return next((row[key] for key in keys if row.get(key) is not None), None)
 
 

@@ -288,7 +288,7 @@ def read(name: str, path: Path | str, *, subset: str | None = None) -> DatasetRe
 
 
 def find_dataset(name: str) -> Dataset:
-    """Return the dataset of a name. Raises DatasetError, with the nearest name, if there is none."""
+    """Return the dataset of a name. Raises DatasetError, with the nearest name, if unknown."""
     if name in DATASETS:
         return DATASETS[name]
     cure = suggest_name(name, DATASETS)

@@ -52,8 +52,8 @@ def read_hirest(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry per (query, video) pair of HiREST.
 
     The id of a record is "{video id}|{query}", since one video may answer several queries. A pair
-    is rejected if the video, or every part of the video, does not answer the query. A pair whose
-    steps were not annotated has an empty reference.
+    is rejected if the video does not answer the query, or if no part of the video answers it. A
+    pair whose steps were not annotated has an empty reference.
 
     path: a file of one split, or the folder of all splits.
     """

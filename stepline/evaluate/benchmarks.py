@@ -354,7 +354,7 @@ def evaluate(
 
 
 def find_benchmark(name: str) -> Benchmark:
-    """Return the benchmark of a name. Raises DatasetError, with the nearest name, for no benchmark."""
+    """Return the benchmark of a name. Raises DatasetError, with the nearest name, if unknown."""
     if name not in BENCHMARKS:
         cure = suggest_name(name, BENCHMARKS)
         raise DatasetError(f"no benchmark is called {name!r}; {cure}")

@@ -244,7 +244,7 @@ class Automaton:
 
 @cache
 def load_automaton() -> Automaton:
-    """Return the automaton in the jar of Stanford's tokenizer. Raises ModelError without the jar."""
+    """Return the automaton in the jar of Stanford's tokenizer. Raises ModelError without it."""
     with zipfile.ZipFile(official_file(TOKENIZER_JAR)) as archive:
         fields = constant_strings(archive.read(_LEXER_CLASS))
     rows = _join_packed(fields, "ZZ_ROWMAP_PACKED")
