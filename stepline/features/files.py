@@ -130,7 +130,7 @@ def _feature_array(path: Path, content: Mapping[str, Any]) -> Any:
 
 
 def _check_matrix(path: Path, array: Any) -> Matrix:
-    """Return an array as (T, D) float32. Raises ShapeError for another shape or type, and for NaN."""
+    """Return an array as (T, D) float32. Raises ShapeError for any other array, and for NaN."""
     if not isinstance(array, np.ndarray):
         fault = f"{path}: holds a {type(array).__name__}, not an array of features (T, D)"
         raise ShapeError(f"{fault}; extract them again")

@@ -610,6 +610,10 @@ class RemoteFeatureStore(FeatureStore):
 
     All indexes are downloaded when the store is opened. A shard is downloaded when one of its rows
     is read.
+
+    Args:
+        url: address of the store's folder.
+        most: maximal bytes of all downloaded files. None: half of the free disk space.
     """
 
     def __init__(self, url: str, *, most: int | None = None) -> None:
