@@ -168,7 +168,7 @@ def _features_in_archive(path: Path) -> Iterator[FeatureFile]:
 
 
 def _parse_row_texts(item: Mapping[str, Any]) -> RowTexts | None:
-    """Return the texts in a file of NaSVA, {vid, start, end, text, features}, None without "text"."""
+    """Return the texts in a file of NaSVA, {vid, start, end, text, features}. None without them."""
     if "text" not in item:
         return None
     texts = tuple(str(text) for text in np.atleast_1d(item["text"]))

@@ -35,7 +35,7 @@ class PairedVideo:
     Attributes:
         video: id of the video.
         reason: why the video is excluded. None: it is included.
-        split: "train" or "validation". None: the video has no split.
+        split: "train" or "validation". None: the video is excluded or has no paired document.
         documents: numbers of the paired documents, the best one first.
         iou: token-IoU with each document.
         recall: token-recall with each document.

@@ -50,10 +50,11 @@ class Statistics(FrozenModel):
     )
     density_before: Counts = Field(
         default_factory=dict,
-        description="histogram of the share of content words in a narration sentence",
+        description="twentieths of words that are content words, 0..19 -> number of narration sentences",
     )
     density_after: Counts = Field(
-        default_factory=dict, description="histogram of the share of content words in a step"
+        default_factory=dict,
+        description="twentieths of words that are content words, 0..19 -> number of steps",
     )
     words_before: Counts = Field(
         default_factory=dict, description="content word -> occurrences in the narration"

@@ -250,7 +250,8 @@ def first_field(fields: Mapping[str, object], names: Sequence[str]) -> object:
 def flatten_texts(value: object, depth: int) -> Iterator[str]:
     """Yield the strings in a nested value: a string, a list, or sections of steps.
 
-    depth: how many more levels may be nested.
+    depth: nesting level of `value`, 0 for the outermost value. Levels from MAX_SECTION_DEPTH on are
+    left out.
     """
     if isinstance(value, str):
         yield value
