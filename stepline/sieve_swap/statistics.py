@@ -50,11 +50,10 @@ class Statistics(FrozenModel):
     )
     density_before: Counts = Field(
         default_factory=dict,
-        description="twentieths of words that are content words, 0..19 -> number of narration sentences",
+        description="twentieths of content words, 0..19 -> number of narration sentences",
     )
     density_after: Counts = Field(
-        default_factory=dict,
-        description="twentieths of words that are content words, 0..19 -> number of steps",
+        default_factory=dict, description="twentieths of content words, 0..19 -> number of steps"
     )
     words_before: Counts = Field(
         default_factory=dict, description="content word -> occurrences in the narration"
