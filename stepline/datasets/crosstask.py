@@ -33,12 +33,12 @@ NO_STEP = "names a step number that the task does not have"
 
 @dataclass(frozen=True)
 class TaskDescription:
-    """A task of the release.
+    """A task of the CrossTask release.
 
     Attributes:
-        id: of its wikiHow article.
-        title: of the article.
-        steps: their texts, in order.
+        id: id of the wikiHow article.
+        title: title of the article.
+        steps: texts of the steps in their order.
     """
 
     id: str
@@ -47,7 +47,7 @@ class TaskDescription:
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry per (task, video) pair of videos.csv. `path` is the release's folder."""
+    """Yield one entry per (task, video) pair of videos.csv. path: the folder of the release."""
     primary_file, related_file = TASK_FILES
     task_paths = [release_file(path, primary_file)]
     related_path = find_file(path, related_file)
@@ -62,7 +62,7 @@ def read(path: Path) -> Iterator[DatasetEntry]:
 
 
 def release_file(folder: Path, name: str) -> Path:
-    """Return the path of a file in the release's folder. Raises DatasetError where it is missing."""
+    """Return the path of a file in the release's folder. Raises DatasetError if it is missing."""
     if not folder.is_dir():
         fault = f"{folder}: is not the folder of the CrossTask release"
         raise DatasetError(f"{fault}; unpack its zip and give it")
@@ -73,9 +73,9 @@ def release_file(folder: Path, name: str) -> Path:
 
 
 def read_validation(folder: Path) -> dict[VideoKey, None]:
-    """Return the (task, video) pairs that the benchmark keeps for validation, in file order.
+    """Return the (task id, video id) pairs of the validation split, as keys in file order.
 
-    The values are None: the dictionary is an ordered set.
+    The values are None: the dictionary serves as an ordered set.
     """
     file = find_file(folder, VALIDATION_FILE)
     return {} if file is None else _read_pairs(file)
@@ -86,7 +86,10 @@ def _read_pairs(file: Path) -> dict[VideoKey, None]:
 
 
 def read_tasks(path: Path) -> Iterator[TaskDescription]:
-    """Yield the tasks of a tasks file. Raises DatasetError for a block with another count of steps."""
+    """Yield the tasks of a tasks file.
+
+    Raises DatasetError for a task whose number of steps differs from the number that it states.
+    """
     lines = [line.strip() for line in read_text(path).split("\n")]
     # empty lines end blocks
     blocks = "\n".join(lines).split("\n\n")
@@ -107,7 +110,10 @@ def read_tasks(path: Path) -> Iterator[TaskDescription]:
 
 
 def read_annotation(path: Path) -> Iterator[tuple[int, float, float]]:
-    """Yield (step, start, end) of each row of an annotation file. Steps count from 1."""
+    """Yield (step number, start, end) of each row of an annotation file.
+
+    Step numbers begin at 1, times are in seconds.
+    """
     for line, (step, start, end) in read_headless_csv(path, 3):
         try:
             yield int(step), float(start), float(end)

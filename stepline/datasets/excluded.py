@@ -33,10 +33,10 @@ LIST_HEADING = (
 
 @dataclass(frozen=True)
 class ExcludedVideos:
-    """Videos that are excluded from training.
+    """Videos of evaluation sets, which are excluded from training.
 
     Attributes:
-        datasets: video id -> sorted names of the evaluation sets that hold it.
+        datasets: video id -> sorted names of the evaluation sets that contain the video.
     """
 
     datasets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -48,11 +48,11 @@ class ExcludedVideos:
         return plain_id(video) in self.datasets
 
     def datasets_with(self, video: str) -> tuple[str, ...]:
-        """Return the names of the evaluation sets that hold a video, () for none."""
+        """Return the names of the evaluation sets that contain a video, () for none."""
         return self.datasets.get(plain_id(video), ())
 
     def counts(self) -> dict[str, int]:
-        """Return evaluation set -> number of excluded videos in it, sorted by name."""
+        """Return name of each evaluation set -> number of its excluded videos, sorted by name."""
         counts: Counter[str] = Counter()
         for names in self.datasets.values():
             counts.update(names)
@@ -61,12 +61,13 @@ class ExcludedVideos:
 
 @dataclass(frozen=True)
 class ExcludedSource:
-    """A dataset whose evaluation videos are excluded.
+    """A dataset whose evaluation videos are excluded from training.
 
     Attributes:
-        name: of the dataset.
-        path: its file or folder.
-        splits: evaluation splits, in addition to the test splits. (): all but the training splits.
+        name: name of the dataset.
+        path: file or folder of the dataset.
+        splits: names of its evaluation splits. The test splits always count as evaluation splits.
+            With (), every split but the training splits counts.
     """
 
     name: str
@@ -74,7 +75,10 @@ class ExcludedSource:
     splits: tuple[str, ...] = ()
 
     def videos(self) -> Iterator[tuple[str, str | None]]:
-        """Yield (id, split) of every video in the files, also where every annotation is rejected."""
+        """Yield (video id, split) of every video in the files, also of fully rejected videos.
+
+        The split is None where the files state none.
+        """
         read_hidden_ids = find_dataset(self.name).read_hidden_ids
         if read_hidden_ids is not None:
             for split, ids in read_hidden_ids(self.path).items():
@@ -84,7 +88,10 @@ class ExcludedSource:
             yield entry.record.video.id if entry.record else entry.id, entry.subset
 
     def is_scored(self, split: str | None) -> bool:
-        """Return whether a split is for evaluation, so that it is excluded. None is."""
+        """Return whether the videos of a split are excluded from training.
+
+        split: name of the split. None, for a video without a split, counts as an evaluation split.
+        """
         if split is None or split.startswith(TEST_PREFIX):
             return True
         if self.splits:
@@ -93,10 +100,10 @@ class ExcludedSource:
 
 
 def collect_excluded(sources: Iterable[ExcludedSource]) -> ExcludedVideos:
-    """Return the ids of the evaluation videos of datasets, as `stepline.datasets` reads them.
+    """Return the ids of the evaluation videos of several datasets.
 
-    Raises DatasetError for what cannot be read, for a split that is not there, and where no split
-    is scored.
+    Raises DatasetError for files that cannot be read, for a split that a dataset lacks, and for a
+    dataset without any evaluation split.
     """
     names: NamesById = defaultdict(set)
     for source in sources:
@@ -110,7 +117,10 @@ def collect_excluded(sources: Iterable[ExcludedSource]) -> ExcludedVideos:
 
 
 def _check_splits(source: ExcludedSource, is_scored: Mapping[str | None, bool]) -> None:
-    """Raise DatasetError where a source lacks one of its splits, or has no split for evaluation."""
+    """Raise DatasetError if a dataset lacks one of its named splits, or has no evaluation split.
+
+    is_scored: each split that was read -> whether it is an evaluation split.
+    """
     splits = sorted(filter(None, is_scored))
     for split in source.splits:
         if split not in is_scored:
@@ -123,7 +133,10 @@ def _check_splits(source: ExcludedSource, is_scored: Mapping[str | None, bool]) 
 
 
 def read_excluded(paths: Iterable[Path]) -> ExcludedVideos:
-    """Return the ids of all list files. Raises DatasetError for a file that is missing or no list."""
+    """Return the video ids of list files that `write_excluded` wrote.
+
+    Raises DatasetError for a file that is missing or no such list.
+    """
     names: NamesById = defaultdict(set)
     for path in paths:
         for number, line in enumerate(read_text(path).splitlines(), start=1):
@@ -144,7 +157,7 @@ def read_excluded(paths: Iterable[Path]) -> ExcludedVideos:
 
 
 def write_excluded(excluded: ExcludedVideos, path: Path) -> None:
-    """Write a list file, sorted by id."""
+    """Write excluded videos as a list file, sorted by video id."""
     lines = [f"{video}\t{','.join(names)}\n" for video, names in sorted(excluded.datasets.items())]
     write_atomic(path, LIST_HEADING + "".join(lines))
 

@@ -52,11 +52,14 @@ SPLIT_WORDS = {
 
 
 class RepeatedKeyError(ValueError):
-    """A key that is twice in one JSON object."""
+    """Raised for a JSON object that holds one key twice."""
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return a file's bytes, unpacked when it is gzipped whatever its name. Raises DatasetError."""
+    """Return the bytes of a file, unpacked if they are gzipped, whatever the name of the file.
+
+    Raises DatasetError for a file that cannot be read.
+    """
     try:
         return _unpack_gzip(read_limited(path, MAX_ANNOTATIONS_BYTES))
     except LimitError as error:
@@ -77,7 +80,7 @@ def _unpack_gzip(data: bytes) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a UTF-8 file without byte order mark, unpacked when gzipped."""
+    """Return the text of a UTF-8 file, unpacked if it is gzipped, without byte order mark."""
     return _decode_utf8(path, read_bytes(path))
 
 
@@ -89,18 +92,31 @@ def _decode_utf8(path: Path, data: bytes) -> str:
 
 
 def read_json(path: Path) -> Tree:
-    """Return the values of a JSON file. Raises DatasetError for damage, or a key twice in one object."""
+    """Return the value in a JSON file.
+
+    Raises DatasetError for a damaged file, and for an object that holds one key twice.
+    """
     return parse_json(str(path), _decode_utf8(path, read_bytes(path)))
 
 
 def read_node(path: Path, *names: str) -> "Node":
-    """Return the root of a JSON file. In a folder it is the first existing one of `names`."""
+    """Return the root value of a JSON file.
+
+    Args:
+        path: the file, or a folder that holds it.
+        names: possible names of the file in a folder. The first one that exists is read.
+    """
     file = file_in(path, *names) if names else path
     return Node(read_json(file), str(file))
 
 
 def parse_json(name: str, text: str) -> Tree:
-    """Return the values of JSON text. name: of its file, for errors."""
+    """Return the value in a JSON text.
+
+    Args:
+        name: name of the file, for error messages.
+        text: the JSON text.
+    """
     try:
         return json_tree(text, _require_unique_keys)
     except RepeatedKeyError as error:
@@ -125,7 +141,10 @@ def _require_unique_keys(pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
 
 
 def read_csv(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (line, row) of a CSV or TSV file. Raises DatasetError where its header lacks a column."""
+    """Yield (line number, column -> cell) of each row of a CSV or TSV file with a header.
+
+    Raises DatasetError where the header lacks one of `columns`.
+    """
     text = read_text(path)
     first_line, _, _ = text.partition("\n")
     delimiter = "\t" if "\t" in first_line else ","
@@ -150,9 +169,13 @@ def read_csv(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[s
 
 
 def read_headless_csv(path: Path, cell_count: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line, cells) of a CSV file without a header.
+    """Yield (line number, cells) of each row of a CSV file without a header.
 
-    The last cell may hold commas. Raises DatasetError for a line with fewer cells.
+    Args:
+        path: path of the file.
+        cell_count: number of cells of a row. Further commas belong to the last cell.
+
+    Raises DatasetError for a line with fewer cells.
     """
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
@@ -164,10 +187,10 @@ def read_headless_csv(path: Path, cell_count: int) -> Iterator[tuple[int, list[s
 
 
 def read_json_files(path: Path) -> Iterator[tuple[str, str, Tree]]:
-    """Yield (location, stem, values) of every JSON file in a folder or tar archive, or of one file.
+    """Yield (location, stem, value) of every JSON file in a folder or tar archive, or of one file.
 
-    The files of a folder come in order of their names. The stem is the video's id where a file
-    holds one video. For a single file it is "".
+    The files of a folder come in order of their names. The stem is the file's name without its
+    ending: the id of the video where a file holds one video. For a single file the stem is "".
     """
     if path.is_dir():
         files = [file for file in files_below(path) if file.name.endswith(JSON_ENDINGS)]
@@ -182,7 +205,7 @@ def read_json_files(path: Path) -> Iterator[tuple[str, str, Tree]]:
 
 
 def stem(name: str) -> str:
-    """Return a file's name without .json, .json.gz or its last ending."""
+    """Return a file's name without .json or .json.gz. Of other names the last ending is cut."""
     for ending in (".json.gz", ".json", ".gz"):
         if name.endswith(ending):
             return name[: -len(ending)]
@@ -190,7 +213,7 @@ def stem(name: str) -> str:
 
 
 def split_of_name(name: str) -> str | None:
-    """Return the split that a file's name states, as in yc2_train.json, or None."""
+    """Return the split that a file's name states, such as train for yc2_train.json, or None."""
     words = re.split("[._-]", name.lower())
     return next((SPLIT_WORDS[word] for word in words if word in SPLIT_WORDS), None)
 
@@ -229,12 +252,12 @@ def _archive_members(path: Path) -> Iterator[tuple[str, str, Tree]]:
 
 
 def annotation_files(path: Path, patterns: Sequence[str], cure: str) -> list[Path]:
-    """Return `path` itself, or for a folder its files that match a pattern, sorted.
+    """Return `path` if it is a file, else the sorted files of the folder that match a pattern.
 
     Args:
         path: file or folder.
-        patterns: of file names, as of glob.
-        cure: advice in the DatasetError where no file matches.
+        patterns: glob patterns of file names.
+        cure: advice in the DatasetError that is raised where no file matches.
     """
     if not path.is_dir():
         return [path]
@@ -245,9 +268,13 @@ def annotation_files(path: Path, patterns: Sequence[str], cure: str) -> list[Pat
 
 
 def file_in(path: Path, *names: str) -> Path:
-    """Return `path` itself, or for a folder the first of `names` (or its .gz) that `find_file` finds.
+    """Return `path` if it is a file, else the first of several files that the folder holds.
 
-    Raises DatasetError where there is none.
+    Args:
+        path: file or folder.
+        names: names of the files, which `find_file` looks for.
+
+    Raises DatasetError if the folder holds none of them.
     """
     if not path.is_dir():
         return path
@@ -259,7 +286,14 @@ def file_in(path: Path, *names: str) -> Path:
 
 
 def find_file(folder: Path, *names: str) -> Path | None:
-    """Return the first of `names`, or its .gz, in the folder or its `data` or `annotations` folder."""
+    """Return the first of several files that a folder holds, None if it holds none.
+
+    The files may also be gzipped, and in the subfolder `data` or `annotations`.
+
+    Args:
+        folder: the folder.
+        names: names of the files without .gz.
+    """
     for name in names:
         for parent in (folder, folder / "data", folder / "annotations"):
             for file in (parent / name, parent / (name + ".gz")):
@@ -269,14 +303,15 @@ def find_file(folder: Path, *names: str) -> Path | None:
 
 
 class Node:
-    """A JSON value with its location.
+    """A JSON value together with its location in the file.
 
-    Every accessor checks the type, and raises DatasetError with the file and the location.
+    Every method that returns a value checks its type. If the type is wrong, it raises DatasetError
+    with the file and the location.
 
     Attributes:
         value: the JSON value.
-        key: name of the file for the root, else the key or index in the parent, as in errors.
-        parent: the object or list that holds it, None for the root.
+        key: key or index of the value in its parent. For the root, it is the name of the file.
+        parent: the object or list that holds the value, None for the root.
     """
 
     __slots__ = ("key", "parent", "value")
@@ -288,7 +323,7 @@ class Node:
 
     @property
     def location(self) -> str:
-        """The file, then the keys and indices that lead to the value."""
+        """Name of the file, then the keys and indices that lead to the value."""
         # A key may hold line ends, and an error is one line.
         if self.parent is None:
             return self.key
@@ -300,12 +335,17 @@ class Node:
         return f"{self.parent.location}{key}"
 
     def error(self, need: str) -> DatasetError:
-        """Return the error for a value of another type. need: the needed type in words."""
+        """Return the error for a value of the wrong type. need: description of the right type."""
         fault = f"{self.location}: {quote_value(self.value)} is not {need}"
         return DatasetError(f"{fault}; correct it or download the file again")
 
     def _typed_value(self, kind: type | UnionType, need: str) -> Tree:
-        """Return the value, which must be of this type and no boolean."""
+        """Return the value if it is of a type and not boolean, else raise DatasetError.
+
+        Args:
+            kind: the required type.
+            need: description of the type, for the message.
+        """
         if not isinstance(self.value, kind) or isinstance(self.value, bool):
             raise self.error(need)
         return self.value
@@ -315,7 +355,7 @@ class Node:
         return Node(self.value[key], name, self)
 
     def entries(self) -> Iterator[tuple[str, "Node"]]:
-        """Yield the keys and values of an object."""
+        """Yield (key, value) of each entry of an object."""
         for key in self._typed_value(dict, "an object"):
             yield key, self._child(key)
 
@@ -325,7 +365,9 @@ class Node:
             yield Node(value, f"[{index}]", self)
 
     def get(self, *keys: str) -> "Node | None":
-        """Return the value of the first of these keys whose value is not null, else None."""
+        """Return the value of the first of several keys that the object has and that is not null,
+        else None.
+        """
         tree = self._typed_value(dict, "an object")
         for key in keys:
             if tree.get(key) is not None:
@@ -340,17 +382,17 @@ class Node:
         return node
 
     def optional_text(self, key: str) -> str | None:
-        """Return the string of a key, None where the object lacks it or holds null."""
+        """Return the string under a key. None if the object lacks the key or holds null."""
         node = self.get(key)
         return None if node is None else node.text()
 
     def optional_number(self, key: str) -> float | None:
-        """Return the number of a key, None where the object lacks it or holds null."""
+        """Return the number under a key. None if the object lacks the key or holds null."""
         node = self.get(key)
         return None if node is None else node.number()
 
     def optional_rows(self, key: str) -> "list[Node]":
-        """Return the items of the list of a key, [] where the object lacks it or holds null."""
+        """Return the items of the list under a key, [] if the object lacks it or holds null."""
         node = self.get(key)
         return [] if node is None else list(node.rows())
 
@@ -359,11 +401,11 @@ class Node:
         return str(self._typed_value(str, "text"))
 
     def texts(self) -> tuple[str, ...]:
-        """Return the strings of a list."""
+        """Return the items of a list of strings."""
         return tuple(row.text() for row in self.rows())
 
     def name(self) -> str:
-        """Return an id: a string, or a whole number written out."""
+        """Return the value as an id: a string, or a whole number as text."""
         try:
             return str(self._typed_value(str | int, "an id (text or a whole number)"))
         except ValueError as error:  # more digits than Python writes out
@@ -371,7 +413,7 @@ class Node:
             raise DatasetError(f"{fault}; correct it") from error
 
     def number(self) -> float:
-        """Return the value as a number, also one written as a string, NaN or infinity."""
+        """Return the value as a number. A string that states a number is read too."""
         try:
             return float(self._typed_value(int | float | str, "a number"))
         except ValueError as error:
@@ -380,18 +422,21 @@ class Node:
             return math.inf
 
     def pair(self) -> tuple[float, float]:
-        """Return the two numbers of a segment [start, end]."""
+        """Return the two numbers of a list [start, end], such as the seconds of a segment."""
         if not isinstance(self.value, list) or len(self.value) != 2:
             raise self.error("a pair of two numbers")
         start, end = self.rows()
         return start.number(), end.number()
 
     def span(self) -> tuple[float, float]:
-        """Return the numbers `start` and `end` of an object."""
+        """Return the numbers under the keys `start` and `end` of an object."""
         return self["start"].number(), self["end"].number()
 
     def pairs(self) -> Iterator[tuple[tuple[float, float], "Node"]]:
-        """Yield ((start, end), sentence) of a video in the flat form: `timestamps`, `sentences`."""
+        """Yield ((start, end), sentence) of each segment of a video.
+
+        The object must hold two parallel lists, `timestamps` and `sentences`.
+        """
         times = list(self["timestamps"].rows())
         texts = list(self["sentences"].rows())
         if len(times) != len(texts):
@@ -402,7 +447,7 @@ class Node:
 
 
 def quote_value(value: Tree) -> str:
-    """Return a JSON value as an error shows it: shortened, on one line."""
+    """Return a JSON value as text for an error message, shortened and on one line."""
     if isinstance(value, dict):
         return f"an object of {len(value)}"
     if isinstance(value, list):

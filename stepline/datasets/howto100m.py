@@ -23,8 +23,10 @@ CaptionRow: TypeAlias = tuple[str, float, float]  # text, start and end, NaN whe
 
 
 def read_steps(path: Path) -> Iterator[DatasetEntry]:
-    """Yield HowToStep's videos: steps that a language model wrote, with times that a model
-    estimated."""
+    """Yield one entry per video of HowToStep.
+
+    A language model wrote the steps, and another model estimated their times.
+    """
     for id, video in _read_videos(path):
         builder = RecordBuilder(id)
         for index, row in enumerate(_caption_rows(video)):
@@ -33,8 +35,10 @@ def read_steps(path: Path) -> Iterator[DatasetEntry]:
 
 
 def read_narrations(path: Path) -> Iterator[DatasetEntry]:
-    """Yield HowTo100M's videos with what is said in them. Overlapping and repeated cues stay as
-    they are."""
+    """Yield one entry per video of HowTo100M, with its narration as sentences.
+
+    Overlapping and repeated captions are kept as they are.
+    """
     for id, video in _read_videos(path):
         builder = RecordBuilder(id)
         for row in _caption_rows(video):

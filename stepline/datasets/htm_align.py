@@ -21,12 +21,12 @@ ALIGNMENT_LABELS = (0, 1)  # cannot be aligned, alignable
 
 @dataclass(frozen=True)
 class AlignRow:
-    """One sentence of the file.
+    """One annotated sentence of HTM-Align.
 
     Attributes:
-        alignable: whether some part of the video shows it.
-        start: seconds. It may equal the end, or be outside of the video.
-        end: seconds.
+        alignable: whether some part of the video shows the sentence.
+        start: start in seconds. It may equal the end, or lie outside the video.
+        end: end in seconds.
         text: the sentence.
     """
 
@@ -37,7 +37,10 @@ class AlignRow:
 
 
 def read_rows(path: Path) -> Iterator[tuple[str, list[AlignRow]]]:
-    """Yield (video id, all its rows), as the official evaluators count them, whatever the times are."""
+    """Yield (video id, all rows of the video), whatever their times are.
+
+    The official evaluators count the rows in the same way.
+    """
     for id, video in read_node(path, FILE_NAME).entries():
         yield id, [_parse_row(row) for row in video.rows()]
 

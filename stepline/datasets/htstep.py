@@ -38,10 +38,10 @@ class ArticleStep:
     """One step of a wikiHow article.
 
     Attributes:
-        id: its global_step_index.
+        id: global_step_index of the step.
         activity: title of the article.
-        variation: name of the article's method or part.
-        text: the headline.
+        variation: name of the method or part of the article that holds the step.
+        text: headline of the step.
     """
 
     id: str
@@ -55,8 +55,10 @@ Articles: TypeAlias = dict[str, dict[str, dict[str, ArticleStep]]]
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry per video, from the release's folder or from annotations.json next to its
-    taxonomy.csv."""
+    """Yield one entry per video of HT-Step.
+
+    path: the folder of the release, or its annotations.json with taxonomy.csv in the same folder.
+    """
     file = file_in(path, ANNOTATIONS_FILE)
     taxonomy = read_taxonomy(find_taxonomy(file.parent))
     articles: Articles = defaultdict(lambda: defaultdict(dict))
@@ -70,7 +72,7 @@ def read(path: Path) -> Iterator[DatasetEntry]:
 
 
 def find_taxonomy(folder: Path) -> Path:
-    """Return the path of the folder's taxonomy.csv. Raises DatasetError where it has none."""
+    """Return the path of taxonomy.csv in a folder. Raises DatasetError if the folder has none."""
     table = find_file(folder, TAXONOMY_FILE)
     if table is None:
         fault = f"{folder}: holds no {TAXONOMY_FILE}, the text of the steps"
@@ -79,7 +81,7 @@ def find_taxonomy(folder: Path) -> Path:
 
 
 def read_taxonomy(path: Path) -> dict[str, ArticleStep]:
-    """Return global_step_index -> step of a taxonomy file, in the file's order."""
+    """Return global_step_index -> step, in the order of a taxonomy file."""
     steps: dict[str, ArticleStep] = {}
     for line, row in read_csv(path, TAXONOMY_COLUMNS):
         id = row["global_step_index"].strip()
@@ -92,7 +94,7 @@ def read_taxonomy(path: Path) -> dict[str, ArticleStep]:
 
 
 def read_splits(folder: Path) -> dict[str, tuple[str, ...]]:
-    """Return split -> video ids from the folder's video_splits.json, {} where it has none."""
+    """Return split -> video ids, from video_splits.json in a folder. {} if the folder has none."""
     file = find_file(folder, SPLITS_FILE)
     if file is None:
         return {}
@@ -105,8 +107,9 @@ def read_splits(folder: Path) -> dict[str, tuple[str, ...]]:
 def hidden_videos(path: Path) -> dict[str, tuple[str, ...]]:
     """Return split -> video ids of the test splits, whose annotations are not public.
 
-    path: the release's folder, or its annotations.json. Raises DatasetError where no file names
-    those videos.
+    path: the folder of the release, or its annotations.json.
+
+    Raises DatasetError if no file names those videos.
     """
     folder = path if path.is_dir() else path.parent
     queries = find_file(folder, QUERIES_FILE)
@@ -121,13 +124,13 @@ def hidden_videos(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def find_queries(path: Path, subset: str | None) -> Path | None:
-    """Return the file of the server's queries, or None where a split has annotations.
+    """Return the file with the queries of the evaluation server, None for an annotated split.
 
     Args:
-        path: the file of queries, whatever its name, or the release's folder.
-        subset: name of the split, None for all.
+        path: the file of queries, whatever its name, or the folder of the release.
+        subset: name of the split. None: all splits.
 
-    Raises DatasetError where a folder lacks the queries of a test split.
+    Raises DatasetError if the folder lacks the queries of a test split.
     """
     if not path.is_dir():
         videos = [video for _, video in read_node(path).entries()]
@@ -151,13 +154,14 @@ def _has_subset(annotations: Path, subset: str) -> bool:
 
 
 def read_queries(path: Path, subset: str | None = None) -> dict[str, tuple[str, ...]]:
-    """Return video id -> headlines, in the order in which the evaluation server wants their seconds.
+    """Return video id -> headlines of the steps to localize, in the order of the evaluation server.
 
     Args:
         path: the file of queries.
-        subset: only this split. A video that the file lacks has no headlines.
+        subset: name of the split whose videos are returned. None: all videos. A video that the file
+            of queries lacks has no headlines.
 
-    Raises DatasetError where no video_splits.json next to the file has the split.
+    Raises DatasetError if no video_splits.json next to the file names the split.
     """
     queries = {id: video[HEADLINES_KEY].texts() for id, video in read_node(path).entries()}
     if subset is None:

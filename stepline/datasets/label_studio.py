@@ -27,7 +27,7 @@ NOT_ANNOTATED = "no one has annotated it"
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry per task."""
+    """Yield one entry per task of a Label Studio export. A task is one annotated video."""
     for task in read_node(path, FILE_NAME).rows():
         data = task["data"]
         id = (data.get("id") or data["video"]).name()
@@ -65,7 +65,12 @@ def _task_entry(id: str, annotation: Node, data: Node) -> DatasetEntry:
 
 
 def _region_spans(value: Node, rate: float) -> list[tuple[float, float]]:
-    """Return (start, end) in seconds of the parts of a region. rate: frames/s of its ranges."""
+    """Return (start, end) in seconds of each range of an annotated region.
+
+    Args:
+        value: JSON value of the region.
+        rate: frames per second in which the region counts its ranges.
+    """
     if value.get("start") is not None:
         return [value.span()]
     spans = []

@@ -50,13 +50,13 @@ UNPREFIXED_RULE = 'the "v_" before every id is left out, as from the annotations
 
 
 class PredictedSegment(NamedTuple):
-    """A predicted text with its times.
+    """A predicted segment of a video with its text.
 
     Attributes:
-        start: seconds, as the file gives them: they may be reversed or negative.
-        end: seconds.
-        sentence: the text, which may be empty.
-        score: confidence in any unit, None where the file gives none.
+        start: start in seconds, as the file gives it. It may be negative, or later than the end.
+        end: end in seconds.
+        sentence: caption or step text, which may be empty.
+        score: confidence of the system, on any scale. None: the file gives none.
     """
 
     start: float
@@ -67,12 +67,12 @@ class PredictedSegment(NamedTuple):
 
 @dataclass(frozen=True)
 class SegmentPredictions:
-    """The predictions of a file or folder.
+    """The predicted segments in a file or folder.
 
     Attributes:
-        segments: video id -> segments in the file's order, () for a video without any.
-        rejected: everything that could not be read, and why.
-        rules: sentences on what was done with ids, empty texts and PDVC's proposals.
+        segments: video id -> segments in the order of the file, () for a video without segments.
+        rejected: rows and files that could not be read, and why.
+        rules: sentences that say how ids, empty texts and PDVC's proposals were handled.
     """
 
     segments: Mapping[str, tuple[PredictedSegment, ...]]
@@ -96,13 +96,17 @@ UNCUT_RULE = (
 
 
 def has_pdvc_scores(row: Node) -> bool:
-    """Return whether a row is a proposal of PDVC with its scores."""
+    """Return whether a JSON value is a proposal of PDVC that holds its scores."""
     keys = {"proposal_score", "sentence_score", "pred_event_count"}
     return isinstance(row.value, dict) and row.value.keys() >= keys
 
 
 def cut_proposals(rows: Sequence[Node]) -> list[Node]:
-    """Return the proposals of a video that PDVC scores, in the order of their times.
+    """Return the proposals of a video that PDVC's evaluation keeps, in order of time.
+
+    PDVC keeps the proposals with the highest joint scores. The best proposal states how many.
+
+    rows: the proposals of one video.
 
     Raises DatasetError for a row without PDVC's scores.
     """
@@ -118,7 +122,10 @@ def cut_proposals(rows: Sequence[Node]) -> list[Node]:
 
 
 def joint_score(row: Node) -> float:
-    """Return the score by which PDVC ranks a proposal: its confidence and its caption's likelihood."""
+    """Return the score by which PDVC ranks a proposal.
+
+    It is the proposal's confidence plus the length-normalised log-likelihood of its caption.
+    """
     words = len(row["sentence"].text().split())
     length = math.pow(words, LENGTH_POWER) + WORD_EPSILON
     likelihood = row["sentence_score"].number() / length
@@ -132,9 +139,9 @@ def read_predictions(path: Path | str, *, cut: Cut | None = None) -> SegmentPred
     """Return the segments that a system predicted, and everything that could not be read.
 
     Args:
-        path: a file in one of the forms above, or a folder of such files.
-        cut: "pdvc" ranks and cuts the proposals of PDVC's own results as PDVC does before it scores
-            them.
+        path: a file in one of the forms of this module, or a folder of such files.
+        cut: "pdvc" ranks and cuts the proposals in PDVC's results, as PDVC does before scoring.
+            None: all proposals are returned.
 
     Raises DatasetError when a file cannot be read at all. In a folder such a file is rejected.
     """
@@ -164,7 +171,7 @@ def read_predictions(path: Path | str, *, cut: Cut | None = None) -> SegmentPred
 
 
 class _PredictionReader:
-    """Collects the segments of several files."""
+    """Collects the predicted segments of several files."""
 
     def __init__(self, cut: Cut | None) -> None:
         self.segments: dict[str, list[PredictedSegment]] = {}
@@ -192,12 +199,18 @@ class _PredictionReader:
         return SegmentPredictions(segments, tuple(self.rejected), tuple(rules))
 
     def reject(self, location: str, value: Tree, reason: str) -> None:
-        """Add something that cannot be read to `rejected`."""
+        """Add a row or file that cannot be read to the rejected ones.
+
+        Args:
+            location: file and place of the row.
+            value: the JSON value.
+            reason: why it cannot be read.
+        """
         text = value if isinstance(value, str) else quote_value(value)
         self.rejected.append(Rejected("prediction", reason, text=text, location=location))
 
     def read_file(self, path: Path) -> None:
-        """Add the segments of a file. Raises DatasetError where it cannot be read."""
+        """Add the segments of a file. Raises DatasetError if the file cannot be read."""
         try:
             if path.name.lower().endswith(".parquet"):
                 for record in read_parquet(path):
@@ -230,7 +243,7 @@ class _PredictionReader:
             self.reject(node.location, value, NO_FORM)
 
     def _open_video(self, video: str, location: str) -> bool:
-        """Return whether a video is new. One that was read before is rejected."""
+        """Return whether a video was not read before. A repeated video is rejected."""
         if video in self.segments:
             reason = f"this video was read before, in {self._locations[video]}"
             self.reject(location, video, reason)
@@ -240,7 +253,7 @@ class _PredictionReader:
         return True
 
     def _add_record(self, record: Record, location: str) -> None:
-        """Add the best span of each step. A record without steps gives its captions."""
+        """Add the best span of each step of a record. Without steps its captions are added."""
         if not self._open_video(record.id, location):
             return
         for step in record.steps or record.captions:
@@ -289,7 +302,9 @@ class _PredictionReader:
     def _add_segment(
         self, video: str, location: str, times: Tree, text: Tree, score: Tree = None
     ) -> None:
-        """Add a segment. One with an empty text stays, as for the official scorers, and is counted."""
+        """Add a segment. A segment with an empty text is kept and counted, as in the official
+        scorers.
+        """
         numbers = [_finite_number(time) for time in times] if isinstance(times, list) else []
         if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:
             self.reject(location, text, NOT_TIMES)
@@ -309,12 +324,12 @@ def _is_record(value: Tree) -> bool:
 
 
 def _first_value(row: dict[str, Tree], keys: Sequence[str]) -> Tree:
-    """Return the value of the first key that a row has and that is not null, else None."""
+    """Return a row's value of the first of several keys whose value is not null, else None."""
     return next((row[key] for key in keys if row.get(key) is not None), None)
 
 
 def _finite_number(value: Tree) -> float | None:
-    """Return a finite number, also one written as text, None for anything else."""
+    """Return a finite number, also one written as a string. None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

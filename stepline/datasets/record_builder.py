@@ -14,13 +14,13 @@ from stepline.records import Record, Rejected, RejectedKind, Sentence, Span, Ste
 
 @dataclass(frozen=True)
 class DatasetEntry:
-    """One item of a dataset as its reader yields it.
+    """One item of a dataset, as a reader yields it.
 
     Attributes:
-        id: of the item.
-        record: None where the whole item is rejected.
-        subset: name of the split, as the dataset writes it.
-        rejected: what was left out of the record, and why.
+        id: id of the item.
+        record: the annotation as a record. None: the whole item was rejected.
+        subset: name of the split as the dataset writes it. None: the dataset states none.
+        rejected: rows that were left out of the record, and why.
     """
 
     id: str
@@ -31,13 +31,13 @@ class DatasetEntry:
 
 @dataclass(frozen=True)
 class DatasetRecords:
-    """A whole dataset in memory.
+    """All records of a dataset, in memory.
 
     Attributes:
-        name: of the dataset.
-        records: in the file's order.
-        rejected: everything that was left out, and why.
-        subsets: record id -> split, for the records that have one.
+        name: name of the dataset.
+        records: records in the order of the file.
+        rejected: rows and items that were left out, and why.
+        subsets: record id -> name of the split, for the records that have one.
     """
 
     name: str
@@ -46,7 +46,7 @@ class DatasetRecords:
     subsets: Mapping[str, str] = field(default_factory=dict)
 
     def reasons(self) -> dict[str, int]:
-        """Return "what: reason" -> number of rejected rows, the most frequent first."""
+        """Return "kind: reason" -> number of rejected rows, the most frequent reason first."""
         return dict(Counter(f"{row.what}: {row.reason}" for row in self.rejected).most_common())
 
 
@@ -66,12 +66,12 @@ NO_ID = "has no id"
 
 
 def span_flaw(start: float, end: float, duration: float | None) -> str | None:
-    """Return why [start, end) does not fit into a video, None when it fits.
+    """Return why a span cannot be a span of a video, None if it can.
 
     Args:
-        start: seconds.
-        end: seconds.
-        duration: of the video in seconds, None where it is not known.
+        start: start in seconds.
+        end: end in seconds.
+        duration: duration of the video in seconds. None: unknown.
     """
     if not (math.isfinite(start) and math.isfinite(end)):
         return NOT_FINITE
@@ -91,7 +91,7 @@ def span_flaw(start: float, end: float, duration: float | None) -> str | None:
 
 
 def text_flaw(*texts: str) -> str | None:
-    """Return why the first faulty text cannot be stored, None when all texts can."""
+    """Return why the first faulty text cannot be stored, None if all texts can be stored."""
     for text in texts:
         if not is_storable(text):
             return BAD_TEXT
@@ -101,15 +101,19 @@ def text_flaw(*texts: str) -> str | None:
 
 
 class RecordBuilder:
-    """Collects the annotation of one item while its rows are read. `entry` returns the result."""
+    """Builds the record of one item while a reader goes through its rows.
+
+    Rows that do not fit are rejected. `entry` returns the result.
+    """
 
     def __init__(self, id: str, *, video: str | None = None, duration: float | None = None) -> None:
         """Begin a record.
 
         Args:
-            id: of the record.
-            video: id of its video. None: the same.
-            duration: of the video in seconds, None where it is not known. A bad one is rejected.
+            id: id of the record.
+            video: id of its video. None: the id of the record.
+            duration: duration of the video in seconds. None: unknown. An invalid duration is
+                rejected.
         """
         self.id = id
         self.video = id if video is None else video
@@ -122,13 +126,13 @@ class RecordBuilder:
             self.reject("duration", "", BAD_DURATION, repr(duration))
 
     def reject(self, what: RejectedKind, text: str, reason: str, value: str = "") -> None:
-        """Add a row to `rejected`. Text that cannot be stored is not quoted.
+        """Add a row to the rejected rows. A text that cannot be stored is left out of the report.
 
         Args:
-            what: kind of the thing.
-            text: of the step or sentence.
-            reason: one of the constants above.
-            value: what was found instead of what is allowed.
+            what: kind of the rejected thing, such as "span".
+            text: text of the step or sentence.
+            reason: why it is rejected, one of the constants of this module.
+            value: the offending value as text.
         """
         text = text if is_storable(text) else ""
         value = value if is_storable(value) else ""
@@ -137,9 +141,14 @@ class RecordBuilder:
     def validate_span(
         self, start: float, end: float, text: str, what: RejectedKind = "span"
     ) -> Span | None:
-        """Return a span in seconds, or None where it does not fit and is rejected.
+        """Return a span in seconds. A span that does not fit into the video is rejected, giving
+        None.
 
-        text and what: of the rejected row.
+        Args:
+            start: start in seconds.
+            end: end in seconds.
+            text: text of the step or sentence, for the rejected row.
+            what: kind of the rejected row.
         """
         reason = span_flaw(start, end, self.duration)
         if reason is None:
@@ -160,15 +169,15 @@ class RecordBuilder:
         keeps_step: bool = False,
         alternatives: Iterable[str] = (),
     ) -> None:
-        """Add one span of a step, after the other spans of a step that exists already.
+        """Add one span of a step. If the step exists already, the span is added to its spans.
 
         Args:
-            id: of the step.
-            text: of the step.
-            start: seconds.
-            end: seconds.
-            keeps_step: where the span does not fit, the step stays without a span, since people
-                looked for it.
+            id: id of the step.
+            text: text of the step.
+            start: start in seconds.
+            end: end in seconds.
+            keeps_step: if the span does not fit, True keeps the step without a span, because
+                annotators looked for the step. False leaves the step out.
             alternatives: other wordings of the step.
         """
         text = text.strip()
@@ -182,7 +191,13 @@ class RecordBuilder:
         self._add_to_step(id, text, spans, alternatives=tuple(others))
 
     def add_step(self, id: str, text: str, *, speech: Span | None = None) -> None:
-        """Add a step that was looked for and has no span so far. speech: when it is spoken."""
+        """Add a step that annotators looked for, without a span so far.
+
+        Args:
+            id: id of the step.
+            text: text of the step.
+            speech: span in which the step is spoken. None: unknown.
+        """
         self._add_to_step(id, text.strip(), (), speech=speech)
 
     def _add_to_step(
@@ -212,13 +227,14 @@ class RecordBuilder:
     def add_sentence(
         self, text: str, start: float, end: float, *, visibility: float | None = None
     ) -> Span | None:
-        """Add one spoken sentence and return its span, None where it is rejected.
+        """Add one spoken sentence. Return its span, or None if it is rejected.
 
         Args:
-            text: of the sentence.
-            start: seconds.
-            end: seconds.
-            visibility: 1 or 0 where people judged whether the video shows it, else None.
+            text: the sentence.
+            start: start in seconds.
+            end: end in seconds.
+            visibility: 1 if annotators judged that the video shows the sentence, 0 if they judged
+                that it does not. None: not judged.
         """
         text = text.strip()
         flaw = text_flaw(text)
@@ -239,14 +255,14 @@ class RecordBuilder:
         from_model: bool = False,
         language: str | None = None,
     ) -> DatasetEntry:
-        """Return the finished entry.
+        """Return the finished entry of the dataset.
 
         Args:
-            subset: name of the split.
-            task: what the dataset says the video shows.
+            subset: name of the split. None: the dataset states none.
+            task: what the video shows according to the dataset, such as the name of a dish.
             recipe: lines of the written recipe or article.
-            from_model: the steps were written by a model, so they are no human reference.
-            language: of the transcript.
+            from_model: True if a model wrote the steps. They are then no human reference.
+            language: language of the transcript.
         """
         # Without an id that can be stored there is no record.
         flaw = text_flaw(self.id, self.video)
@@ -278,14 +294,21 @@ class RecordBuilder:
 
 
 def text_or_none(text: str | None) -> str | None:
-    """Return a text, None where it is empty or cannot be stored."""
+    """Return a text, or None if it is empty or cannot be stored."""
     return None if not text or not is_storable(text) else text
 
 
 def rejected_entry(
     id: str, reason: str, *, subset: str | None = None, value: str = ""
 ) -> DatasetEntry:
-    """Return the entry of an item without a record. value: what was found instead."""
+    """Return the entry of an item that is rejected as a whole.
+
+    Args:
+        id: id of the item.
+        reason: why it is rejected.
+        subset: name of the split. None: the dataset states none.
+        value: the offending value as text.
+    """
     rejection = Rejected("video", reason, id=id, value=value)
     return DatasetEntry(id, None, subset, (rejection,))
 
@@ -299,14 +322,18 @@ PREFIXED_ID_CHARS = ID_CHARS + len(ID_PREFIX)
 
 
 def plain_id(video: str) -> str:
-    """Return a YouTube id without the prefix "v_", which some files put before its eleven letters."""
+    """Return a YouTube id without the prefix "v_".
+
+    Some files put that prefix before the eleven characters of an id.
+    """
     return video.removeprefix(ID_PREFIX) if len(video) == PREFIXED_ID_CHARS else video
 
 
 def shared_prefix(ids: Collection[str]) -> str:
-    """Return the prefix "v_" where all ids have it, else "".
+    """Return the prefix "v_" if all ids have it, else "".
 
-    At least one id must be as long as a YouTube id with the prefix, and none as long as one without.
+    At least one id must have the length of a YouTube id with the prefix. No id may have the length
+    of a YouTube id without it.
     """
     lengths = set(map(len, ids))
     if PREFIXED_ID_CHARS not in lengths or ID_CHARS in lengths:

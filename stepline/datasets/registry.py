@@ -29,21 +29,22 @@ Reader: TypeAlias = Callable[[Path], Iterator[DatasetEntry]]
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset that can be read.
+    """A dataset that Stepline can read.
 
     Attributes:
-        name: by which commands name it.
-        description: what it holds.
-        source: where to get it.
-        licence: of its annotations.
-        files: names of the files that the reader takes.
-        conversion: how its rows become records.
+        name: name of the dataset in commands.
+        description: what the dataset holds.
+        source: where to get the dataset.
+        licence: licence of the annotations.
+        files: names of the files that the reader accepts.
+        conversion: how rows of the dataset become records.
         rejected: which rows are left out.
-        record_field: field of the record: "reference" where people annotated it, "steps" where models did,
-            "transcript" where it holds speech.
-        reader: path -> entries.
+        record_field: field of the record that holds the annotation. "reference": steps annotated by
+            people. "steps": steps made by models. "transcript": speech.
+        reader: function from the path of the dataset to its entries.
         training_splits: names of the splits that no benchmark scores.
-        read_hidden_ids: path -> ids by split, of videos whose annotations are hidden.
+        read_hidden_ids: function from the path to split -> ids of the videos whose annotations are
+            not public. None: the dataset has no such videos.
     """
 
     name: str
@@ -242,12 +243,12 @@ DATASETS = {
 
 
 def stream(name: str, path: Path | str, *, subset: str | None = None) -> Iterator[DatasetEntry]:
-    """Yield the entries of a dataset one at a time. An id that was read before is rejected.
+    """Yield the entries of a dataset one at a time. An entry with a repeated id is rejected.
 
     Args:
-        name: of the dataset.
-        path: its file or folder.
-        subset: only this split.
+        name: name of the dataset.
+        path: file or folder of the dataset.
+        subset: name of the split that is read. None: all splits.
 
     Raises DatasetError for an unknown name, and for files that are missing or malformed.
     """
@@ -266,9 +267,9 @@ def read(name: str, path: Path | str, *, subset: str | None = None) -> DatasetRe
     """Return a whole dataset: its records, the rejected rows, and the split of each record.
 
     Args:
-        name: of the dataset.
-        path: its file or folder.
-        subset: only this split.
+        name: name of the dataset.
+        path: file or folder of the dataset.
+        subset: name of the split that is read. None: all splits.
 
     Raises DatasetError as `stream` does, and when the files hold no video of the split.
     """
@@ -287,7 +288,7 @@ def read(name: str, path: Path | str, *, subset: str | None = None) -> DatasetRe
 
 
 def find_dataset(name: str) -> Dataset:
-    """Return a dataset by name. Raises DatasetError with the nearest name."""
+    """Return the dataset of a name. Raises DatasetError, with the nearest name, if unknown."""
     if name in DATASETS:
         return DATASETS[name]
     cure = suggest_name(name, DATASETS)
@@ -295,13 +296,16 @@ def find_dataset(name: str) -> Dataset:
 
 
 def suggest_name(name: str, names: Collection[str]) -> str:
-    """Return advice for an unknown name: the nearest of the known names, or all of them."""
+    """Return advice on an unknown name: the nearest of the known names, or all of them."""
     near = difflib.get_close_matches(name.lower().replace("_", "-"), names, n=1, cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
 
 
 def describe(name: str | None = None) -> str:
-    """Return a list of all datasets, or the details of one: where to get it, files, licence."""
+    """Return a text about the datasets.
+
+    name: name of a dataset, whose source, files and licence are described. None: all are listed.
+    """
     if name is None:
         width = max(map(len, DATASETS))
         return (

@@ -29,7 +29,7 @@ COIN_FILE = "COIN.json"
 
 
 def read_coin(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry per video. The spans of one step id make one reference step."""
+    """Yield one entry per video of COIN. All spans with one step id make one reference step."""
     for id, video in read_node(path, COIN_FILE)["database"].entries():
         builder = RecordBuilder(id, duration=video.optional_number("duration"))
         for row in video["annotation"].rows():
@@ -49,11 +49,13 @@ REASONS_BY_FLAG = {
 
 
 def read_hirest(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry per (query, video) pair of a file, or of the files in the splits folder.
+    """Yield one entry per (query, video) pair of HiREST.
 
-    Record.id is "{id}|{query}", since one video may answer several queries. Videos that do not
-    answer their query, or have no part that does, are rejected. An item whose steps were not
-    annotated has an empty reference.
+    The id of a record is "{video id}|{query}", since one video may answer several queries. A pair
+    is rejected if the video does not answer the query, or if no part of the video answers it. A
+    pair whose steps were not annotated has an empty reference.
+
+    path: a file of one split, or the folder of all splits.
     """
     for file in annotation_files(path, ("all_data_*.json", "all_data_*.json.gz"), HIREST_CURE):
         subset = split_of_name(file.name)
@@ -84,7 +86,10 @@ COOKING_CURE = "give main/ or advanced_planning/ of the data set, or one of its 
 
 
 def read_interactive_cooking(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry per recording of a file, or of each file in the folder of one set."""
+    """Yield one entry per recording.
+
+    path: a file of one split, or the folder of one set with a file per split.
+    """
     for file in annotation_files(path, ("*.json", "*.parquet"), COOKING_CURE):
         subset = split_of_name(file.name)
         subset = "validation" if subset == "val" else subset

@@ -19,9 +19,9 @@ GROUNDING_COLUMNS = ("video-id", "t-start", "t-end", "label", "score")
 
 
 def segments(records: Iterable[Record]) -> dict[str, list[PredictedSegment]]:
-    """Return record id -> the best span of each step as a segment, sorted by start.
+    """Return record id -> one predicted segment per step, sorted by start.
 
-    A step without a span has no segment.
+    The segment is the first, best span of the step. A step without a span has no segment.
     """
     return {
         record.id: sorted(
@@ -37,11 +37,12 @@ def segments(records: Iterable[Record]) -> dict[str, list[PredictedSegment]]:
 
 
 def write_densevid(predictions: Mapping[str, Sequence[PredictedSegment]], path: Path) -> None:
-    """Write YouCook2's (PDVC's, densevid_eval's) results file.
+    """Write predictions as a results file of densevid_eval, as for YouCook2 and PDVC.
 
     Args:
-        predictions: video id -> segments. The scorers compare ids as they are, with PDVC's "v_".
-        path: the file.
+        predictions: video id -> segments. The scorers compare ids literally, with PDVC's prefix
+            "v_".
+        path: path of the JSON file.
     """
     results = {
         video: [{"sentence": row.sentence, "timestamp": [row.start, row.end]} for row in rows]
@@ -56,11 +57,11 @@ def write_densevid(predictions: Mapping[str, Sequence[PredictedSegment]], path: 
 
 
 def write_htstep_result(records: Iterable[Record], path: Path) -> None:
-    """Write HT-Step's result.json, {id: [second of each step]}.
+    """Write HT-Step's result.json, {video id: [second of each step]}.
 
-    The seconds are whole, counted from 0, in the order of record.steps, which must be that of the
-    server's headlines (htstep.read_queries). Raises DatasetError where a step has no `at`: the
-    server takes no abstention.
+    The seconds are whole numbers. The order of record.steps must be that of the evaluation server's
+    headlines (`htstep.read_queries`). Raises DatasetError for a step without a predicted second
+    `at`, since the server accepts no abstention.
     """
     result = {
         record.id: [_whole_second(record, step) for step in record.steps] for record in records
@@ -78,10 +79,10 @@ def _whole_second(record: Record, step: Step) -> int:
 
 
 def write_htstep_grounding(records: Iterable[Record], path: Path) -> None:
-    """Write HT-Step's article-grounding CSV, one row per span of a step.
+    """Write HT-Step's article-grounding CSV, one row per predicted span of a step.
 
-    A step's id must be its global_step_index (the label), and a step with a span needs a score.
-    Raises DatasetError otherwise.
+    The id of a step must be its global_step_index, which is the label of the row. A step with a
+    span needs a score. Raises DatasetError for any other step.
     """
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")

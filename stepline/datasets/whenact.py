@@ -33,12 +33,12 @@ Window: TypeAlias = tuple[float, float]  # start and end in seconds
 
 
 class Action(NamedTuple):
-    """An action that is named in a miniclip.
+    """An action that the transcript of a miniclip names.
 
     Attributes:
-        text: its words.
-        passage: start and end of the passage of the transcript that names it, in seconds.
-        is_visible: whether it is seen in the miniclip.
+        text: words of the action.
+        passage: start and end, in seconds, of the transcript passage that names the action.
+        is_visible: whether the miniclip shows the action.
     """
 
     text: str
@@ -47,8 +47,10 @@ class Action(NamedTuple):
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry per miniclip, from the data folder, or from the first file with the second
-    next to it."""
+    """Yield one entry per miniclip of WhenAct.
+
+    path: the data folder, or the first annotation file with the second one in the same folder.
+    """
     file = file_in(path, SPOKEN_FILE)
     shown_file = find_file(file.parent, SHOWN_FILE)
     windows = {} if shown_file is None else dict(read_node(shown_file).entries())
@@ -77,7 +79,7 @@ def _read_action(row: Node) -> Action:
 
 
 def _distinct_windows(builder: RecordBuilder, rows: Node) -> list[tuple[str, Window]]:
-    """Return the (text, window) pairs of a miniclip in order. Repeats are rejected."""
+    """Return the distinct (text, window) pairs of a miniclip in order. Repeats are rejected."""
     windows: dict[tuple[str, Window], None] = {}
     for row in rows.rows():
         cells = list(row.rows())
@@ -93,7 +95,10 @@ def _distinct_windows(builder: RecordBuilder, rows: Node) -> list[tuple[str, Win
 def _match_windows(
     builder: RecordBuilder, windows: Sequence[tuple[str, Window]], actions: Sequence[Action]
 ) -> dict[int, Window]:
-    """Return index of the action -> window. An action that is not visible cannot have a window."""
+    """Return index of each action -> the window (start, end) in seconds that shows it.
+
+    A window for an action that is not visible is rejected.
+    """
     unmatched = {index: action.text for index, action in enumerate(actions) if action.is_visible}
     matches: dict[int, Window] = {}
     # Windows with the very words of an action.

@@ -29,11 +29,12 @@ FOLDER_CURE = "give the annotation file, or its folder (captiondata)"
 
 
 def read(path: Path, *, from_model: bool = False) -> Iterator[DatasetEntry]:
-    """Yield one entry per video of an annotation file, or of every .json file in a folder.
+    """Yield one entry per video.
 
     Args:
-        path: file or folder, in either form.
-        from_model: the steps were written by a model or taken from other texts (Sieve & Swap).
+        path: an annotation file, in the authors' form or the flat form, or a folder of .json files.
+        from_model: True if a model wrote the steps, or they were taken from other texts (Sieve &
+            Swap). They are then no human reference.
     """
     for file in annotation_files(path, ("*.json", "*.json.gz"), FOLDER_CURE):
         root = read_node(file)

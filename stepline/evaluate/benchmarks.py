@@ -118,11 +118,11 @@ DENSE_VIDCHAPTERS_RULE = "as stepline, only videos in both files, as VidChapters
 
 @dataclass(frozen=True)
 class Convention:
-    """A scoring convention.
+    """A scoring convention of a benchmark: a fixed choice of metrics and rules.
 
     Attributes:
-        rule: its exact rule, which is printed with the scores.
-        score: the function that scores by it.
+        rule: exact text of the rules, which is printed with the scores.
+        score: function that scores the files of an evaluation by this convention.
     """
 
     rule: str
@@ -134,15 +134,15 @@ class Benchmark:
     """A benchmark with its scoring conventions.
 
     Attributes:
-        name: by which commands name it.
-        description: what it measures.
-        source: papers or programs from which the rules are.
-        reference_form: form of the annotations.
-        predictions_form: form of the predictions.
+        name: name of the benchmark in commands.
+        description: what the benchmark measures.
+        source: papers or programs that define its rules.
+        reference_form: file format of the annotations.
+        predictions_form: file format of the predictions.
         default_reason: why the default convention is the default.
-        conventions: name -> convention, the default first.
-        has_subsets: whether its annotations state splits.
-        takes_cut: whether proposals may be cut before they are scored.
+        conventions: name -> convention. The first one is the default.
+        has_subsets: whether the annotations state splits, so that one split can be scored.
+        takes_cut: whether PDVC's proposals can be ranked and cut before they are scored.
     """
 
     name: str
@@ -157,7 +157,7 @@ class Benchmark:
 
     @property
     def default_convention(self) -> str:
-        """Name of the default convention."""
+        """Name of the default scoring convention."""
         return next(iter(self.conventions))
 
 
@@ -323,17 +323,18 @@ def evaluate(
     subset: str | None = None,
     cut: Cut | None = None,
 ) -> Scores:
-    """Return the scores of predictions by a convention of a benchmark.
+    """Return the scores of predictions by a scoring convention of a benchmark.
 
     Args:
-        name: of the benchmark.
+        name: name of the benchmark.
         predictions: file or folder of the predictions.
         reference: file or folder of the annotations.
-        convention: name of the convention. None: the default of the benchmark.
-        subset: split of the reference. None: all.
-        cut: "pdvc" ranks and cuts PDVC's proposals as PDVC does. Other predictions are unchanged.
+        convention: name of the scoring convention. None: the default of the benchmark.
+        subset: name of the split of the reference that is scored. None: all splits.
+        cut: "pdvc" ranks and cuts PDVC's proposals, as PDVC does before scoring. Predictions in
+            other forms are unchanged. None: all proposals are scored.
 
-    Raises DatasetError for unknown names and for files that are missing, malformed or empty.
+    Raises DatasetError for unknown names, and for files that are missing, malformed or empty.
     """
     benchmark = find_benchmark(name)
     protocol = convention or benchmark.default_convention
@@ -353,7 +354,7 @@ def evaluate(
 
 
 def find_benchmark(name: str) -> Benchmark:
-    """Return a benchmark by name. Raises DatasetError with the nearest name."""
+    """Return the benchmark of a name. Raises DatasetError, with the nearest name, if unknown."""
     if name not in BENCHMARKS:
         cure = suggest_name(name, BENCHMARKS)
         raise DatasetError(f"no benchmark is called {name!r}; {cure}")

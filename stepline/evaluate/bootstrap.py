@@ -22,14 +22,16 @@ MAX_WEIGHTS = 4_000_000  # in memory together: 32 MB of float64
 
 @dataclass(frozen=True)
 class Statistic:
-    """A score that can be recomputed for any multiset of its videos.
+    """A score that can be recomputed for any weighting of its videos, as bootstrap draws need.
 
     Attributes:
-        score: weights (B, V) -> (B,) scores, NaN where undefined.
-        videos: V.
-        items: number of counted items over all videos: sentences, steps, segments, or videos for a
-            mean over them.
-        width: numbers in memory per draw if more than V. It limits the draws per block.
+        score: function of weights (B, V), how often each of B draws holds each video. It returns
+            (B,) scores, NaN where a score is undefined.
+        videos: V, number of videos.
+        items: number of counted items over all videos: sentences, steps or segments. For a mean
+            over videos, it is the number of videos.
+        width: count of numbers that `score` holds in memory per draw, if that is more than V. It
+            limits how many draws are scored at once.
     """
 
     score: Callable[[Floats], Floats]
@@ -46,8 +48,12 @@ def divide_or_nan(numerator: Floats, denominator: Floats) -> Floats:
 
 
 def ratio(hits: Floats, totals: Floats) -> Statistic:
-    """Return the statistic sum(hits) / sum(totals) over videos, both (V,). Totals of 1 give the
-    mean.
+    """Return the statistic sum(hits) / sum(totals) over videos. Totals of 1 give the mean of
+    `hits`.
+
+    Args:
+        hits: (V,) numerator of each video.
+        totals: (V,) denominator of each video.
     """
 
     def score(weights: Floats) -> Floats:
@@ -59,15 +65,16 @@ def ratio(hits: Floats, totals: Floats) -> Statistic:
 def grouped_ratio(
     hits: Floats, totals: Floats, group: Integers, sets: npt.NDArray[np.bool_]
 ) -> Statistic:
-    """Return the statistic: ratio per group of videos, mean over groups, then mean over test sets.
+    """Return a macro average as a statistic: hits / totals per group, mean over groups, mean over
+    sets.
 
-    A group without items in a set is left out of that set's mean.
+    A group without items in a test set is left out of the mean of that set.
 
     Args:
-        hits: (V,) correct items of each video.
-        totals: (V,) items of each video.
-        group: (V,) group of each video, 0..G-1.
-        sets: (S, V) True where a test set holds the video.
+        hits: (V,) number of correct items of each video.
+        totals: (V,) number of items of each video.
+        group: (V,) index of the group of each video, 0..G-1.
+        sets: (S, V) True for the videos in each of the S test sets.
     """
     # A column per group, so that one product sums the videos of each.
     is_member = np.eye(int(group.max()) + 1)[group]  # (V, G)
@@ -86,7 +93,7 @@ def grouped_ratio(
 
 
 def mean_of_known(values: Floats, axis: int) -> Floats:
-    """Return the mean over an axis without NaN, or NaN where all are NaN."""
+    """Return the mean over an axis, leaving out NaN. It is NaN where all values are NaN."""
     # np.nanmean would warn of a slice without numbers.
     is_known = ~np.isnan(values)
     sums = np.where(is_known, values, 0.0).sum(axis=axis)
@@ -94,12 +101,20 @@ def mean_of_known(values: Floats, axis: int) -> Floats:
 
 
 def point_estimate(statistic: Statistic) -> float:
-    """Return the score with every video once."""
+    """Return the score with every video counted once."""
     return float(statistic.score(np.ones((1, statistic.videos)))[0])
 
 
 def draw_videos(videos: int, draws: int, rng: np.random.Generator) -> Floats:
-    """Return (draws, V): how often each video is in a draw of V videos with replacement."""
+    """Return (draws, V), how often each draw holds each of the V videos.
+
+    A draw takes V videos with replacement.
+
+    Args:
+        videos: V, number of videos.
+        draws: number of draws.
+        rng: source of the random draws.
+    """
     shape = (draws, videos)
     # A number for each (draw, video), so that all draws are counted together.
     numbers = rng.integers(videos, size=shape) + videos * np.arange(draws)[:, None]
@@ -110,12 +125,12 @@ def draw_videos(videos: int, draws: int, rng: np.random.Generator) -> Floats:
 def resample(
     statistics: Mapping[str, Statistic], *, draws: int = BOOTSTRAP_DRAWS, seed: int = 0
 ) -> dict[str, Floats]:
-    """Return (draws,) bootstrap scores per statistic, with the same draws for all statistics.
+    """Return name -> (draws,) bootstrap scores. All statistics are scored on the same draws.
 
     Args:
         statistics: name -> statistic, all over the same videos.
-        draws: number of draws.
-        seed: of the random draws.
+        draws: number of bootstrap draws.
+        seed: seed of the random draws.
     """
     if not statistics:
         return {}
@@ -135,9 +150,9 @@ def resample(
 
 
 def interval(values: Floats) -> tuple[float, float]:
-    """Return (low, high), the percentile interval of bootstrap scores without NaN.
+    """Return (low, high), the percentile interval of bootstrap scores, leaving out NaN.
 
-    Both are NaN if all values are NaN.
+    Low and high are NaN if all values are NaN.
     """
     known = values[~np.isnan(values)]
     if not len(known):
@@ -148,10 +163,11 @@ def interval(values: Floats) -> tuple[float, float]:
 
 
 def over_sources(statistic: Statistic, sources: Sequence[str | None]) -> Statistic:
-    """Return the statistic over sources, whose videos are drawn together.
+    """Return the statistic with the sources as its units, so that a draw takes all videos of a
+    source.
 
     Args:
-        statistic: over V videos.
+        statistic: statistic over V videos.
         sources: (V,) name of the source of each video. None: the video is never drawn.
     """
     names = sorted({source for source in sources if source is not None})

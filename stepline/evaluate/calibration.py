@@ -28,12 +28,12 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Logistic:
-    """Logistic regression P = 1 / (1 + exp(-(bias + weights . (x - mean) / deviation))).
+    """A fitted logistic regression, P = 1 / (1 + exp(-(bias + weights . (x - mean) / deviation))).
 
     Attributes:
-        mean: of each of the F features.
-        deviation: standard deviation of each feature.
-        weights: one per feature.
+        mean: (F,) mean of each feature in the training data.
+        deviation: (F,) standard deviation of each feature in the training data.
+        weights: (F,) weight of each standardised feature.
         bias: the intercept.
     """
 
@@ -43,7 +43,7 @@ class Logistic:
     bias: float
 
     def __call__(self, rows: Floats) -> Floats:
-        """Return P (N,) of features (N, F)."""
+        """Return the probabilities (N,) of the positive class. rows: (N, F) features of N items."""
         scaled = (rows - np.array(self.mean)) / np.array(self.deviation)
         return sigmoid(self.bias + scaled @ np.array(self.weights))
 
@@ -52,7 +52,7 @@ def read_logistic(tree: Mapping[str, Sequence[float] | float], width: int) -> Lo
     """Return the logistic regression that was stored as plain values.
 
     Args:
-        tree: fields of Logistic -> values.
+        tree: name of each field of `Logistic` -> stored values.
         width: F, the expected number of features.
 
     Raises ValueError where the values have other shapes or are not finite.
@@ -69,7 +69,11 @@ def read_logistic(tree: Mapping[str, Sequence[float] | float], width: int) -> Lo
 
 
 def fit_logistic(rows: Floats, labels: Flags) -> Logistic:
-    """Return the logistic regression fitted to features (N, F) and labels (N,).
+    """Return the logistic regression fitted to labelled items.
+
+    Args:
+        rows: (N, F) features of the items.
+        labels: (N,) True for an item of the positive class.
 
     Raises DatasetError with fewer than MIN_ITEMS items of either class.
     """
@@ -99,9 +103,12 @@ def fit_logistic(rows: Floats, labels: Flags) -> Logistic:
 
 
 def calibration_error(labels: Flags, p: Floats, bins: int = 10) -> float:
-    """Return the expected calibration error (ECE) of probabilities p (N,) against labels (N,).
+    """Return the expected calibration error (ECE) of predicted probabilities, in [0, 1].
 
-    bins: number of equal-width bins of p, weighted by their item counts.
+    Args:
+        labels: (N,) True for an item of the positive class.
+        p: (N,) predicted probability of the positive class.
+        bins: number of bins of equal width. Each bin is weighted by the number of its items.
     """
     bin_of = np.minimum((p * bins).astype(np.int64), bins - 1)
     counts = np.bincount(bin_of, minlength=bins)

@@ -26,11 +26,11 @@ BleuRow: TypeAlias = tuple[float, float, float, float]  # BLEU-1 to BLEU-4
 
 
 class CaptionPair(NamedTuple):
-    """A hypothesis and its reference captions, at least one.
+    """A predicted caption and its reference captions, tokenized.
 
     Attributes:
-        references: tokens joined by spaces.
-        hypothesis: tokens joined by spaces.
+        references: at least one reference caption, each as tokens joined by spaces.
+        hypothesis: the predicted caption as tokens joined by spaces.
     """
 
     references: tuple[str, ...]
@@ -38,7 +38,7 @@ class CaptionPair(NamedTuple):
 
 
 def ngrams(caption: str) -> Counter[Ngram]:
-    """Return the counts of the n-grams of 1 to MAX_NGRAM_WORDS words in a caption."""
+    """Return how often each n-gram of 1 to MAX_NGRAM_WORDS words occurs in a tokenized caption."""
     words = caption.split()
     counts: Counter[Ngram] = Counter()
     for size in range(1, MAX_NGRAM_WORDS + 1):
@@ -54,12 +54,12 @@ _CIDER_SCALE = 10.0  # CIDEr is reported times ten
 
 
 class _TfIdfVector(NamedTuple):
-    """The tf-idf weights of a caption.
+    """The tf-idf weights of the n-grams of a caption.
 
     Attributes:
-        weights: n-gram -> weight, one mapping per n-gram size.
-        norms: Euclidean norm of each mapping.
-        length: number of bigrams, which the official scorer takes for the length.
+        weights: for each n-gram size, n-gram -> weight.
+        norms: for each n-gram size, the Euclidean norm of the weights.
+        length: number of bigrams, which the official scorer takes for the length of the caption.
     """
 
     weights: list[NgramWeights]
@@ -68,7 +68,10 @@ class _TfIdfVector(NamedTuple):
 
 
 def cider(items: Sequence[CaptionPair]) -> float:
-    """Return CIDEr-D in [0, 10] of tokenized captions, the mean over the items."""
+    """Return CIDEr-D in [0, 10], the mean over the caption pairs.
+
+    items: tokenized caption pairs. They are also the corpus for the idf.
+    """
     references = [[ngrams(reference) for reference in item.references] for item in items]
     # In how many items' references an n-gram is, and its idf from that.
     documents: Counter[Ngram] = Counter()
@@ -98,9 +101,7 @@ def _tf_idf_vector(counts: Counter[Ngram], idf: NgramWeights, max_idf: float) ->
 
 
 def _similarity(hypothesis: _TfIdfVector, reference: _TfIdfVector) -> float:
-    """Return the mean over n-gram sizes of the clipped cosine, with a penalty for different
-    lengths.
-    """
+    """Return the mean clipped cosine over n-gram sizes, with a penalty for unequal lengths."""
     total = 0.0
     for index in range(MAX_NGRAM_WORDS):
         product = _clipped_product(hypothesis.weights[index], reference.weights[index])
@@ -112,7 +113,10 @@ def _similarity(hypothesis: _TfIdfVector, reference: _TfIdfVector) -> float:
 
 
 def _clipped_product(hypothesis: NgramWeights, reference: NgramWeights) -> float:
-    """Return the dot product in which no weight of the hypothesis exceeds the reference's."""
+    """Return the dot product of two captions' n-gram weights.
+
+    A weight of the hypothesis that exceeds the weight in the reference is reduced to it.
+    """
     return sum(
         min(weight, reference[ngram]) * reference[ngram]
         for ngram, weight in hypothesis.items()
@@ -129,7 +133,7 @@ _DENOMINATOR_EPSILON = 1e-9
 
 
 def bleu(items: Sequence[CaptionPair]) -> BleuRow:
-    """Return BLEU-1 to BLEU-4 in [0, 1] of tokenized captions, of all items together."""
+    """Return BLEU-1 to BLEU-4 in [0, 1], from the summed counts of all tokenized caption pairs."""
     counts = [_bleu_counts(item) for item in items]
     length, reference_length, *ngram_counts = map(sum, zip(*counts, strict=True))
     hypothesis_counts = ngram_counts[:MAX_NGRAM_WORDS]
@@ -149,7 +153,11 @@ def bleu(items: Sequence[CaptionPair]) -> BleuRow:
 
 
 def _bleu_counts(item: CaptionPair) -> list[int]:
-    """Return the word counts of hypothesis and closest reference, then n-grams and matches by size."""
+    """Return the counts from which BLEU of one caption pair is computed.
+
+    The counts are the words of the hypothesis, the words of the reference closest in length, then
+    the n-grams and the matched n-grams by n-gram size.
+    """
     length = len(item.hypothesis.split())
     reference_lengths = [len(reference.split()) for reference in item.references]
     _, closest = min((abs(other - length), other) for other in reference_lengths)
@@ -171,7 +179,7 @@ RECALL_BETA = 1.2  # weight of recall
 
 
 def rouge_l(items: Sequence[CaptionPair]) -> float:
-    """Return ROUGE-L in [0, 1] of tokenized captions, the mean over the items."""
+    """Return ROUGE-L in [0, 1], the mean over the tokenized caption pairs."""
     return sum(map(_rouge_l, items)) / len(items)
 
 
@@ -192,7 +200,7 @@ def _rouge_l(item: CaptionPair) -> float:
 
 
 def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
-    """Return the length of the longest common subsequence, bit-parallel.
+    """Return the length of the longest common subsequence of two word lists.
 
     Source: Hyyro, "Bit-parallel LCS-length computation revisited", 2004.
     """

@@ -48,13 +48,15 @@ TRAIN_VIDEOS = 30  # videos per task that a test set leaves to training, CrossTa
 
 
 def shown_mask(segments: Pairs, steps: Sequence[int], seconds: int, step_count: int) -> Flags:
-    """Return the mask (T, K), True in the seconds floor(start):ceil(end) of each step, end exclusive.
+    """Return the mask (T, K) of the seconds in which each step is shown.
+
+    It is True in the seconds floor(start) to ceil(end) of each segment, end exclusive.
 
     Args:
-        segments: (M, 2) start and end in seconds.
-        steps: (M,) step of each segment, 0..K-1.
-        seconds: T. Segments are clipped there, as in the official program.
-        step_count: K.
+        segments: (M, 2) start and end of each annotated segment in seconds.
+        steps: (M,) index of the step that each segment shows, 0..K-1.
+        seconds: T, number of seconds. Segments are clipped there, as in the official program.
+        step_count: K, number of steps of the task.
 
     Raises DatasetError for an unknown step.
     """
@@ -70,12 +72,15 @@ def shown_mask(segments: Pairs, steps: Sequence[int], seconds: int, step_count: 
 
 
 def ordered_assignment(cost: Floats) -> Flags:
-    """Return the mask (T, K) of the cheapest path through all steps in order, by dynamic programming.
+    """Return the mask (T, K) of the seconds assigned to each step, with all K steps in order.
+
+    The assignment has the lowest total cost, found by dynamic programming. Ties are resolved as in
+    the official program.
 
     Args:
         cost: (T, K) cost of each step in each second. A second without a step costs 0.
 
-    Ties are resolved as in the official program. Raises DatasetError for fewer seconds than steps.
+    Raises DatasetError for fewer seconds than steps.
     """
     seconds, step_count = cost.shape
     if seconds < step_count:
@@ -95,11 +100,12 @@ def ordered_assignment(cost: Floats) -> Flags:
 
 
 def _backpointers(cost: Floats) -> tuple[Integers, int]:
-    """Return (T+1, 2K+1) backpointers of the dynamic program, and the last state.
+    """Return the (T+1, 2K+1) backpointers of the dynamic program, and the last state of the best
+    path.
 
-    Even states are background, 2k+1 is step k. A background follows itself or the step before it. A
-    step follows the background before it or the step before that. The first named wins ties. The
-    path ends in background only where that is strictly cheaper.
+    Even states are background, state 2k+1 is step k. Background may follow background or the step
+    before it. A step may follow the background before it or the previous step. In ties the first
+    one named here wins. The path ends in background only if that is strictly cheaper.
     """
     seconds, step_count = cost.shape
     state_count = 2 * step_count + 1
@@ -125,7 +131,10 @@ def _backpointers(cost: Floats) -> tuple[Integers, int]:
 
 
 def step_costs(scores: Floats) -> Floats:
-    """Return costs (T, K): minus the log-softmax over steps of scores (T, K), as CrossTask decodes."""
+    """Return the costs (T, K) from which CrossTask decodes: minus the log-softmax over the steps.
+
+    scores: (T, K) score of each step in each second, higher for more likely.
+    """
     # The largest score is taken off first, so that exp cannot overflow.
     top = scores.max(axis=1, keepdims=True)
     log_sums = np.log(np.exp(scores - top).sum(axis=1, keepdims=True))
@@ -133,11 +142,13 @@ def step_costs(scores: Floats) -> Floats:
 
 
 def count_hits(predicted_seconds: Floats, mask: Flags) -> tuple[float, float]:
-    """Return (hits, steps) of one video: shown steps with a correct second, and all shown steps.
+    """Return the number of hits and the number of shown steps of one video.
+
+    A hit is a shown step whose predicted second shows the step.
 
     Args:
-        predicted_seconds: (K,) one second per step, NaN for a step without prediction.
-        mask: (T, K) True where a step is shown.
+        predicted_seconds: (K,) one second per step, NaN for a step without a prediction.
+        mask: (T, K) True in the seconds that show each step.
     """
     is_inside = (predicted_seconds >= 0) & (predicted_seconds < len(mask))
     steps = np.flatnonzero(is_inside)
@@ -149,13 +160,14 @@ def count_hits(predicted_seconds: Floats, mask: Flags) -> tuple[float, float]:
 
 
 def random_test_sets(tasks: Mapping[str, Sequence[str]]) -> list[frozenset[VideoKey]]:
-    """Return TEST_SETS test sets of (task, video), each without TRAIN_VIDEOS random videos per task.
+    """Return TEST_SETS random test sets, each as a set of (task id, video id).
 
-    A task with no more videos than that is in no test set, as in the official program. The original
-    seeds were not published: test set i is drawn with seed i.
+    A test set leaves out TRAIN_VIDEOS random videos of each task. A task with no more videos than
+    that is in no test set, as in the official program. The original seeds were not published, so
+    test set i is drawn with seed i.
 
     Args:
-        tasks: task id -> ids of its videos.
+        tasks: task id -> ids of the task's videos.
     """
     test_sets = []
     for seed in range(TEST_SETS):
@@ -177,12 +189,12 @@ def random_test_sets(tasks: Mapping[str, Sequence[str]]) -> list[frozenset[Video
 
 @dataclass(frozen=True)
 class _Annotation:
-    """The annotation of one video.
+    """The annotated segments of one video.
 
     Attributes:
-        segments: (M, 2) start and end in seconds.
-        steps: (M,) step of each segment, 0..K-1.
-        step_count: K.
+        segments: (M, 2) start and end of each segment in seconds.
+        steps: (M,) index of the step that each segment shows, 0..K-1.
+        step_count: K, number of steps of the task.
     """
 
     segments: Floats
@@ -191,11 +203,11 @@ class _Annotation:
 
     @property
     def seconds(self) -> int:
-        """The second from which on nothing is shown."""
+        """End of the last annotated segment, in whole seconds."""
         return int(np.ceil(self.segments[:, 1].max(initial=0.0)))
 
     def mask(self, seconds: int) -> Flags:
-        """Return (T, K), True where a step is shown."""
+        """Return the mask (T, K) of the seconds that show each step. seconds: T."""
         return shown_mask(self.segments, self.steps, seconds, self.step_count)
 
 
@@ -206,13 +218,16 @@ def score(
     use_test_sets: bool = True,
     skip_missing: bool = False,
 ) -> Scores:
-    """Return average recall at 1 over tasks.
+    """Return average recall at 1 (one predicted second per step), the mean over tasks.
 
     Args:
-        scoring: the files.
-        ordered: localize all steps of a task in order, by dynamic programming, not separately.
-        use_test_sets: mean over the 20 random test sets. False: over all annotated videos at once.
-        skip_missing: leave out videos without predictions, and steps after the last scored second.
+        scoring: the files of the evaluation.
+        ordered: True localizes all steps of a task in order, by dynamic programming. False
+            localizes each step separately.
+        use_test_sets: True returns the mean over the 20 random test sets. False scores all
+            annotated videos at once.
+        skip_missing: True leaves out videos without predictions, and steps that are shown only
+            after the last scored second. False counts them as missed.
     """
     annotations = _read_reference(scoring.reference)
     predictions = _read_predictions(scoring.predictions)
@@ -251,7 +266,12 @@ def _test_sets_note(members: Flags) -> str:
 
 
 def _test_set_members(all_keys: list[VideoKey], keys: list[VideoKey]) -> Flags:
-    """Return (S, V): which of `keys` each test set holds. They are drawn from all annotated videos."""
+    """Return the mask (S, V) of the videos in each of the S test sets.
+
+    Args:
+        all_keys: (task id, video id) of all annotated videos, from which the test sets are drawn.
+        keys: (task id, video id) of the V scored videos.
+    """
     tasks: dict[str, list[str]] = defaultdict(list)
     for task, video in all_keys:
         tasks[task].append(video)
@@ -266,10 +286,14 @@ def _test_set_members(all_keys: list[VideoKey], keys: list[VideoKey]) -> Flags:
 def _hits_and_steps(
     node: Node | None, annotation: _Annotation, ordered: bool, *, clip: bool
 ) -> tuple[float, float]:
-    """Return the hits and the shown steps of one video.
+    """Return the number of hits and the number of shown steps of one video.
 
-    clip: ignore steps that are shown only after the last scored second, as the official program
-    does, instead of counting them as missed.
+    Args:
+        node: JSON value of the prediction, None for a video without a prediction.
+        annotation: the annotated segments.
+        ordered: whether the steps are localized in order.
+        clip: True ignores steps that are shown only after the last scored second, as the official
+            program does. False counts them as missed.
     """
     step_count = annotation.step_count
     seconds = annotation.seconds
@@ -309,7 +333,9 @@ def _read_predictions(path: Path) -> dict[VideoKey, Node]:
 
 
 def _read_reference(folder: Path) -> dict[VideoKey, _Annotation]:
-    """Return the annotated videos of the primary tasks, without those kept for validation."""
+    """Return (task id, video id) -> annotation, for the primary tasks without the validation
+    videos.
+    """
     tasks = read_tasks(release_file(folder, TASK_FILES[0]))
     step_counts = {task.id: len(task.steps) for task in tasks}
     validation = read_validation(folder)

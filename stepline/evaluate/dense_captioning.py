@@ -70,13 +70,14 @@ GARBAGE_CAPTION_2018 = "abc123!@#"
 
 @dataclass(frozen=True)
 class DensevidScore:
-    """Scores of densevid_eval in [0, 1], CIDEr in [0, 10].
+    """Scores of densevid_eval, in [0, 1] except CIDEr, which is in [0, 10].
 
     Attributes:
-        per_tiou: metric -> one value per tIoU, means over videos. Keys are CAPTION_METRICS and
-            DETECTION_METRICS. F1 is that of the mean precision and recall.
-        mean: metric -> mean over tIoUs.
-        per_video: video id -> metric -> one value per tIoU.
+        per_tiou: metric -> one value per temporal-IoU threshold, the mean over videos. The metrics
+            are CAPTION_METRICS and DETECTION_METRICS. F1 is made from the mean precision and
+            recall.
+        mean: metric -> mean over the thresholds.
+        per_video: video id -> metric -> one value per threshold.
     """
 
     per_tiou: Rows
@@ -92,14 +93,15 @@ def densevid(
     tious: Sequence[float] = TIOU_THRESHOLDS,
     meteor: Meteor | None = None,
 ) -> DensevidScore:
-    """Return densevid_eval's scores of predicted events over the videos of the reference.
+    """Return the scores of densevid_eval for predicted events, over the videos of the reference.
 
     Args:
-        reference: video id -> (start, end, caption) in seconds, at least one event per video.
-        predictions: the same. A video without events scores 0.
-        version: whose garbage caption is used.
-        tious: IoU thresholds in [0, 1].
-        meteor: to share its caches. None: a new one.
+        reference: video id -> events (start, end, caption) in seconds, at least one per video.
+        predictions: video id -> events in the same form. A video without events scores 0.
+        version: version of densevid_eval whose garbage caption is used. A prediction that overlaps
+            no reference event is compared with the garbage caption.
+        tious: temporal-IoU thresholds in [0, 1].
+        meteor: scorer whose caches are reused. None: a new one.
 
     Raises DatasetError for an event that cannot be scored, ModelError without METEOR's tables.
     """
@@ -123,7 +125,7 @@ def densevid(
 
 
 class _DensevidScorer:
-    """Scores single videos at every tIoU."""
+    """Computes the scores of densevid_eval for one video at a time, at every tIoU threshold."""
 
     def __init__(self, garbage: str, tious: Sequence[float], meteor: Meteor) -> None:
         self._meteor = meteor
@@ -132,7 +134,7 @@ class _DensevidScorer:
         self._tious = tious
 
     def score(self, reference: Sequence[Event], events: Sequence[Event]) -> Rows:
-        """Return metric -> one value per tIoU of one video, without F1."""
+        """Return metric -> one value per tIoU threshold for one video, without F1."""
         if not events:
             return dict.fromkeys(
                 (*CAPTION_METRICS, "precision", "recall"), (0.0,) * len(self._tious)
@@ -155,13 +157,16 @@ class _DensevidScorer:
         return dict(zip((*CAPTION_METRICS, "precision", "recall"), rows, strict=True))
 
     def _caption_scores(self, pairs: tuple[CaptionPair, ...]) -> Row:
-        """Return the scores of caption pairs, in the order of CAPTION_METRICS."""
+        """Return the caption metrics of caption pairs, in the order of CAPTION_METRICS."""
         return (self._meteor.compare(pairs).aggregate, cider(pairs), *bleu(pairs), rouge_l(pairs))
 
     def _pair_captions(
         self, is_overlapping: npt.NDArray[np.bool_], captions: list[str], texts: list[str]
     ) -> Iterable[CaptionPair]:
-        """Pair each prediction with every reference caption that it overlaps, or else with garbage."""
+        """Pair each predicted caption with the caption of every reference event that it overlaps.
+
+        A prediction without any overlap is paired with the garbage caption.
+        """
         for text, row in zip(texts, is_overlapping, strict=True):
             partners = [captions[column] for column in np.flatnonzero(row)]
             for partner in partners or [self._garbage]:
@@ -178,11 +183,14 @@ MIXED_MISSING = (
 
 
 def harmonic_mean_statistic(precisions: Floats, recalls: Floats) -> Statistic:
-    """Return F1 of the means over videos at each tIoU, then the mean over tIoUs.
+    """Return F1 as a statistic: F1 of the mean precision and recall per tIoU, then the mean over
+    tIoUs.
+
+    F1 is 0 where the mean precision and the mean recall are 0.
 
     Args:
-        precisions: (V, tIoUs) per video.
-        recalls: (V, tIoUs) per video. F1 is 0 where both means are 0.
+        precisions: (V, number of tIoU thresholds) precision of each video.
+        recalls: (V, number of tIoU thresholds) recall of each video.
     """
 
     def score(weights: Floats) -> Floats:
@@ -200,7 +208,13 @@ def harmonic_mean_statistic(precisions: Floats, recalls: Floats) -> Statistic:
 
 
 def score(scoring: ScoringTask, *, version: Version = "stepline") -> Scores:
-    """Return SODA and densevid_eval's metrics. version: its garbage caption and missing videos."""
+    """Return SODA a to d and the metrics of densevid_eval.
+
+    Args:
+        scoring: the files of the evaluation.
+        version: version of densevid_eval, which decides the garbage caption and how videos without
+            predictions are scored.
+    """
     all_reference = read_reference(scoring)
     predictions = read_predictions(scoring.predictions, cut=scoring.cut)
     segments = match_ids(predictions.segments, all_reference)
@@ -238,9 +252,13 @@ def score(scoring: ScoringTask, *, version: Version = "stepline") -> Scores:
 def _statistics(
     reference: EventsByVideo, events: EventsByVideo, counted: Floats, version: Version
 ) -> tuple[dict[str, Statistic], dict[str, Floats]]:
-    """Return the metrics as statistics over the videos of the reference, and per-video values.
+    """Return metric -> statistic over the V videos of the reference, and metric -> (V,) values.
 
-    counted: (V,) 1.0 for the videos that SODA counts, else 0.0.
+    Args:
+        reference: video id -> events.
+        events: video id -> predicted events.
+        counted: (V,) 1.0 for the videos that SODA counts, else 0.0.
+        version: version of densevid_eval.
     """
     meteor = Meteor()
     statistics: dict[str, Statistic] = {}
@@ -263,9 +281,9 @@ def _statistics(
 
 
 def read_reference(scoring: ScoringTask) -> dict[str, list[Event]]:
-    """Return video id -> reference events, without videos that have none.
+    """Return video id -> reference events, without the videos that have no event.
 
-    Raises DatasetError when the file is in neither form, or holds no video of the subset.
+    Raises DatasetError when the file has an unknown form, or when it holds no video of the subset.
     """
     # The authors' form has all videos under one key.
     videos = entries_by_id(scoring.reference)

@@ -27,7 +27,13 @@ _UNION_EPSILON = 1e-8  # the official scorers' guard against 0 / 0
 
 
 def check_events(video: str, reference: Sequence[Event], predictions: Sequence[Event]) -> None:
-    """Raise DatasetError where a video has no reference event, or an event without finite times."""
+    """Raise DatasetError if a video has no reference event, or an event whose times are not finite.
+
+    Args:
+        video: id of the video, for the message.
+        reference: annotated events (start, end, caption).
+        predictions: predicted events (start, end, caption).
+    """
     if not reference:
         raise DatasetError(f"{video}: the reference has no event; leave the video out")
     for role, events in (("reference", reference), ("predicted", predictions)):
@@ -38,15 +44,21 @@ def check_events(video: str, reference: Sequence[Event], predictions: Sequence[E
 
 
 def event_times(events: Sequence[Event]) -> Matrix:
-    """Return (N, 2): start and end of each event, in seconds."""
+    """Return (N, 2) the start and end of each of N events, in seconds."""
     return np.array([event[:2] for event in events], dtype=np.float64).reshape(len(events), 2)
 
 
 def segment_iou(first: Matrix, second: Matrix) -> Matrix:
-    """Return (N, M): intersection over union of segments (N, 2) with segments (M, 2), in seconds.
+    """Return the temporal IoU (N, M) of each of N segments with each of M segments.
 
-    The union is the hull where they overlap and the sum of the lengths where they do not. A
-    reversed segment overlaps nothing. Raises DatasetError beyond MAX_SEGMENT_PAIRS.
+    The union of two overlapping segments is the time from the first start to the last end. For
+    other segments it is the sum of the lengths. A reversed segment overlaps nothing.
+
+    Args:
+        first: (N, 2) start and end in seconds.
+        second: (M, 2) start and end in seconds.
+
+    Raises DatasetError for more than MAX_SEGMENT_PAIRS pairs.
     """
     if len(first) * len(second) > MAX_SEGMENT_PAIRS:
         fault = f"{len(first)} x {len(second)} segments in one video"
@@ -61,18 +73,18 @@ def segment_iou(first: Matrix, second: Matrix) -> Matrix:
 
 
 class EventTokenizer:
-    """Tokenizes the captions of events. Warns once of a caption without any ASCII letter."""
+    """Tokenizes the captions of events. It warns once if a caption has no ASCII letter."""
 
     def __init__(self) -> None:
         self._tokenizer = Tokenizer()
         self._has_warned = False
 
     def tokens(self, events: Iterable[Event]) -> list[str]:
-        """Return the tokens of each event's caption, joined by spaces."""
+        """Return each event's caption as tokens joined by spaces."""
         return [self.caption_tokens(caption) for _, _, caption in events]
 
     def caption_tokens(self, caption: str) -> str:
-        """Return the tokens of a caption, joined by spaces."""
+        """Return a caption as tokens joined by spaces."""
         tokens = self._tokenizer(only_ascii(caption))
         if not tokens and not self._has_warned and any(map(str.isalnum, caption)):
             logger.warning(

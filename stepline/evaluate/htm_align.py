@@ -67,12 +67,12 @@ TRANSCRIPT_FILES = (
 
 @dataclass(frozen=True)
 class Annotation:
-    """The annotation of one video with K sentences.
+    """The annotation of the K sentences of one video.
 
     Attributes:
-        alignable: (K,) True where some part of the video shows the sentence.
-        spans: (K, 2) start and end in seconds. Where a sentence is shown if it is alignable, else
-            where it is spoken.
+        alignable: (K,) True for a sentence that some part of the video shows.
+        spans: (K, 2) start and end in seconds. The span of an alignable sentence is the part that
+            shows it. The span of any other sentence is the time at which it is spoken.
     """
 
     alignable: Flags
@@ -80,13 +80,27 @@ class Annotation:
 
     @classmethod
     def from_rows(cls, rows: list[AlignRow], location: str = FILE_NAME) -> "Annotation":
-        """Return the annotation of the file's rows. Raises DatasetError for NaN and infinity."""
+        """Return the annotation of one video from the rows of the benchmark's file.
+
+        Args:
+            rows: the rows of the video.
+            location: name of the file, for error messages.
+
+        Raises DatasetError for NaN and infinity.
+        """
         spans = span_array([(row.start, row.end) for row in rows], location)
         return cls(np.array([row.alignable for row in rows], dtype=bool), spans)
 
 
 def hits_span(seconds: Floats, spans: Floats, rule: HitRule = "tan") -> Flags:
-    """Return the mask (K,) of seconds (K,) inside their spans (K, 2). NaN (no prediction) is outside."""
+    """Return the mask (K,) of the sentences whose predicted second is inside the annotated span.
+
+    Args:
+        seconds: (K,) predicted second of each sentence. NaN (no prediction) is no hit.
+        spans: (K, 2) annotated start and end of each sentence in seconds.
+        rule: "tan" first rounds the start down and the end up to whole seconds. "nasva" compares
+            the exact times.
+    """
     starts, ends = spans.T
     if rule == "tan":
         starts, ends = np.floor(starts), np.ceil(ends)
@@ -94,9 +108,9 @@ def hits_span(seconds: Floats, spans: Floats, rule: HitRule = "tan") -> Flags:
 
 
 def best_seconds(scores: Floats) -> Floats:
-    """Return (K,) the first of the best-scored seconds of each sentence, from scores (K, T).
+    """Return (K,) the best-scored second of each sentence, the first one among equals.
 
-    Raises DatasetError for scores without a second.
+    scores: (K, T) score of each sentence in each second. Raises DatasetError where T is 0.
     """
     if scores.shape[1] == 0:
         fault = f"scores of shape {scores.shape}"
@@ -105,11 +119,12 @@ def best_seconds(scores: Floats) -> Floats:
 
 
 def narration_labels(annotation: Annotation, spoken: Pairs | None = None) -> Flags:
-    """Return the mask (K,) of sentences that are shown while they are spoken.
+    """Return the mask (K,) of the sentences that are shown while they are spoken.
 
     Args:
-        annotation: alignable sentences and the spans where they are shown.
-        spoken: (K, 2) start and end of speech in seconds, from the transcript. None: as shown.
+        annotation: alignable sentences and the spans that show them.
+        spoken: (K, 2) start and end of each spoken sentence in seconds, from the transcript. None:
+            the spans of the annotation are taken.
 
     Raises DatasetError when there is not one spoken span per sentence.
     """
@@ -129,11 +144,11 @@ def narration_labels(annotation: Annotation, spoken: Pairs | None = None) -> Fla
 
 @dataclass(frozen=True)
 class _Prediction:
-    """Prediction for a video of K sentences, None for what is absent.
+    """The prediction for a video of K sentences.
 
     Attributes:
-        seconds: (K,) predicted second of each sentence.
-        ranking: (K,) score by which sentences are ranked.
+        seconds: (K,) predicted second of each sentence. None: the file gives none.
+        ranking: (K,) score by which the sentences are ranked. None: the file gives none.
     """
 
     seconds: Floats | None = None
@@ -141,7 +156,13 @@ class _Prediction:
 
 
 def score(scoring: ScoringTask, *, rule: HitRule = "tan") -> Scores:
-    """Return R@1, and by TAN's rule also the ROC-AUC of alignability."""
+    """Return R@1 (one predicted second per sentence), and with TAN's rule also ROC-AUC of
+    alignability.
+
+    Args:
+        scoring: the files of the evaluation.
+        rule: whose rule decides that a second is inside a span, "tan" or "nasva" (see `hits_span`).
+    """
     all_annotations = _read_annotations(scoring)
     predictions_file = entries_by_id(scoring.predictions)
     annotations = all_annotations
@@ -191,8 +212,10 @@ def score(scoring: ScoringTask, *, rule: HitRule = "tan") -> Scores:
 def score_narration(scoring: ScoringTask) -> Scores:
     """Return ROC-AUC and average precision of narration detection.
 
-    Raises DatasetError unless every video has `shown`: the best score over the video would be
-    alignability's.
+    A positive is a sentence that is shown while it is spoken.
+
+    Raises DatasetError unless the prediction of every video has the key `shown`. The best score of
+    a sentence over the video would rank by alignability instead.
     """
     annotations = _read_annotations(scoring)
     predictions_file = entries_by_id(scoring.predictions)
@@ -239,13 +262,15 @@ def _read_annotations(scoring: ScoringTask) -> dict[str, Annotation]:
 def _read_prediction(
     node: Node, annotation: Annotation, ranking_key: str, rule: HitRule | None
 ) -> _Prediction:
-    """Return the prediction in a JSON value.
+    """Return the prediction that a JSON value holds.
 
     Args:
-        node: a matrix, a list of seconds, or an object with any of the known keys.
-        annotation: of the same video.
-        ranking_key: key of the scores by which sentences are ranked.
-        rule: how a matrix ranks sentences by its best scores. None: a matrix ranks nothing.
+        node: a matrix (K, T) of scores, a list of K seconds, or an object with any of the known
+            keys.
+        annotation: annotation of the same video.
+        ranking_key: key of the scores by which the sentences are ranked.
+        rule: with a rule, a matrix ranks each sentence by its best score. With None, a matrix ranks
+            nothing.
     """
     if isinstance(node.value, dict):
         parts = {key: part for key, part in node.entries() if part.value is not None}
@@ -277,7 +302,12 @@ def _rank_sentences(
 ) -> tuple[tuple[Floats, Floats, Integers, int] | None, list[str]]:
     """Return (labels, scores, video index, number of videos) of all sentences, and notes.
 
-    The first is None unless every predicted video gives scores.
+    The first part is None unless every predicted video gives scores.
+
+    Args:
+        predictions: video id -> prediction.
+        labels: video id -> (K,) True for a positive sentence.
+        noun: name of what is scored, for messages.
     """
     rankings = {id: predictions[id].ranking for id in labels if id in predictions}
     known = [ranking for ranking in rankings.values() if ranking is not None]
@@ -297,9 +327,9 @@ def _rank_sentences(
 
 
 def read_transcript(reference: Path) -> dict[str, Node]:
-    """Return video id -> JSON value of the sentencified transcript in the annotations' folder.
+    """Return video id -> JSON value of the sentencified transcript next to the annotations.
 
-    {} where there is no such file.
+    The result is {} where `reference` is no folder, or a folder without a transcript file.
     """
     if not reference.is_dir():
         return {}
@@ -308,7 +338,12 @@ def read_transcript(reference: Path) -> dict[str, Node]:
 
 
 def spoken_times(transcript: Mapping[str, Node], id: str) -> Floats | None:
-    """Return (K, 2) the seconds in which a video's sentences are spoken, or None without a transcript.
+    """Return (K, 2) the start and end in seconds of a video's spoken sentences.
+
+    Args:
+        transcript: video id -> JSON value, from `read_transcript`. If it is empty, None is
+            returned.
+        id: id of the video.
 
     Raises DatasetError where the transcript lacks the video.
     """

@@ -32,11 +32,12 @@ Taxonomy: TypeAlias = Mapping[int, ArticleStep]  # by global_step_index
 
 @dataclass(frozen=True)
 class AnnotatedVideo:
-    """The annotation of one video.
+    """The annotated steps of one video.
 
     Attributes:
-        activity: title of the wikiHow article.
-        segments_by_step: global_step_index -> (M, 2) start and end of each instance, in seconds.
+        activity: title of the wikiHow article that the video follows.
+        segments_by_step: global_step_index -> (M, 2) start and end in seconds of each time the
+            video shows the step.
     """
 
     activity: str
@@ -44,9 +45,14 @@ class AnnotatedVideo:
 
 
 def candidate_steps(video: AnnotatedVideo, taxonomy: Taxonomy) -> list[int]:
-    """Return the sorted global_step_index of all steps of the article variation that a video follows.
+    """Return the sorted global_step_index of every step of the method or part that a video follows.
 
-    Raises DatasetError when the annotation mixes variations or names an unknown step.
+    Args:
+        video: the annotation of the video.
+        taxonomy: the steps of all wikiHow articles.
+
+    Raises DatasetError when the annotation mixes several methods or parts, or names an unknown
+    step.
     """
     for step in video.segments_by_step:
         if step not in taxonomy:
@@ -99,7 +105,8 @@ def _parse_step(id: str, location: str) -> int:
 
 
 def score(scoring: ScoringTask) -> Scores:
-    """Return R@1: the fraction of annotated steps whose predicted second lies in any instance.
+    """Return R@1: the fraction of annotated steps whose predicted second is in any span of the
+    step.
 
     Raises DatasetError for a table of windows, and for files that do not fit together.
     """
@@ -139,7 +146,9 @@ def score(scoring: ScoringTask) -> Scores:
 def _predicted_seconds(
     node: Node, video: AnnotatedVideo, taxonomy: Taxonomy
 ) -> tuple[dict[int, float], list[str]]:
-    """Return the second of each predicted step, and the names that fit no step or several steps."""
+    """Return global_step_index -> predicted second, and the names that fit no step or several
+    steps.
+    """
     steps = candidate_steps(video, taxonomy)
     unknown_names = []
     if not isinstance(node.value, dict):

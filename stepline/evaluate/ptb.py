@@ -43,7 +43,7 @@ _INSTALL_CURE = "pip install 'stepline[evaluate]'"
 def official_file(name: str) -> Path:
     """Return the path of a file of pycocoevalcap 1.2, after a check of its sha256.
 
-    Raises ModelError when it is missing, damaged or of another version.
+    Raises ModelError when the file is missing, damaged or of another version.
     """
     path = package_folder() / name
     if not path.is_file():
@@ -86,19 +86,22 @@ class _ByteReader:
     position: int
 
     def read_number(self, layout: str) -> int:
-        """Return the next big-endian number of `layout` (a struct letter)."""
+        """Read the next big-endian number. layout: its format letter of `struct`."""
         value: int = struct.unpack_from(">" + layout, self.data, self.position)[0]
         self.position += struct.calcsize(">" + layout)
         return value
 
     def read_bytes(self, size: int) -> bytes:
-        """Return the next bytes."""
+        """Read the next `size` bytes."""
         self.position += size
         return self.data[self.position - size : self.position]
 
 
 def constant_strings(data: bytes) -> dict[str, str]:
-    """Return field name -> value for every field of a Java class with a constant string."""
+    """Return field name -> value for every field of a Java class that holds a constant string.
+
+    data: bytes of the .class file.
+    """
     reader = _ByteReader(data, 8)  # past the magic number and the version
     texts, strings = _read_constant_pool(reader)
     reader.read_bytes(6)  # access flags, this class, super class
@@ -118,7 +121,10 @@ def constant_strings(data: bytes) -> dict[str, str]:
 
 
 def _read_constant_pool(reader: _ByteReader) -> tuple[dict[int, str], dict[int, int]]:
-    """Return index -> text, and for string constants index -> index of their text."""
+    """Read the constant pool of a Java class.
+
+    Return (index -> text) and, for string constants, (index -> index of their text).
+    """
     texts: dict[int, str] = {}
     strings: dict[int, int] = {}
     count = reader.read_number("H")
@@ -148,14 +154,15 @@ _MAX_OVERRUN_CHARS = 64  # read in vain from which on a dead end is remembered
 
 @dataclass(frozen=True)
 class Automaton:
-    """The finite automaton of the tokenizer.
+    """The finite automaton of the Penn Treebank tokenizer, as JFlex packs it.
 
     Attributes:
-        classes: UTF-16 unit -> character class, 65536 of them.
-        rows: state -> where its row in `steps` starts.
-        steps: rows[state] + character class -> next state, -1 for none.
-        attributes: state -> bits.
-        actions: state -> number of the rule for a token that ends there.
+        classes: character class of each of the 65536 UTF-16 units.
+        rows: for each state, the index in `steps` at which the row of that state starts.
+        steps: steps[rows[state] + character class] is the next state, -1 if there is none.
+        attributes: for each state, flag bits: whether a token may end there, and whether nothing
+            longer can match.
+        actions: for each state, the number of the rule for a token that ends there.
     """
 
     classes: list[int]
@@ -167,14 +174,16 @@ class Automaton:
     def longest_token(
         self, units: list[int], start: int, state: int, dead_ends: set[tuple[int, int]]
     ) -> tuple[int, int]:
-        """Return (action, end) of the longest token from `start`, (0, start) where nothing matches.
+        """Return (number of the rule, end) of the longest token that begins at `start`.
+
+        Where no token matches, the result is (0, start).
 
         Args:
             units: character class of each UTF-16 unit of the text.
-            start: first unit of the token.
-            state: where the automaton starts.
-            dead_ends: (position, state) pairs from which no token end was found, shared over one
-                text, so that time stays linear.
+            start: index of the first unit of the token.
+            state: state in which the automaton starts.
+            dead_ends: (position, state) pairs from which no token end was found. The set is updated
+                and shared over one text, which keeps the time linear.
         """
         rows, steps, attributes = self.rows, self.steps, self.attributes
         end, action_state = start, -1
@@ -204,14 +213,16 @@ class Automaton:
     def split_lookahead(
         self, units: list[int], start: int, end: int, forward: int, backward: int
     ) -> int:
-        """Return where a token ends that must be followed by something (JFlex's general lookahead).
+        """Return the end of a token that matches only if a certain pattern follows it.
+
+        This is the general lookahead of JFlex.
 
         Args:
             units: character class of each UTF-16 unit of the text.
-            start: first unit of the token.
-            end: unit behind the token and what follows it.
-            forward: state that matches the token from the left.
-            backward: state that matches what follows from the right.
+            start: index of the first unit of the token.
+            end: index behind the last unit of the pattern that follows the token.
+            forward: start state for matching the token from the left.
+            backward: start state for matching the following pattern from the right.
         """
         # For each position in [start, end]: whether `forward` may end there.
         is_accepted = [False] * (end - start + 1)
@@ -233,7 +244,7 @@ class Automaton:
 
 @cache
 def load_automaton() -> Automaton:
-    """Return the automaton in the tokenizer's jar. Raises ModelError without it."""
+    """Return the automaton in the jar of Stanford's tokenizer. Raises ModelError without it."""
     with zipfile.ZipFile(official_file(TOKENIZER_JAR)) as archive:
         fields = constant_strings(archive.read(_LEXER_CLASS))
     rows = _join_packed(fields, "ZZ_ROWMAP_PACKED")
@@ -249,7 +260,7 @@ def load_automaton() -> Automaton:
 
 
 def _join_packed(fields: dict[str, str], name: str) -> str:
-    """Join the parts name, name_0, name_1, ... of one packed table."""
+    """Join the string fields name, name_0, name_1, ... into which one packed table is split."""
     keys = [key for key in fields if key == name or key.startswith(name + "_")]
     # By number: as texts, part 10 would come before part 2.
     return "".join(
@@ -285,16 +296,17 @@ _NO_BREAK_SPACE = {" ": "\u00a0"}
 
 @dataclass(frozen=True)
 class Rule:
-    """What is done with a token.
+    """What the tokenizer does with a token of one kind.
 
     Attributes:
-        write: token text -> written text (str: unchanged). None drops the token.
-        give_back: number of characters that are left to the next token.
-        lookahead: the two automaton states of a token that must be followed by something.
-        trims: white space at its end is given back.
-        repeats_stop: the last character is written and given back too, as the full stop of "Co."
-            at an end.
-        only_first: only its first character is the token.
+        write: function from the token's text to the written text. `str` leaves the text unchanged.
+            None drops the token.
+        give_back: number of characters at the token's end that are left to the next token.
+        lookahead: (forward, backward) states for `Automaton.split_lookahead`. None: no lookahead.
+        trims: whether white space at the token's end is left to the next token.
+        repeats_stop: whether the last character is written and also left to the next token. An
+            example is the full stop of "Co." at the end of a sentence.
+        only_first: whether only the first character of the match is the token.
     """
 
     write: Callable[[str], str] | None
@@ -399,15 +411,19 @@ _SURROGATE_UNIT = re.compile("[\ud800-\udfff]")
 
 
 def only_ascii(text: str) -> str:
-    """Return the text with a space for each character outside ASCII, as SODA and densevid_eval do."""
+    """Return the text with a space in place of each character outside ASCII.
+
+    SODA and densevid_eval do the same.
+    """
     return text if text.isascii() else _NOT_ASCII.sub(" ", text)
 
 
 class Tokenizer:
-    """Turns a caption into its tokens, joined by single spaces. Raises ModelError without the jar.
+    """Penn Treebank tokenizer of captions, with the same tokens as pycocoevalcap's Java program.
 
-    A caption is one line: a line break inside it is read as a space. The official program reads all
-    captions as one file, where such a line break shifts every later one.
+    A caption is one line: a line break inside it is read as a space. The Java program reads all
+    captions as one file, in which such a line break shifts every later caption. Raises ModelError
+    without the tokenizer's jar.
     """
 
     def __init__(self) -> None:
@@ -418,7 +434,10 @@ class Tokenizer:
         self._tokenize_word = cached(self._join_tokens)
 
     def __call__(self, text: str) -> str:
-        """Return the lower-cased tokens without punctuation, as the caption metrics compare them."""
+        """Return the lower-cased tokens of a caption without punctuation, joined by spaces.
+
+        The caption metrics compare captions in this form.
+        """
         return self._tokenize_cached(text)
 
     def all_tokens(self, text: str) -> list[str]:
@@ -436,7 +455,7 @@ class Tokenizer:
         return " ".join(token for token in self.all_tokens(text) if token not in PUNCTUATION_TOKENS)
 
     def _written_tokens(self, line: str) -> Iterator[str]:
-        """Yield the written text of each token of one line of UTF-16 units."""
+        """Yield the written text of each token of one line. line: one character per UTF-16 unit."""
         units = [self._automaton.classes[ord(unit)] for unit in line]
         dead_ends: set[tuple[int, int]] = set()
         start = 0
@@ -455,7 +474,14 @@ class Tokenizer:
 
 
 def _token_bounds(rule: Rule, line: str, start: int, end: int) -> tuple[int, int]:
-    """Return where a token stops and where the next token starts."""
+    """Return the end of the written token, and the start of the next token.
+
+    Args:
+        rule: rule for the token.
+        line: the line, one character per UTF-16 unit.
+        start: index of the first unit of the match.
+        end: index behind the last unit of the match.
+    """
     if rule.trims:
         while end > start and line[end - 1] in _WHITE_SPACE:
             end -= 1
@@ -471,7 +497,10 @@ def _token_bounds(rule: Rule, line: str, start: int, end: int) -> tuple[int, int
 
 
 def _utf16_units(text: str) -> str:
-    """Return the text with every character as Java sees it: beyond U+FFFF, two surrogates."""
+    """Return the text with one character per UTF-16 unit, as Java sees it.
+
+    A character beyond U+FFFF becomes two surrogates.
+    """
     if text.isascii():
         return text
     data = text.encode("utf-16-le", "surrogatepass")
@@ -479,7 +508,10 @@ def _utf16_units(text: str) -> str:
 
 
 def _join_surrogates(token: str) -> str:
-    """Undo `_utf16_units`. A single surrogate stays."""
+    """Return the token with each surrogate pair joined into one character.
+
+    A single surrogate becomes U+FFFD.
+    """
     if token.isascii() or not _SURROGATE_UNIT.search(token):
         return token
     return token.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

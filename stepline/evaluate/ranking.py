@@ -28,15 +28,16 @@ Numbers: TypeAlias = Sequence[float] | npt.NDArray[np.floating] | npt.NDArray[np
 
 
 def roc_auc_statistic(labels: Floats, scores: Floats, video: Integers, videos: int) -> Statistic:
-    """Return ROC-AUC as a statistic: how often a positive scores above a negative, ties count half.
+    """Return the area under the ROC curve as a statistic over videos.
+
+    It is the probability that a positive scores above a negative, where ties count half. It is NaN
+    for a bootstrap draw that holds only one class.
 
     Args:
-        labels: (N,) 1 for a positive, 0 for a negative.
-        scores: (N,) higher means more likely positive.
-        video: (N,) video of each item, 0..V-1.
-        videos: V.
-
-    It is NaN for a draw with one class only.
+        labels: (N,) 1 for a positive item, 0 for a negative item.
+        scores: (N,) score of each item, higher for more likely positive.
+        video: (N,) index of the video of each item, 0..V-1.
+        videos: V, number of videos.
     """
 
     def area(positives: Floats, negatives: Floats) -> Floats:
@@ -52,9 +53,15 @@ def roc_auc_statistic(labels: Floats, scores: Floats, video: Integers, videos: i
 def average_precision_statistic(
     labels: Floats, scores: Floats, video: Integers, videos: int
 ) -> Statistic:
-    """Return average precision as a statistic, not interpolated. Arguments as of roc_auc_statistic.
+    """Return average precision, without interpolation, as a statistic over videos.
 
-    It is the sum over distinct scores of the gain in recall times the precision there.
+    It is the sum, over distinct scores, of the gain in recall times the precision at that score.
+
+    Args:
+        labels: (N,) 1 for a positive item, 0 for a negative item.
+        scores: (N,) score of each item, higher for more likely positive.
+        video: (N,) index of the video of each item, 0..V-1.
+        videos: V, number of videos.
     """
 
     def precision(positives: Floats, negatives: Floats) -> Floats:
@@ -74,10 +81,16 @@ def _ranking_statistic(
     video: Integers,
     videos: int,
 ) -> Statistic:
-    """Return a statistic of a ranking.
+    """Return a measure of a ranking as a statistic over videos.
 
-    score_curves: the summed weights of positives and of negatives at or above each of the D
-    distinct scores, two arrays (B, D), -> (B,) scores.
+    Args:
+        score_curves: function of the summed weights of the positives, and of the negatives, that
+            score at or above each of the D distinct scores: two arrays (B, D). It returns (B,)
+            measures.
+        labels: (N,) 1 for a positive item, 0 for a negative item.
+        scores: (N,) score of each item.
+        video: (N,) index of the video of each item, 0..V-1.
+        videos: V, number of videos.
     """
     # Items from the best score down. Equal scores share a threshold, which is at the last of them.
     order = np.argsort(-scores, kind="stable")
@@ -97,7 +110,11 @@ def _ranking_statistic(
 
 
 def roc_auc(labels: Numbers, scores: Numbers) -> float:
-    """Return the area under the ROC curve of labels (N,), 0 or 1, and scores (N,).
+    """Return the area under the ROC curve, in [0, 1].
+
+    Args:
+        labels: (N,) 1 for a positive item, 0 for a negative item.
+        scores: (N,) score of each item, higher for more likely positive.
 
     Raises DatasetError when it is undefined: one class only, scores that are not finite, or lengths
     that differ.
@@ -107,9 +124,10 @@ def roc_auc(labels: Numbers, scores: Numbers) -> float:
 
 
 def require_both_classes(labels: Numbers, scores: Numbers) -> tuple[Floats, Floats, Integers]:
-    """Return labels (N,), scores (N,) and a video index (N,) of zeros, as arrays.
+    """Return labels (N,) and scores (N,) as arrays, and N zeros that put all items into video 0.
 
-    Raises DatasetError where no ranking is defined.
+    Raises DatasetError where no ranking is defined: one class only, scores that are not finite, or
+    lengths that differ.
     """
     truth = np.asarray(labels, dtype=np.float64)
     values = np.asarray(scores, dtype=np.float64)
@@ -132,7 +150,8 @@ def require_both_classes(labels: Numbers, scores: Numbers) -> tuple[Floats, Floa
 
 
 def score_clips(scoring: ScoringTask) -> Scores:
-    """Return ROC-AUC and average precision, clips pooled over videos.
+    """Return ROC-AUC and average precision of clip scores, with the clips of all videos in one
+    ranking.
 
     Raises DatasetError when only one class is labelled, or for a score that is not finite.
     """

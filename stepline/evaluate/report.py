@@ -28,22 +28,22 @@ MAX_LISTED_IDS = 5  # ids that the printed table names; the JSON holds all
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of one system by one convention, before bootstrap.
+    """Scores of one system's predictions by one scoring convention, without bootstrap intervals.
 
     Attributes:
         benchmark: name of the benchmark.
-        protocol: name of the convention.
-        rule: text of the convention.
+        protocol: name of the scoring convention.
+        rule: text of the scoring convention, which is printed with the scores.
         videos: ids of the V scored videos.
-        items: number of counted items in them (sentences, steps, segments, clips).
-        statistics: name -> statistic over those videos.
-        columns: name -> (V,) numbers per video, NaN where undefined.
-        missing: ids in the reference but not in the predictions.
-        extra: ids in the predictions but not in the reference.
-        handling: what was done with missing and extra videos.
-        notes: printed with the scores.
-        sources: (V,) file that each video was cut from, where several videos share one and are not
-            independent. Empty: every video is its own source.
+        items: number of counted items in these videos (sentences, steps, segments or clips).
+        statistics: metric name -> statistic over these videos.
+        columns: column name -> (V,) one number per video, NaN where it is undefined.
+        missing: ids of the videos that the reference has and the predictions lack.
+        extra: ids of the videos that the predictions have and the reference lacks.
+        handling: sentence that says how missing and extra videos were scored.
+        notes: remarks that are printed with the scores.
+        sources: (V,) id of the source video that each video was cut from. Videos of one source are
+            not independent. Empty: every video is its own source.
     """
 
     benchmark: str
@@ -62,13 +62,13 @@ class Scores:
 
 @dataclass(frozen=True)
 class Metric:
-    """A score with its bootstrap interval over videos.
+    """A score with its bootstrap confidence interval over videos.
 
     Attributes:
-        value: the score, NaN where undefined.
+        value: the score, NaN where it is undefined.
         low: lower end of the interval.
         high: upper end of the interval.
-        items: number of counted items.
+        items: number of items that the score counts.
     """
 
     value: float
@@ -79,15 +79,16 @@ class Metric:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two systems on the videos that both were scored on.
+    """Paired bootstrap comparison of two systems on the videos that both systems were scored on.
 
     Attributes:
-        videos: number of those videos.
-        differences: metric -> first system minus second, with its paired interval.
-        not_better: metric -> fraction of draws in which the first system is not better: a one-sided
-            p-value, NaN where undefined.
+        videos: number of these videos.
+        differences: metric name -> score of the first system minus score of the second system, with
+            its paired interval.
+        not_better: metric name -> fraction of the draws in which the first system is not better
+            than the second: a one-sided p-value, NaN where it is undefined.
         second: the scores of the second system.
-        uncompared: metrics that only one of the systems has.
+        uncompared: names of the metrics that only one of the systems has.
     """
 
     videos: int
@@ -99,15 +100,15 @@ class Comparison:
 
 @dataclass(frozen=True)
 class EvaluationReport:
-    """The metrics of one system by one convention.
+    """Metrics of one system by one scoring convention, with bootstrap intervals.
 
     Attributes:
-        scores: before bootstrap.
-        metrics: name -> score with its interval.
-        notes: of the scores and of the bootstrap.
+        scores: the scores without intervals.
+        metrics: metric name -> score with its interval.
+        notes: remarks of the scores and of the bootstrap.
         draws: number of bootstrap draws.
-        seed: of the draws.
-        sources: number of independent units that were drawn.
+        seed: seed of the random draws.
+        sources: number of independent source videos that the bootstrap draws from.
     """
 
     scores: Scores
@@ -119,12 +120,18 @@ class EvaluationReport:
 
     @property
     def name(self) -> str:
-        """Benchmark and convention, with a slash between."""
+        """Name of the benchmark and name of the scoring convention, joined by a slash."""
         return f"{self.scores.benchmark}/{self.scores.protocol}"
 
 
 def report(scores: Scores, *, draws: int = BOOTSTRAP_DRAWS, seed: int = 0) -> EvaluationReport:
-    """Return the report of scores with bootstrap intervals from seeded draws."""
+    """Return the report of a system's scores, with bootstrap intervals.
+
+    Args:
+        scores: the scores.
+        draws: number of bootstrap draws.
+        seed: seed of the random draws.
+    """
     # Videos of one source are drawn together.
     sources = scores.sources or scores.videos
     samples = resample(
@@ -146,9 +153,15 @@ def report(scores: Scores, *, draws: int = BOOTSTRAP_DRAWS, seed: int = 0) -> Ev
 def compare(
     first: Scores, second: Scores, *, draws: int = BOOTSTRAP_DRAWS, seed: int = 0
 ) -> Comparison:
-    """Return the paired bootstrap of two systems over the videos that both were scored on.
+    """Return the paired bootstrap comparison of two systems on the videos that both have in common.
 
-    Raises DatasetError when the conventions differ or no video is shared.
+    Args:
+        first: scores of the first system.
+        second: scores of the second system, by the same convention.
+        draws: number of bootstrap draws.
+        seed: seed of the random draws.
+
+    Raises DatasetError when the conventions differ or when the systems share no video.
     """
     if (first.benchmark, first.protocol) != (second.benchmark, second.protocol):
         pair = f"{first.benchmark}/{first.protocol} and {second.benchmark}/{second.protocol}"
@@ -186,17 +199,18 @@ def compare(
 
 
 def _differences(first: Floats, second: Floats) -> Floats:
-    """Return first - second, 0 where only the order of the sums makes them differ."""
+    """Return first - second. A difference that is only a rounding error becomes 0."""
     ties = np.isclose(first, second, rtol=TIE_TOLERANCE, atol=TIE_TOLERANCE)
     return np.where(ties, 0.0, first - second)
 
 
 def as_table(system: EvaluationReport, against: Comparison | None = None) -> str:
-    """Return the report as text: one line per metric, then the rule and the missing videos.
+    """Return a report as text: one line per metric, then the convention and the missing videos.
 
     Args:
-        system: the report.
-        against: its comparison with another system, printed below.
+        system: the report of the system.
+        against: comparison of the system with a second one, which is printed below. None: no
+            comparison.
     """
     scores = system.scores
     width = max([6, *map(len, system.metrics)])
@@ -256,11 +270,12 @@ def _id_list(ids: Sequence[str]) -> str:
 
 
 def as_json(system: EvaluationReport, against: Comparison | None = None) -> str:
-    """Return the report as JSON, with null for NaN.
+    """Return a report as JSON text, with null for NaN.
 
     Args:
-        system: the report.
-        against: its comparison with another system, under the key "against".
+        system: the report of the system.
+        against: comparison of the system with a second one, under the key "against". None: no
+            comparison.
     """
     scores = system.scores
     tree: dict[str, object] = {
@@ -309,7 +324,11 @@ def _null_if_nan(value: float) -> float | None:
 
 
 def write_per_video(system: EvaluationReport, path: Path) -> None:
-    """Write a Parquet file with one row per video: convention, id and numbers.
+    """Write a Parquet file with one row per video: convention, video id and the per-video numbers.
+
+    Args:
+        system: the report whose `scores.columns` are written.
+        path: path of the Parquet file.
 
     Raises StoreError when the file cannot be written.
     """

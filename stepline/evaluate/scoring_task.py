@@ -33,8 +33,9 @@ class ScoringTask:
         rule: text of the scoring convention.
         reference: file or folder of the annotations.
         predictions: file or folder of the predictions.
-        subset: only this split of the reference, None for all of it.
-        cut: "pdvc" ranks and cuts PDVC's proposals before they are scored.
+        subset: name of the split of the reference that is scored. None: all splits.
+        cut: "pdvc" keeps PDVC's best-ranked proposals, as many as PDVC predicts, as PDVC does
+            before scoring. None: all proposals are scored.
     """
 
     benchmark: str
@@ -56,19 +57,20 @@ class ScoringTask:
         handling: str = COUNT_MISSING,
         notes: Iterable[str] = (),
     ) -> Scores:
-        """Return the scores, with the missing and the extra videos.
+        """Return the scores, together with the lists of missing and extra videos.
 
         Args:
-            statistics: name -> statistic over the scored videos.
-            columns: name -> (V,) numbers per scored video.
-            items: number of counted items (sentences, steps, segments, clips).
-            reference_ids: ids of the videos with a reference.
-            predicted_ids: ids of the videos with predictions.
-            handling: what is done with videos without predictions. The SKIP rules leave them out.
-            notes: printed with the scores.
+            statistics: metric name -> statistic over the V scored videos.
+            columns: column name -> (V,) one number per scored video.
+            items: number of counted items (sentences, steps, segments or clips).
+            reference_ids: ids of the videos that have a reference.
+            predicted_ids: ids of the videos that have predictions.
+            handling: sentence on how videos without predictions are scored. Under the SKIP rules
+                the scored videos are those in both files, else all videos of the reference.
+            notes: remarks that are printed with the scores.
 
-        Raises DatasetError when the reference holds nothing to score, when the two share no id, or
-        when the convention scores only videos in both files and there are no predictions.
+        Raises DatasetError when the reference holds nothing to score, when the two files share no
+        id, or when the convention scores only videos in both files and there are no predictions.
         """
         expected = dict.fromkeys(reference_ids)
         predicted = dict.fromkeys(predicted_ids)
@@ -102,19 +104,20 @@ class ScoringTask:
 
 
 def entries_by_id(path: Path) -> dict[str, Node]:
-    """Return video id -> JSON value of a file that holds one object."""
+    """Return video id -> JSON value, from a file that holds one JSON object."""
     return dict(read_node(path).entries())
 
 
 def read_numbers(node: Node, count: int | None = None, noun: str = "values") -> Floats:
-    """Return a list of numbers (N,), null as NaN.
+    """Return a JSON list of numbers as an array (N,), with NaN for null.
 
     Args:
         node: the JSON list.
-        count: the N that is required. None: any.
-        noun: what the list has one number for, in the error.
+        count: the required N. None: any N.
+        noun: plural of what the list gives one number for, for the error message.
 
-    Raises DatasetError for anything else, for infinity or NaN, and where it is not `count` long.
+    Raises DatasetError for any other value, for infinity or NaN, and for another length than
+    `count`.
     """
     numbers = np.array([read_number(row) for row in node.rows()], dtype=np.float64)
     if count is not None:
@@ -123,7 +126,7 @@ def read_numbers(node: Node, count: int | None = None, noun: str = "values") -> 
 
 
 def read_number(node: Node) -> float:
-    """Return a number, null as NaN. Raises DatasetError for anything else, infinity or NaN."""
+    """Return a JSON number, NaN for null. Raises DatasetError for other values and infinity."""
     if node.value is None:
         return float("nan")
     if not is_number(node.value):
@@ -134,12 +137,15 @@ def read_number(node: Node) -> float:
 
 
 def is_number(value: object) -> bool:
-    """Return whether a JSON value is a number, and not true or false."""
+    """Return whether a JSON value is a number. true and false are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def read_matrix(node: Node) -> Floats:
-    """Return a list of equally long lists of numbers as (N, M). Raises DatasetError otherwise."""
+    """Return a JSON list of N lists of M numbers as an array (N, M).
+
+    Raises DatasetError for any other value.
+    """
     try:
         array = np.asarray(node.value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -150,13 +156,20 @@ def read_matrix(node: Node) -> Floats:
 
 
 def is_matrix_node(node: Node) -> bool:
-    """Return whether a value is a list whose first item is a list."""
+    """Return whether a JSON value is a list whose first item is a list."""
     value = node.value
     return isinstance(value, list) and bool(value) and isinstance(value[0], list)
 
 
 def require_length(node: Node, values: Sized, count: int, noun: str) -> None:
-    """Raise DatasetError unless there are `count` values. noun: what the values are for."""
+    """Raise DatasetError unless a JSON value has the required length.
+
+    Args:
+        node: the JSON value, for the location in the message.
+        values: what was read from it.
+        count: the required length.
+        noun: plural of what the values are for, for the message.
+    """
     if len(values) != count:
         counts = f"{len(values)} values for {count} {noun}"
         raise DatasetError(f"{node.location}: {counts}; give one, or null, for each")
@@ -166,13 +179,15 @@ V = TypeVar("V")
 
 
 def match_ids(predictions: Mapping[str, V], ids: Iterable[str]) -> dict[str, V]:
-    """Return predictions by the ids of the reference, also where only one side writes PDVC's "v_".
+    """Return the predictions by the video ids of the reference.
+
+    Ids also match if only one side writes PDVC's prefix "v_".
 
     Args:
         predictions: video id -> prediction.
         ids: video ids of the reference.
 
-    Raises DatasetError when two ids become one.
+    Raises DatasetError when two predicted ids become one.
     """
     reference_ids = set(ids)
     matched: dict[str, V] = {}
@@ -189,7 +204,11 @@ def match_ids(predictions: Mapping[str, V], ids: Iterable[str]) -> dict[str, V]:
 
 
 def prediction_notes(predictions: SegmentPredictions) -> list[str]:
-    """Return a note per reason for unreadable rows, with the first location, and the rules applied."""
+    """Return notes on how the predictions were read.
+
+    There is one note per reason for unreadable rows, with the first location, and one per rule that
+    the reader applied.
+    """
     locations: dict[str, list[str]] = defaultdict(list)
     for row in predictions.rejected:
         locations[row.reason].append(row.location)
@@ -201,9 +220,9 @@ def prediction_notes(predictions: SegmentPredictions) -> list[str]:
 
 
 def reference_notes(reasons: Mapping[str, int]) -> tuple[str, ...]:
-    """Return a note on the rejected rows of the reference, or () without any.
+    """Return a note on the rejected rows of the reference, () if none were rejected.
 
-    reasons: reason -> number of rows.
+    reasons: reason -> number of rejected rows.
     """
     if not reasons:
         return ()

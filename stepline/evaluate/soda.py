@@ -52,7 +52,10 @@ A_THRESHOLDS = (0.9, 0.7, 0.5, 0.3)  # IoU, SODA's kind a
 
 
 def best_ordered_sum(scores: Matrix) -> float:
-    """Return the largest sum of scores over order-preserving pairs. scores: (N, M), none negative."""
+    """Return the largest sum of pair scores over all one-to-one pairings that keep the order.
+
+    scores: (N, M) score of pairing row n with column m, none negative.
+    """
     # best[j]: the largest sum over the rows so far and the first j columns.
     best = np.zeros(scores.shape[1] + 1)
     for row in scores:
@@ -63,12 +66,13 @@ def best_ordered_sum(scores: Matrix) -> float:
 def backtracked_pairs(scores: Matrix) -> list[tuple[int, int]]:
     """Return the (row, column) pairs that SODA's program reads out of its table of best sums.
 
-    From the last row up, it takes the last column in each row (left of the previous one) whose best
-    choice was to pair. That holds even where the best sum is on another path. With ties it does not
-    pair. At least one pair always comes out, with or without overlap.
+    The program goes from the last row up. In each row it takes the last column whose best choice
+    was to pair, left of the column that it took before. The pairs may therefore lie off the path of
+    the best sum. In a tie the program does not pair. At least one pair always comes out, even where
+    no events overlap.
 
     Args:
-        scores: (N, M), N and M at least 1.
+        scores: (N, M) score of pairing row n with column m, N and M at least 1.
     """
     is_paired = _pairing_mask(scores)
     pairs: list[tuple[int, int]] = []
@@ -85,7 +89,9 @@ def backtracked_pairs(scores: Matrix) -> list[tuple[int, int]]:
 
 
 def _pairing_mask(scores: Matrix) -> npt.NDArray[np.bool_]:
-    """Return the mask (N, M) of cells where pairing row and column beats leaving either out."""
+    """Return the mask (N, M) of cells where it is better to pair row and column than to skip
+    either.
+    """
     is_paired = np.zeros(scores.shape, dtype=bool)
     width = scores.shape[1]
     # Best sums of the row before, and those one column to the left (-1: no such row).
@@ -102,7 +108,7 @@ def _pairing_mask(scores: Matrix) -> npt.NDArray[np.bool_]:
 
 
 def harmonic_mean(precision: float, recall: float) -> float:
-    """Return F1, or 0 when both are 0."""
+    """Return F1, the harmonic mean of precision and recall, or 0 when both are 0."""
     if not precision + recall:
         return 0.0
     return 2.0 * precision * recall / (precision + recall)
@@ -113,9 +119,9 @@ class SodaScore:
     """SODA of one kind, all values in [0, 1].
 
     Attributes:
-        precision: mean over videos.
-        recall: mean over videos.
-        f1: mean over videos.
+        precision: mean precision over the videos.
+        recall: mean recall over the videos.
+        f1: mean F1 over the videos.
         per_video: video id -> (precision, recall, F1).
     """
 
@@ -132,13 +138,14 @@ def soda(
     kind: SodaKind = "c",
     meteor: Meteor | None = None,
 ) -> SodaScore:
-    """Return SODA of predicted events over the videos of the reference.
+    """Return the SODA score of predicted events, over the videos of the reference.
 
     Args:
-        reference: video id -> (start, end, caption) in seconds, at least one event per video.
-        predictions: the same. A video without events scores 0.
-        kind: which SODA.
-        meteor: to share its caches. None: a new one.
+        reference: video id -> events (start, end, caption) in seconds, at least one per video.
+        predictions: video id -> events in the same form. A video without events scores 0.
+        kind: what a pair of events is scored by. "a": METEOR, paired by IoU above four thresholds.
+            "b": METEOR, paired by IoU. "c": IoU times METEOR. "d": IoU.
+        meteor: scorer whose caches are reused. None: a new one.
 
     Raises DatasetError for an event that cannot be scored, ModelError without METEOR's tables.
     """
@@ -155,7 +162,7 @@ def soda(
 
 
 class _CaptionSimilarity:
-    """METEOR of pairs of events."""
+    """Computes METEOR between the captions of reference events and predicted events."""
 
     def __init__(self, meteor: Meteor) -> None:
         self._meteor = meteor
@@ -164,7 +171,13 @@ class _CaptionSimilarity:
     def matrix(
         self, truth: list[Event], events: list[Event], pairs: list[tuple[int, int]]
     ) -> Matrix:
-        """Return (reference, predictions): METEOR of the listed pairs, 0 elsewhere."""
+        """Return the matrix (N, M) of METEOR in [0, 1] for the listed pairs, 0 for all other pairs.
+
+        Args:
+            truth: N reference events.
+            events: M predicted events.
+            pairs: (reference index, prediction index) of the pairs that are compared.
+        """
         similarity = np.zeros((len(truth), len(events)))
         references, hypotheses = self._tokenizer.tokens(truth), self._tokenizer.tokens(events)
         # The prediction is METEOR's reference, as in the official program.
@@ -195,7 +208,10 @@ def _video_score(
 def _worths(
     truth: list[Event], events: list[Event], kind: SodaKind, similarity: _CaptionSimilarity | None
 ) -> list[float]:
-    """Return the worth of the best pairing, one for each threshold of kind a."""
+    """Return the summed pair scores of the best pairing.
+
+    Kind a has one sum per IoU threshold, any other kind has one sum.
+    """
     iou = segment_iou(event_times(truth), event_times(events))  # (reference, predictions)
     if similarity is None:
         return [best_ordered_sum(iou)]

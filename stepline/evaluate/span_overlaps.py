@@ -22,9 +22,13 @@ Pairs: TypeAlias = Sequence[Sequence[float]] | FloatArray
 
 
 def span_array(spans: Pairs, location: str = "spans") -> Floats:
-    """Return spans as (N, 2) float64 seconds. Raises DatasetError for NaN or infinity.
+    """Return (start, end) pairs in seconds as a float64 array (N, 2).
 
-    location: where the spans come from, for the error.
+    Args:
+        spans: the pairs.
+        location: name of their file or field, for the error message.
+
+    Raises DatasetError for NaN or infinity.
     """
     array = np.asarray(spans, dtype=np.float64).reshape(-1, 2)
     is_finite = np.isfinite(array).all(axis=1)
@@ -35,9 +39,13 @@ def span_array(spans: Pairs, location: str = "spans") -> Floats:
 
 
 def temporal_iou(first: Floats, second: Floats) -> Floats:
-    """Return (N, M) intersection over union of spans (N, 2) and (M, 2).
+    """Return the temporal IoU (N, M) of each of N spans with each of M spans.
 
-    It is 0 where both spans are empty, also at the same second.
+    It is 0 for two empty spans, even at the same second.
+
+    Args:
+        first: (N, 2) start and end in seconds.
+        second: (M, 2) start and end in seconds.
     """
     first_starts, first_ends = first.T[:, :, None]  # (N, 1)
     second_starts, second_ends = second.T  # (M,)
@@ -56,9 +64,12 @@ def _lengths(starts: Floats, ends: Floats) -> Floats:
 
 
 def is_inside_any(second: float, instances: Floats, *, closed: bool = False) -> bool:
-    """Return whether a second is inside any of the instances (M, 2).
+    """Return whether a second is inside any of several spans.
 
-    An instance covers [start, end), or with `closed` [start, end].
+    Args:
+        second: a time in seconds.
+        instances: (M, 2) start and end of the spans in seconds.
+        closed: True counts the end of a span as inside, False does not.
     """
     starts, ends = instances.T
     before_end = second <= ends if closed else second < ends
@@ -66,11 +77,12 @@ def is_inside_any(second: float, instances: Floats, *, closed: bool = False) -> 
 
 
 def grounding_overlaps(predicted: Sequence[Pair | None], reference: Sequence[Floats]) -> Floats:
-    """Return (K,) the best IoU of one predicted span per text with the instances of that text.
+    """Return (K,) the IoU of each predicted span with the reference span that it overlaps most.
 
     Args:
-        predicted: K predicted [start, end] in seconds, None where the text was not found (IoU 0).
-        reference: K arrays of instances (M, 2) in seconds, at least one instance each.
+        predicted: for each of K texts, the predicted (start, end) in seconds. None: no prediction,
+            so the IoU is 0.
+        reference: for each of K texts, its reference spans (M, 2) in seconds, at least one.
     """
     best = np.zeros(len(reference))
     for index, (span, instances) in enumerate(zip(predicted, reference, strict=True)):
@@ -80,11 +92,11 @@ def grounding_overlaps(predicted: Sequence[Pair | None], reference: Sequence[Flo
 
 
 def overlap_statistics(overlaps_by_video: Sequence[Floats], totals: Floats) -> dict[str, Statistic]:
-    """Return the statistics recall at each IoU threshold, and mean IoU.
+    """Return metric name -> statistic: recall at each IoU threshold, and mean IoU.
 
     Args:
-        overlaps_by_video: V arrays with the best IoU of each reference span.
-        totals: (V,) reference spans per video.
+        overlaps_by_video: for each of V videos, the best IoU of each of its reference spans.
+        totals: (V,) number of reference spans of each video.
     """
     statistics = {}
     for threshold in IOU_THRESHOLDS:
@@ -95,10 +107,16 @@ def overlap_statistics(overlaps_by_video: Sequence[Floats], totals: Floats) -> d
 
 
 def counts_at_least(threshold: float, overlaps_by_video: Sequence[Floats]) -> Floats:
-    """Return (V,) the number of spans per video with at least this IoU."""
+    """Return (V,) the number of spans of each video whose best IoU reaches `threshold`.
+
+    overlaps_by_video: for each of V videos, the best IoU of each of its spans.
+    """
     return np.array([float((overlaps >= threshold).sum()) for overlaps in overlaps_by_video])
 
 
 def overlap_sums(overlaps_by_video: Sequence[Floats]) -> Floats:
-    """Return (V,) the sum of the best IoUs of each video."""
+    """Return (V,) the sum of the best IoUs of each video.
+
+    overlaps_by_video: for each of V videos, the best IoU of each of its spans.
+    """
     return np.array([float(overlaps.sum()) for overlaps in overlaps_by_video])

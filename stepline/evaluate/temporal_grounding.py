@@ -63,12 +63,12 @@ CLIP_SUFFIX = re.compile(r"mini_\d+\.mp4$")
 
 @dataclass(frozen=True)
 class _Reference:
-    """The records of a reference.
+    """The annotated records of a benchmark.
 
     Attributes:
-        records: by id.
-        shown_steps: id -> steps with a span, of the videos that have one.
-        notes: what the reader left out.
+        records: record id -> record.
+        shown_steps: record id -> steps that have a span. Records without such a step are left out.
+        notes: remarks on the rows that the reader left out.
     """
 
     records: dict[str, Record]
@@ -76,7 +76,7 @@ class _Reference:
     notes: tuple[str, ...]
 
     def instances(self) -> dict[str, list[Floats]]:
-        """Return id -> the spans (M, 2) of each shown step, in seconds."""
+        """Return record id -> for each shown step, its spans (M, 2) in seconds."""
         return {
             id: [np.array([[span.start, span.end] for span in step.spans]) for step in steps]
             for id, steps in self.shown_steps.items()
@@ -90,9 +90,11 @@ class _Reference:
         predicted_ids: Iterable[str],
         notes: Iterable[str],
     ) -> Scores:
-        """Return the scores of the videos that show something, with their media as sources.
+        """Return the scores of the records with a shown step.
 
-        HiREST asks several queries of one video, and WhenAct cuts one into clips.
+        Records of one video are not independent: HiREST asks several queries of a video, and
+        WhenAct cuts a video into clips. So the source video of each record is stored in
+        `Scores.sources`.
         """
         scores = scoring.scores(
             statistics,
@@ -111,7 +113,10 @@ class _Reference:
 
 
 def grounding(scoring: ScoringTask) -> Scores:
-    """Return R@1, and for segments also recall at IoU and mean IoU, over texts that are shown."""
+    """Return the scores of temporal grounding, over the annotated texts that the video shows.
+
+    The score of predicted seconds is R@1. Predicted segments also have recall at IoU and mean IoU.
+    """
     reference = _read_reference(scoring)
     seconds_by_id = _read_seconds(scoring.predictions)
     if seconds_by_id is None:
@@ -149,7 +154,12 @@ def _score_segments(scoring: ScoringTask, reference: _Reference) -> Scores:
 def _recall(
     instances: Mapping[str, Sequence[Floats]], seconds: Mapping[str, Sequence[float | None]]
 ) -> tuple[dict[str, Statistic], Columns]:
-    """Return R@1, and the number of steps and hits of each video."""
+    """Return R@1 as a statistic, and the number of steps and hits of each video.
+
+    Args:
+        instances: record id -> for each step, its annotated spans (M, 2) in seconds.
+        seconds: record id -> predicted second of each step, None for no prediction.
+    """
     step_counts = np.zeros(len(instances))
     hits = np.zeros(len(instances))
     for index, (id, spans_by_step) in enumerate(instances.items()):
@@ -162,7 +172,10 @@ def _recall(
 def _unknown_rows_note(
     scoring: ScoringTask, nodes: Mapping[str, Node], reference: _Reference
 ) -> list[str]:
-    """Return a note on predictions for unknown rows. Raises DatasetError when all are unknown."""
+    """Return a note on predicted seconds whose row id the reference lacks, or [] without any.
+
+    Raises DatasetError when the reference lacks every predicted row id.
+    """
     is_known = []
     for id, node in nodes.items():
         if id in reference.records and isinstance(node.value, dict):
@@ -180,7 +193,10 @@ def _unknown_rows_note(
 def _unknown_texts_note(
     segments: Mapping[str, Sequence[PredictedSegment]], reference: _Reference
 ) -> list[str]:
-    """Return a note on predicted texts that are not in the reference, and are ignored."""
+    """Return a note on predicted texts that the reference lacks, or [] without any.
+
+    These predictions are ignored.
+    """
     is_known = []
     for id, video_segments in segments.items():
         if id in reference.records:
@@ -194,7 +210,9 @@ def _unknown_texts_note(
 
 
 def segmentation(scoring: ScoringTask) -> Scores:
-    """Return recall and precision at IoU and mean IoU of spans, without their labels."""
+    """Return recall and precision at IoU thresholds, and mean IoU, of segments without their
+    labels.
+    """
     reference = _read_reference(scoring)
     predictions = read_predictions(scoring.predictions, cut=scoring.cut)
     segments = match_ids(predictions.segments, reference.records)
@@ -235,7 +253,7 @@ def _read_reference(scoring: ScoringTask) -> _Reference:
 
 
 def _read_seconds(path: Path) -> dict[str, Node] | None:
-    """Return id -> predicted seconds, or None where the file holds segments."""
+    """Return record id -> JSON value of its predicted seconds, None for a file of segments."""
     if path.is_dir() or not path.name.endswith(JSON_ENDINGS):
         return None
     root = read_node(path)
@@ -256,7 +274,7 @@ def _holds_seconds(value: object) -> bool:
 
 
 def _predicted_seconds(node: Node, record: Record, steps: Sequence[Step]) -> list[float | None]:
-    """Return the predicted second of each step, or None."""
+    """Return the predicted second of each step, None for a step without a prediction."""
     seconds: dict[str, float] = {}
     if isinstance(node.value, dict):
         seconds = {key: read_number(value) for key, value in node.entries()}
@@ -268,7 +286,11 @@ def _predicted_seconds(node: Node, record: Record, steps: Sequence[Step]) -> lis
 
 
 def _seconds_by_row(node: Node, record: Record) -> list[float]:
-    """Return one second per row of the annotation. Of rejected rows only the count is known."""
+    """Return one predicted second per row of the annotation, rejected rows included.
+
+    Of the rejected rows only the number is known, so every length that this number allows is
+    accepted.
+    """
     ids = [step.id for step in record.reference]
     max_rows = len(ids) + len(record.dropped)
     # Rejected rows may be anywhere between the others.
@@ -284,7 +306,10 @@ def _seconds_by_row(node: Node, record: Record) -> list[float]:
 def _segments_by_step(
     record: Record, segments: Sequence[PredictedSegment]
 ) -> dict[str, PredictedSegment]:
-    """Return step id -> the segment with its text, without case and extra spaces."""
+    """Return step id -> predicted segment with the step's text.
+
+    Texts are compared without case and extra spaces.
+    """
     ids_by_text: dict[str, list[str]] = defaultdict(list)
     for step in record.reference:
         ids_by_text[_normalize(step.text)].append(step.id)
@@ -299,7 +324,10 @@ def _segments_by_step(
 
 
 def _best_scored(segments: Sequence[PredictedSegment], count: int) -> list[PredictedSegment]:
-    """Return the `count` best-scored segments in file order, without scores the first ones."""
+    """Return the `count` segments with the highest scores, in file order.
+
+    If the segments have no scores, the first ones are returned.
+    """
     # sorted is stable: of equal scores the first in the file.
     ranked = sorted(range(len(segments)), key=lambda index: -(segments[index].score or 0.0))
     return [segments[index] for index in sorted(ranked[:count])]

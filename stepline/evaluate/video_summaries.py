@@ -34,7 +34,13 @@ SCORE_COLUMNS = ("F", "precision", "recall", "Kendall tau", "Spearman rho")
 
 
 class FrameOverlap(NamedTuple):
-    """F, precision and recall of one video's frames, in [0, 1]."""
+    """Overlap of a predicted summary with the reference summary of one video, in [0, 1].
+
+    Attributes:
+        f: F1 of precision and recall.
+        precision: fraction of the predicted frames that are in the reference.
+        recall: fraction of the reference frames that are predicted.
+    """
 
     f: float
     precision: float
@@ -44,14 +50,18 @@ class FrameOverlap(NamedTuple):
 def frames_overlap(
     summary: Numbers, reference: Numbers, *, official: bool = False
 ) -> FrameOverlap | None:
-    """Return the overlap of a predicted summary with the reference frames, or None where undefined.
+    """Return F1, precision and recall of the frames of a predicted summary.
+
+    The result is None where these are undefined.
 
     Args:
-        summary: (T,) score of each frame, cut or filled with 0 to the reference's length.
-        reference: (T,) 1 for a frame of the summary, else 0.
-        official: a reference without frames gives F = 1, and scores up to MIN_FRAME_SCORE stay.
+        summary: (T,) score of each frame. It is cut, or filled with 0, to the length of the
+            reference. A frame is in the summary if its score exceeds MIN_FRAME_SCORE.
+        reference: (T,) 1 for a frame of the reference summary, else 0.
+        official: True scores as IV-Sum's program does. A reference without frames then gives F = 1,
+            and lower scores count with their value instead of as 0.
 
-    Raises DatasetError for NaN, or a reference that is not 0 or 1.
+    Raises DatasetError for NaN, or a reference value that is not 0 or 1.
     """
     truth = _finite_vector(reference, "reference frames")
     if not np.isin(truth, (0.0, 1.0)).all():
@@ -71,20 +81,22 @@ def frames_overlap(
 
 
 def cut_or_pad(frames: Floats, length: int) -> Floats:
-    """Return frames cut or filled with zeros to a length."""
+    """Return frame scores, cut or filled with zeros to `length` frames."""
     return np.pad(frames[:length], (0, max(0, length - len(frames))))
 
 
 def kendall_tau(first: Numbers, second: Numbers) -> float | None:
-    """Return Kendall's tau-b in [-1, 1] of two rows of scores, or None where one is constant."""
+    """Return Kendall's tau-b in [-1, 1] of two score vectors (N,), None where one is constant."""
     from scipy.stats import kendalltau
 
     return _rank_correlation(first, second, kendalltau)
 
 
 def spearman_rho(first: Numbers, second: Numbers) -> float | None:
-    """Return Spearman's rank correlation in [-1, 1] of two rows of scores, or None where one is
-    constant. Ties are at their mean rank."""
+    """Return Spearman's rank correlation in [-1, 1] of two score vectors (N,).
+
+    Equal scores share their mean rank. The result is None where one vector is constant.
+    """
     from scipy.stats import spearmanr
 
     return _rank_correlation(first, second, spearmanr)
@@ -114,9 +126,13 @@ def _finite_vector(values: Numbers, name: str) -> Floats:
 
 
 def score(scoring: ScoringTask, *, official: bool = False) -> Scores:
-    """Return the means over videos of F, precision, recall, tau and rho.
+    """Return the means over videos of F1, precision, recall, Kendall's tau and Spearman's rho.
 
-    Each mean is over the videos where the number is defined. official: as IV-Sum's program.
+    Each mean is over the videos for which the number is defined.
+
+    Args:
+        scoring: the files of the evaluation.
+        official: True computes F1 as IV-Sum's program does, see `frames_overlap`.
     """
     truths = {id: read_numbers(node) for id, node in entries_by_id(scoring.reference).items()}
     nodes = {
@@ -152,7 +168,7 @@ def score(scoring: ScoringTask, *, official: bool = False) -> Scores:
 
 
 def _is_summary(node: Node) -> bool:
-    """Return whether an entry is a video, not one of the averages or best ids of IV-Sum's file."""
+    """Return whether an entry of IV-Sum's file is a video. Averages and best ids are not."""
     if isinstance(node.value, dict):
         return "machine_summary" in node.value
     return isinstance(node.value, list) and not any(isinstance(item, str) for item in node.value)
@@ -161,7 +177,11 @@ def _is_summary(node: Node) -> bool:
 def _video_scores(node: Node | None, truth: Floats, official: bool) -> list[float]:
     """Return the scores of one video in the order of SCORE_COLUMNS, NaN where undefined.
 
-    A missing video (None) scores 0 where a score is defined.
+    Args:
+        node: JSON value of the prediction. None: the video is missing, and every defined score is
+            0.
+        truth: (T,) 1 for a frame of the reference summary, else 0.
+        official: True computes F1 as IV-Sum's program does.
     """
     overlap = frames_overlap(_frames(node, "machine_summary", truth), truth, official=official)
     if overlap is None:

@@ -36,11 +36,11 @@ PRECOMPUTED_BACKBONE = "precomputed"  # the backbone of a file that does not sta
 
 @dataclass(frozen=True)
 class TextFeatures:
-    """Texts and their vectors.
+    """Texts and their feature vectors.
 
     Attributes:
-        texts: K of them.
-        values: (K, D) float32, as extracted (not normalised).
+        texts: K texts.
+        values: (K, D) float32 vector of each text, as extracted (not normalised).
     """
 
     texts: tuple[str, ...]
@@ -48,12 +48,12 @@ class TextFeatures:
 
 
 def is_feature_file(path: Path) -> bool:
-    """Return whether a file has the suffix of a feature file."""
+    """Return whether the suffix of a path is that of a feature file."""
     return path.name.lower().endswith(READABLE_SUFFIXES)
 
 
 def find_feature_file(folder: Path, video_id: str) -> Path:
-    """Return the feature file of a video in a folder or its direct subfolders."""
+    """Return the path of the feature file of a video, in a folder or its direct subfolders."""
     if not video_id or Path(video_id).name != video_id:
         raise StoreError(f"video id {video_id!r}: not a file name; rename the video")
     # The folder itself comes first, then the folders in it by name.
@@ -70,16 +70,16 @@ def find_feature_file(folder: Path, video_id: str) -> Path:
 def read_feature_file(
     path: Path, *, rate: float = 1.0, width: int | None = None, unit: bool = True
 ) -> FeatureSequence:
-    """Return the features in a file as a float32 FeatureSequence.
+    """Return the features of a video in a file, as float32.
 
     Args:
-        path: of the file.
-        rate: rows per second, for files without a rate (Stepline's own have one).
-        width: required D, None for any.
-        unit: scale rows to length 1. A row of zeros stays zero.
+        path: path of the file.
+        rate: rows per second, for files that state no rate. Files written by Stepline state it.
+        width: required D, the width of a row. None: any width.
+        unit: True scales each row to length 1. A row of zeros stays zero.
 
-    Raises StoreError for an unreadable file or text features, ShapeError unless it holds (T,
-    D) finite numbers.
+    Raises StoreError for an unreadable file or text features. Raises ShapeError unless the file
+    holds (T, D) finite numbers.
     """
     content, metadata = read_arrays(path)
     if isinstance(content, Mapping):
@@ -99,8 +99,10 @@ def read_feature_file(
 
 
 def read_text_features(path: Path) -> TextFeatures:
-    """Return the texts and their vectors in a .pth dict, .npz or .safetensors (texts in the
-    metadata)."""
+    """Return the texts and their vectors in a .pth dict, .npz or .safetensors file.
+
+    In a .safetensors file, the texts are in the metadata.
+    """
     content, _ = read_arrays(path)
     if not isinstance(content, Mapping) or "text" not in content:
         raise StoreError(
@@ -118,7 +120,7 @@ def read_text_features(path: Path) -> TextFeatures:
 
 
 def _feature_array(path: Path, content: Mapping[str, Any]) -> Any:
-    """Return the array with the features: under a usual name, or the only one."""
+    """Return the array with the features: the one with a usual name, or the only array."""
     named = [name for name in ARRAY_NAMES if name in content] or list(content)
     if len(named) != 1:
         raise StoreError(
@@ -146,13 +148,14 @@ def _check_matrix(path: Path, array: Any) -> Matrix:
 
 
 def parse_rate(location: object, metadata: Mapping[str, str], rate: float) -> float:
-    """Return the rows per second that a file's metadata state, else `rate`. Raises StoreError for
-    an invalid rate.
+    """Return the rows per second that a file's metadata state.
 
     Args:
-        location: of the file, for messages.
-        metadata: of the file.
-        rate: where the metadata state none.
+        location: path or name of the file, for error messages.
+        metadata: metadata of the file.
+        rate: rows per second that are returned if the metadata state none.
+
+    Raises StoreError for an invalid rate.
     """
     stated = metadata.get("rate", rate)
     try:
@@ -167,7 +170,7 @@ def parse_rate(location: object, metadata: Mapping[str, str], rate: float) -> fl
 
 
 def unit_rows(values: Matrix) -> Matrix:
-    """Return the rows (N, D) scaled to length 1. A row of zeros stays zero."""
+    """Return the rows of a matrix (N, D), each scaled to length 1. A row of zeros stays zero."""
     # A length of 1 leaves a row of zeros as it is.
     length: Matrix = np.linalg.norm(values, axis=1, keepdims=True)
     length[length == 0] = 1
@@ -175,7 +178,7 @@ def unit_rows(values: Matrix) -> Matrix:
 
 
 def write_feature_file(features: FeatureSequence, path: Path) -> None:
-    """Write features as safetensors, float16, with rate and backbone as metadata."""
+    """Write features as a float16 safetensors file, with rate and backbone as metadata."""
     from safetensors.numpy import save
 
     metadata = {
@@ -190,15 +193,15 @@ def write_feature_file(features: FeatureSequence, path: Path) -> None:
 
 
 def read_arrays(location: Path | str, data: bytes | None = None) -> tuple[Any, Mapping[str, str]]:
-    """Return the content of a feature file as numpy arrays, and its metadata or {}.
+    """Return the content of a feature file as numpy arrays, and its metadata, {} without any.
 
-    .npy gives an array, .npz and .safetensors a dict, .pth, .pt and .pth.tar whatever was
-    saved. The JSON list "text" in the metadata of a .safetensors file is added to its arrays,
-    since that format holds no strings.
+    The content is an array for .npy and a dict for .npz and .safetensors. For .pth, .pt and
+    .pth.tar it is the saved object. safetensors holds no strings, so the JSON list "text" in its
+    metadata is added to the dict.
 
     Args:
         location: path of the file, or the name of an archive member.
-        data: bytes of the archive member. None: the file is read.
+        data: bytes of the archive member. None: the file at `location` is read.
 
     Raises StoreError for an unreadable file, or one that needs code to be read.
     """
@@ -251,7 +254,7 @@ def _read_safetensors(source: Path | bytes) -> tuple[dict[str, Any], Mapping[str
 
 
 def _read_torch(source: Path | bytes) -> Any:
-    """Unpickle only tensors, plain containers and plain numpy arrays."""
+    """Unpickle a PyTorch file that holds only tensors, plain containers and plain numpy arrays."""
     import torch
 
     check_zip(source)
@@ -270,7 +273,7 @@ def _read_torch(source: Path | bytes) -> Any:
 
 
 def _to_numpy(content: Any) -> Any:
-    """Convert the tensors in `content` to numpy arrays."""
+    """Return `content` with all its tensors converted to numpy arrays."""
     import torch
 
     if isinstance(content, torch.Tensor):

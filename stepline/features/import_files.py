@@ -42,12 +42,12 @@ ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz")
 
 @dataclass(frozen=True)
 class FeatureFile:
-    """A file, or archive member, with features.
+    """A file, or archive member, that holds features.
 
     Attributes:
-        id: of its item.
-        location: of the file, for messages.
-        read_content: returns the content and the metadata, as `read_arrays` does.
+        id: id of its item, from the name of the file.
+        location: path or archive and member name, for error messages.
+        read_content: function that returns content and metadata, as `read_arrays` does.
     """
 
     id: str
@@ -57,14 +57,14 @@ class FeatureFile:
 
 @dataclass(frozen=True)
 class FeatureItem:
-    """The features of one item in a file.
+    """The features of one item in a file, before they are checked.
 
     Attributes:
-        id: by the file's name, or the key in its dict.
-        values: what should be a (T, D) array.
-        metadata: of the file.
-        texts: whose vectors the rows are. None: rows of a video.
-        stored_id: the id inside the file, None without one.
+        id: id of the item, from the name of the file or the key in its dict.
+        values: expected to be a (T, D) array of numbers.
+        metadata: metadata of the file.
+        texts: the texts whose vectors the rows are. None: the rows are features of a video.
+        stored_id: id that the file itself states for the item. None: it states none.
     """
 
     id: str
@@ -75,10 +75,11 @@ class FeatureItem:
 
 
 def find_features(source: Path) -> Iterator[FeatureFile]:
-    """Yield the feature files of a folder (recursive, by name), of a .tar or .tar.gz, or the one
-    file.
+    """Yield the feature files of a source, sorted by name where it is a folder.
 
-    Raises StoreError without any feature file, and for several arrays of one id in an archive.
+    source: a folder, which is searched recursively, a .tar or .tar.gz archive, or one feature file.
+
+    Raises StoreError if there is no feature file, and for several arrays of one id in an archive.
     """
     if not source.exists():
         cure = "give features, a folder of them, or a WebDataset's .tar"
@@ -94,7 +95,10 @@ def find_features(source: Path) -> Iterator[FeatureFile]:
 
 
 def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
-    """Yield the items of a file: one, or one per key of a dict. Raises StoreError if unreadable."""
+    """Yield the items of a file: one item, or one per key of a dict.
+
+    Raises StoreError for an unreadable file.
+    """
     content, metadata = file.read_content()
     if not isinstance(content, Mapping):
         yield FeatureItem(file.id, content, metadata)
@@ -114,7 +118,7 @@ def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
 
 
 def item_id(name: str) -> str | None:
-    """Return the item id in a file name, or None for another kind of file."""
+    """Return the id of an item from the name of its file. None for a file of another kind."""
     # The longest ending counts: .mp4.npy is more than .npy.
     lengths = [len(suffix) for suffix in FEATURE_SUFFIXES if name.lower().endswith(suffix)]
     id = name[: -max(lengths)] if lengths else ""
@@ -132,7 +136,10 @@ def _features_in(path: Path) -> Iterator[FeatureFile]:
 
 
 def _features_in_archive(path: Path) -> Iterator[FeatureFile]:
-    """Yield the feature files of an archive. Two in a row of one id are an error."""
+    """Yield the feature files of an archive.
+
+    Two adjacent members with the same id are an error.
+    """
     last_id = last_suffix = ""
     try:
         with tarfile.open(path, tarinfo=TarHeader) as archive:
@@ -161,7 +168,7 @@ def _features_in_archive(path: Path) -> Iterator[FeatureFile]:
 
 
 def _parse_row_texts(item: Mapping[str, Any]) -> RowTexts | None:
-    """Return the texts of a NaSVA file: {vid, start, end, text, features}."""
+    """Return the texts in a file of NaSVA, {vid, start, end, text, features}. None without them."""
     if "text" not in item:
         return None
     texts = tuple(str(text) for text in np.atleast_1d(item["text"]))
@@ -174,7 +181,7 @@ def _parse_row_texts(item: Mapping[str, Any]) -> RowTexts | None:
 
 
 def _parse_times(column: Any) -> tuple[float, ...]:
-    """Return the times of a column, or an empty list without the column."""
+    """Return the times in a column, () if the column is missing."""
     if column is None:
         return ()
     return tuple(np.atleast_1d(np.asarray(column, dtype=np.float64)).tolist())
@@ -182,13 +189,13 @@ def _parse_times(column: Any) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class ImportReport:
-    """The result of an import.
+    """The result of importing feature files into a store.
 
     Attributes:
         added: ids of the items that were added.
-        rows: of all added items.
-        already: number of items that the store held before.
-        dropped: items that could not be added, with the reasons.
+        rows: total number of rows of the added items.
+        already: number of items that the store held before the import.
+        dropped: items that could not be added, and why.
     """
 
     added: tuple[str, ...]
@@ -207,21 +214,21 @@ def import_features(
     shard_bytes: int = SHARD_BYTES,
     report: Callable[[str], None] | None = None,
 ) -> ImportReport:
-    """Import the feature files of a folder, .tar or single file into a store. Return a report.
+    """Import feature files into a store, and return a report.
 
-    Items in the store are not read again, so that a killed import resumes. `dropped.jsonl`
-    lists the items that this import dropped, with reasons.
+    Items that the store holds are not read again, so an import that was killed can be resumed. The
+    file `dropped.jsonl` lists the items that this import dropped, with reasons.
 
     Args:
-        source: folder, .tar or file.
-        folder: of the store.
-        rate: rows per second, for files without a rate.
-        backbone: name of the feature extractor, for files without one.
-        width: required D. None: that of the first item.
-        shard_bytes: size of a shard.
-        report: called with the id of each file.
+        source: folder of feature files, .tar archive, or one feature file.
+        folder: folder of the store.
+        rate: rows per second, for files that state no rate.
+        backbone: name of the feature extractor, for files that state none.
+        width: required D, the width of a row. None: the width of the first item.
+        shard_bytes: size of a shard of the store in bytes.
+        report: function that is called with the id of each file. None: no reports.
 
-    Raises StoreError without any feature file.
+    Raises StoreError if there is no feature file.
     """
     with FeatureWriter(folder, width=width, shard_bytes=shard_bytes) as writer:
         importer = _Importer(writer, rate, backbone)
@@ -240,7 +247,7 @@ def import_features(
 
 
 class _Importer:
-    """State of one import: added, present and dropped items."""
+    """One running import: it counts the items that were added, present or dropped."""
 
     def __init__(self, writer: FeatureWriter, rate: float, backbone: str | None) -> None:
         self._writer = writer
@@ -253,7 +260,7 @@ class _Importer:
         self.dropped: list[Rejected] = []
 
     def add_file(self, file: FeatureFile) -> None:
-        """Add the items of a file, or record why they are dropped."""
+        """Add the items of a file to the store, or record why they are dropped."""
         if file.id in self._writer and file.id not in self._locations:
             self._locations[file.id] = file.location
             self.already += 1
@@ -290,7 +297,7 @@ class _Importer:
 
 
 def read_dropped(path: Path) -> tuple[Rejected, ...]:
-    """Return the items in the `dropped.jsonl` of an import, none without the file."""
+    """Return the items listed in the `dropped.jsonl` of an import, () if the file is missing."""
     if not path.exists():
         return ()
     try:

@@ -57,14 +57,14 @@ Digests: TypeAlias = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class FeatureLocation:
-    """Location of an item in a store.
+    """Where a feature store holds the rows of an item.
 
     Attributes:
-        id: of the item.
-        shard: number of the shard.
-        first: number of the item's first row in the shard.
+        id: id of the item.
+        shard: number of the shard file.
+        first: index of the item's first row in the shard.
         rows: number of rows.
-        width: D of a row.
+        width: D, the width of a row.
         rate: rows per second.
         backbone: name of the feature extractor.
     """
@@ -83,9 +83,9 @@ class RowTexts:
     """The texts whose vectors are the rows of an item.
 
     Attributes:
-        texts: one per row.
-        starts: seconds, one per text, or empty. May be NaN.
-        ends: seconds, one per text, or empty. May be NaN.
+        texts: the text of each row.
+        starts: start of each text in seconds, NaN if unknown. Empty if no text has times.
+        ends: end of each text in seconds, NaN if unknown. Empty if no text has times.
     """
 
     texts: tuple[str, ...]
@@ -94,17 +94,17 @@ class RowTexts:
 
 
 def shard_path(folder: Path, shard: int) -> Path:
-    """Return the path of a shard's rows."""
+    """Return the path of the file with the rows of a shard."""
     return folder / f"{SHARD_NAME.format(shard)}.safetensors"
 
 
 def index_path(folder: Path, shard: int) -> Path:
-    """Return the path of a shard's index."""
+    """Return the path of the index file of a shard."""
     return folder / f"{SHARD_NAME.format(shard)}.parquet"
 
 
 def shards_of(folder: Path) -> list[int]:
-    """Return the sorted numbers of the complete shards."""
+    """Return the sorted numbers of the complete shards in the folder of a store."""
     numbers = []
     for path in folder.glob("shard-*.parquet"):
         name = path.stem.removeprefix("shard-")
@@ -116,13 +116,13 @@ def shards_of(folder: Path) -> list[int]:
 def write_index(
     folder: Path, shard: int, locations: Iterable[FeatureLocation], texts: Sequence[RowTexts | None]
 ) -> None:
-    """Write the index of a shard atomically.
+    """Write the index file of a shard atomically.
 
     Args:
-        folder: of the store.
+        folder: folder of the store.
         shard: number of the shard.
-        locations: of the shard's items, in row order.
-        texts: of each item, None for features of a video.
+        locations: locations of the shard's items, in the order of their rows.
+        texts: texts of each item, None for an item that holds features of a video.
     """
     import pyarrow as arrow
     import pyarrow.parquet as parquet
@@ -146,7 +146,10 @@ def write_index(
 
 
 def read_index(folder: Path, shard: int) -> Iterator[FeatureLocation]:
-    """Yield the locations of a shard's items in row order. Raises StoreError for any other file."""
+    """Yield the locations of a shard's items in the order of their rows.
+
+    Raises StoreError for a file that is no index.
+    """
     for row in _read_columns(folder, shard, LOCATION_COLUMNS):
         if row.pop("dtype") != VALUE_DTYPE:
             path = index_path(folder, shard)
@@ -156,7 +159,7 @@ def read_index(folder: Path, shard: int) -> Iterator[FeatureLocation]:
 
 
 def read_row_texts(folder: Path, shard: int) -> dict[str, RowTexts]:
-    """Return the texts of every item with texts in a shard."""
+    """Return item id -> texts, for the items of a shard that have texts."""
     rows = _read_columns(folder, shard, ("id", *TEXT_COLUMNS))
     texts_by_id = {}
     for row in rows:
@@ -168,14 +171,14 @@ def read_row_texts(folder: Path, shard: int) -> dict[str, RowTexts]:
 
 
 def text_digest(text: str) -> int:
-    """Return an 8-byte BLAKE2b hash of a stripped text."""
+    """Return the 8-byte BLAKE2b hash of a text without surrounding white space, as a number."""
     data = text.strip().encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(data, digest_size=8).digest()
     return int.from_bytes(digest, "big")
 
 
 def read_text_digests(folder: Path, shard: int) -> dict[str, Digests]:
-    """Return the digests of the texts of every item with texts in a shard."""
+    """Return item id -> hashes of its texts (`text_digest`), for the items that have texts."""
     rows = _read_columns(folder, shard, ("id", "text"))
     return {
         str(row["id"]): np.fromiter(map(text_digest, row["text"]), dtype=np.uint64)
@@ -185,7 +188,7 @@ def read_text_digests(folder: Path, shard: int) -> dict[str, Digests]:
 
 
 def _read_columns(folder: Path, shard: int, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the rows of an index, with the given columns only."""
+    """Return the rows of an index file, with only the given columns."""
     path = index_path(folder, shard)
     cure = "remove it and import the features again"
     try:
@@ -209,7 +212,14 @@ TENSOR_NAME = "values"  # of the one tensor
 
 @dataclass(frozen=True, slots=True)
 class ShardMatrix:
-    """The matrix (rows, width) in a shard file. begin: byte of its first number."""
+    """Where a shard file holds its matrix (rows, width).
+
+    Attributes:
+        path: path of the shard file.
+        begin: offset in bytes of the first number in the file.
+        rows: number of rows.
+        width: D, the width of a row.
+    """
 
     path: Path
     begin: int
@@ -217,8 +227,14 @@ class ShardMatrix:
     width: int
 
     def read(self, first: int, count: int) -> Half:
-        """Return `count` rows (count, width) from row `first` on. Raises StoreError for a
-        truncated or unreadable file."""
+        """Return rows of the matrix as float16 (count, width).
+
+        Args:
+            first: index of the first row.
+            count: number of rows.
+
+        Raises StoreError for a truncated or unreadable file.
+        """
         # Half precision takes 2 bytes per number.
         offset = self.begin + 2 * first * self.width
         try:
@@ -230,7 +246,7 @@ class ShardMatrix:
 
 
 def find_matrix(path: Path) -> ShardMatrix:
-    """Return the location of the matrix in a shard file. Raises StoreError for any other file."""
+    """Return where a shard file holds its matrix. Raises StoreError for a file that is no shard."""
     try:
         with path.open("rb") as file:
             header, begin = read_safetensors_header(file)
@@ -255,11 +271,11 @@ ALL_ROWS = slice(None)
 
 
 class FeatureStore(Mapping[str, FeatureLocation]):
-    """Reads the items of a store, as a mapping id -> location of the item's rows.
+    """Reads the items of a feature store. It is a mapping from item id to location.
 
     Args:
-        folder: that `FeatureWriter` wrote.
-        display_url: name of the folder in messages.
+        folder: folder that `FeatureWriter` wrote.
+        display_url: name of the folder in error messages. "": its path.
 
     Raises StoreError when the folder is not a store, or holds an id twice.
     """
@@ -303,13 +319,13 @@ class FeatureStore(Mapping[str, FeatureLocation]):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Feature widths in the store, which is one unless shards are mixed."""
+        """Widths D of the rows in the store. There is one unless the shards are mixed."""
         widths = {location.width for location in self._locations.values()}
         return tuple(sorted(widths))
 
     @property
     def backbone(self) -> str:
-        """Name of the feature extractor, "" if unknown. Raises StoreError for several."""
+        """Name of the feature extractor, "" if unknown. Raises StoreError for several names."""
         backbones = {location.backbone for location in self._locations.values()}
         # Features that do not say it are of no other backbone.
         backbones.discard(UNKNOWN_BACKBONE)
@@ -320,12 +336,22 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         return names[0] if names else ""
 
     def matrix(self, id: str, rows: slice = ALL_ROWS) -> Matrix:
-        """Return the rows (T, D) of an item, or a slice, as float32. Raises StoreError for an
-        unknown id."""
+        """Return the rows of an item as float32 (T, D).
+
+        Args:
+            id: id of the item.
+            rows: slice of the rows that are returned.
+
+        Raises StoreError for an unknown id.
+        """
         return self._read_rows(self[id], rows).astype(np.float32)
 
     def read(self, id: str, rows: slice = ALL_ROWS) -> FeatureSequence:
-        """Return the features of a video, or a slice.
+        """Return the features of a video.
+
+        Args:
+            id: id of the item.
+            rows: slice of the rows that are returned.
 
         Raises StoreError for an unknown id, ShapeError for NaN.
         """
@@ -337,19 +363,19 @@ class FeatureStore(Mapping[str, FeatureLocation]):
             raise ShapeError(f"{self.display_url}: {id}: {error}") from error
 
     def texts(self, id: str) -> RowTexts | None:
-        """Return the texts of an item's rows, or None for features without texts."""
+        """Return the texts of an item's rows. None for features of a video."""
         return self._texts(self[id].shard).get(id)
 
     def text_digests(self, id: str) -> Digests | None:
-        """Return the digests (T,) of the texts of an item's rows, or None for features without
-        texts.
+        """Return the hash (`text_digest`) of the text of each row of an item, (T,).
 
-        Each shard's texts are read once. 8 bytes per text stay in memory.
+        The result is None for features of a video. The texts of each shard are read once, and 8
+        bytes per text stay in memory.
         """
         return self._digests(self[id].shard).get(id)
 
     def forget_texts(self) -> None:
-        """Drop the cached texts and digests."""
+        """Free the cached texts and hashes."""
         self._texts.cache_clear()
         self._digests.cache_clear()
 
@@ -367,11 +393,11 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         return matrix.read(location.first + first, max(0, stop - first))
 
     def _shard_file(self, shard: int) -> Path:
-        """Return the local file of a shard's rows."""
+        """Return the local path of the file with the rows of a shard."""
         return shard_path(self.folder, shard)
 
     def check(self) -> Iterator[Rejected]:
-        """Yield each invalid item with the reason. Reads all rows."""
+        """Yield each invalid item with the reason. All rows of the store are read."""
         for id, location in self._locations.items():
             path = shard_path(self.folder, location.shard)
             try:
@@ -388,16 +414,16 @@ class FeatureStore(Mapping[str, FeatureLocation]):
 
 
 def open_store(source: Path | str) -> FeatureStore:
-    """Return the store in a folder, or at a URL. Raises StoreError where it is missing."""
+    """Return the feature store in a folder, or at a URL. Raises StoreError if it is missing."""
     if "://" not in str(source):
         return FeatureStore(Path(source))
     return RemoteFeatureStore(str(source))
 
 
 def open_video_store(source: Path | str) -> FeatureStore:
-    """Return the store of video features in a folder or at a URL.
+    """Return the feature store of videos in a folder, or at a URL.
 
-    Raises StoreError for a missing store and for one of text features.
+    Raises StoreError if the store is missing or holds text features.
     """
     store = open_store(source)
     require_videos(store, source)
@@ -412,12 +438,13 @@ def require_videos(store: FeatureStore, source: Path | str) -> None:
 
 
 def rejection_reason(values: Any, width: int | None) -> tuple[str, str] | None:
-    """Return why an array is no valid features and the offending value, or None for a valid
-    array.
+    """Return why values are no valid features, and the offending value as text.
+
+    The result is None for valid features.
 
     Args:
-        values: what should be a (T, D) array.
-        width: required D, None for any.
+        values: expected to be a (T, D) array of numbers.
+        width: required D. None: any width.
     """
     if not isinstance(values, np.ndarray):
         return NOT_ROWS, type(values).__name__
@@ -440,17 +467,17 @@ SHARD_BYTES = 256 * 2**20
 
 
 class FeatureWriter:
-    """Adds items to a store, and creates the store if it is missing. A store has one writer at a
-    time.
+    """Adds items to a feature store, and creates the store if it is missing.
 
-    As a context manager it writes the last shard at exit, also after an error.
+    A store has one writer at a time. As a context manager, the writer writes the last shard at
+    exit, also after an error.
 
     Args:
-        folder: of the store.
-        width: required D. None: that of the store, or of the first item.
-        shard_bytes: size of a shard.
+        folder: folder of the store.
+        width: required D, the width of a row. None: the width of the store, or of the first item.
+        shard_bytes: size of a shard in bytes.
 
-    Raises ShapeError where the store holds features of another width.
+    Raises ShapeError if the store holds features of another width.
     """
 
     def __init__(
@@ -489,12 +516,14 @@ class FeatureWriter:
     def rejection_reason(
         self, id: str, values: object, texts: RowTexts | None = None
     ) -> tuple[str, str] | None:
-        """Return why an item cannot be added and the offending value, or None for a valid item.
+        """Return why an item cannot be added, and the offending value as text.
+
+        The result is None for a valid item.
 
         Args:
-            id: of the item.
-            values: what should be a (T, D) array.
-            texts: whose vectors the rows are. None: features of a video.
+            id: id of the item.
+            values: expected to be a (T, D) array of numbers.
+            texts: the texts whose vectors the rows are. None: features of a video.
         """
         if not id or id == "__metadata__" or any(sign in id for sign in "/\\\0\n"):
             return BAD_ID, repr(id)
@@ -517,14 +546,14 @@ class FeatureWriter:
         backbone: str,
         texts: RowTexts | None = None,
     ) -> None:
-        """Add the rows (T, D) of an item.
+        """Add an item to the store.
 
         Args:
-            id: of the item.
-            values: (T, D) rows.
+            id: id of the item.
+            values: (T, D) rows of the item.
             rate: rows per second.
             backbone: name of the feature extractor.
-            texts: whose vectors the rows are, if any.
+            texts: the texts whose vectors the rows are. None: features of a video.
 
         Raises ShapeError for invalid values, StoreError for an existing id.
         """
@@ -550,7 +579,7 @@ class FeatureWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write the buffered items as a shard: first its rows, then its index."""
+        """Write the buffered items as a shard: first the file of rows, then the index file."""
         from safetensors.numpy import save_file
 
         if not self._locations:
@@ -577,8 +606,15 @@ class FeatureWriter:
 
 
 class RemoteFeatureStore(FeatureStore):
-    """A store at a URL. Indexes are downloaded at once, shards when a row is read
-    (`remote.cache`)."""
+    """A feature store at a URL.
+
+    All indexes are downloaded when the store is opened. A shard is downloaded when one of its rows
+    is read.
+
+    Args:
+        url: address of the store's folder.
+        most: maximal bytes of all downloaded files. None: half of the free disk space.
+    """
 
     def __init__(self, url: str, *, most: int | None = None) -> None:
         self._cached = CachedFolder(url, most=most)

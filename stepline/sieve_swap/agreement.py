@@ -41,7 +41,7 @@ NOT_NEGATIVE = re.compile(
 
 @dataclass(frozen=True)
 class Polarity:
-    """Negated and affirmed words of a text.
+    """The negated and the affirmed words of a text.
 
     Attributes:
         negated: stems of the words that a negation covers.
@@ -54,15 +54,20 @@ class Polarity:
     is_negated: bool
 
     def contradicts(self, other: "Polarity") -> bool:
-        """Return whether one text negates what the other affirms, or only one of the two holds a
-        negation."""
+        """Return whether two texts contradict each other in their negations.
+
+        They do if one text negates a word that the other affirms, or if only one text holds a
+        negation.
+        """
         if self.is_negated != other.is_negated:
             return True
         return self._negates(other) or other._negates(self)
 
     def _negates(self, other: "Polarity") -> bool:
-        """Return whether this text negates what only the other affirms. "Uncover" negates
-        "cover"."""
+        """Return whether this text negates a word that only the other text affirms.
+
+        "Uncover" negates "cover".
+        """
         affirmed_by_other_only = other.affirmed - self.affirmed
         contradicted = {word[2:] for word in self.affirmed if word.startswith("un")}
         return bool((self.negated | contradicted) & affirmed_by_other_only)
@@ -98,12 +103,12 @@ CHANGED_NEGATION = "the step changes a negation"
 
 
 def contradiction(narration: str, step: str) -> str | None:
-    """Return why a step contradicts the narration that it replaces (CHANGED_NUMBER, CHANGED_UNIT
-    or CHANGED_NEGATION), None where it does not.
+    """Return why a written step contradicts the narration that it would replace, None if it agrees.
 
-    Amounts of one kind (time, volume, ...) agree when each one of the step is said, or each
-    one said is in the step. Amounts of the same thing must be equal. A number that only the
-    step states is no contradiction.
+    The reason is CHANGED_NUMBER, CHANGED_UNIT or CHANGED_NEGATION. Amounts of one kind (time,
+    volume, ...) agree if every amount of the step is in the narration, or every amount of the
+    narration is in the step. Amounts of the same thing must be equal. A number that only the step
+    states is no contradiction.
     """
     changed = _amount_contradiction(quantities(narration), quantities(step))
     if changed is None and text_polarity(narration).contradicts(text_polarity(step)):
@@ -135,7 +140,7 @@ def _all_amounts_agree(spoken: Sequence[Quantity], written: Sequence[Quantity]) 
 
 
 def _amounts_are_contained(amounts: Sequence[Quantity], others: Sequence[Quantity]) -> bool:
-    """Return whether each amount agrees with one of the others of its kind."""
+    """Return whether each amount agrees with one of the other amounts of its kind."""
     for amount in amounts:
         same_kind = [other for other in others if other.kind == amount.kind]
         if not any(amount.agrees(other) for other in same_kind):
@@ -152,8 +157,10 @@ def _have_same_numbers(spoken: Sequence[Quantity], written: Sequence[Quantity]) 
 def _has_same_thing_in_other_amounts(
     spoken: Sequence[Quantity], written: Sequence[Quantity]
 ) -> bool:
-    """Return whether the amount of one thing differs: "one cup of flour" became "two cups of
-    flour"."""
+    """Return whether one thing has different amounts in the two texts.
+
+    An example is "one cup of flour" and "two cups of flour".
+    """
     spoken_with_thing = [amount for amount in spoken if amount.thing]
     for amount in written:
         same = []

@@ -49,13 +49,14 @@ MAX_TEXT_CHARS = 100_000  # of a text that are read; a transcript of ten minutes
 
 
 def content_words(texts: Sequence[str], *, numerals: bool = False) -> Iterator[list[str]]:
-    """Yield the content words of each text as lower-case lemmas, in order, repeats included.
+    """Yield the content words of each text as lower-case lemmas, in order and with repeats.
 
-    Texts are read in lower case, since titles in capitals would be taken for names.
+    All words are read in lower case, since spaCy would take titles in capitals for names.
 
     Args:
         texts: titles, transcripts or steps.
-        numerals: also yield numerals and units of measure, as appendix A.1 counts them.
+        numerals: True also yields numerals and units of measure, as appendix A.1 of the paper
+            counts.
 
     Raises ModelError when spaCy's model is missing.
     """
@@ -78,15 +79,17 @@ def _is_content_word(token: "Token", numerals: bool) -> bool:
 
 @cache
 def generic_words() -> frozenset[str]:
-    """Return the lemmas of generic_words.txt, which the title of any how-to may hold ("easy",
-    "best")."""
+    """Return the lemmas in generic_words.txt, such as "easy" and "best".
+
+    The title of any how-to may hold these words, so they say nothing about its topic.
+    """
     file = files("stepline.sieve_swap").joinpath("generic_words.txt")
     lines = file.read_text(encoding="utf-8").splitlines()
     return frozenset(line for line in lines if line and not line.startswith("#"))
 
 
 def title_words(titles: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the content words of each title, each word once, without generic words."""
+    """Yield the content words of each title without generic words, each word once."""
     generic = generic_words()
     for words in content_words(titles):
         yield [word for word in dict.fromkeys(words) if word not in generic]
@@ -94,13 +97,13 @@ def title_words(titles: Sequence[str]) -> Iterator[list[str]]:
 
 @dataclass(frozen=True)
 class DocumentWords:
-    """Content words of the documents of a text base.
+    """The content words of all documents of a text base.
 
     Attributes:
-        titles: words of each document's title, without generic words.
-        contents: words of each document's steps.
-        vocabulary: number of each word.
-        digest: sha256 of the texts, sources and licences.
+        titles: for each document, the words of its title without generic words.
+        contents: for each document, the words of its steps.
+        vocabulary: the number of each word.
+        digest: sha256 of the texts, sources and licences of the documents.
     """
 
     titles: WordSets
@@ -110,13 +113,14 @@ class DocumentWords:
 
 
 def load_document_words(base: TextBase, folder: Path, settings: SieveSwapSettings) -> DocumentWords:
-    """Return the content words of every document of a base, tagging only the documents whose
-    words are not stored yet.
+    """Return the content words of every document of a text base.
+
+    Stored words are read. Only documents without stored words are tagged with spaCy.
 
     Args:
         base: the text base.
-        folder: of the stored words.
-        settings: whether numerals count.
+        folder: folder of the stored words.
+        settings: settings that say whether numerals count as content words.
     """
     vocabulary = WordVocabulary()
     titles: list[WordSets] = []
@@ -175,8 +179,14 @@ def _write_words(documents: Sequence[Document], file: Path, *, numerals: bool) -
 
 
 def read_words(file: Path, vocabulary: WordVocabulary) -> tuple[WordSets, WordSets]:
-    """Return the words of titles and of contents that a file stores. Raises StoreError for a
-    damaged file."""
+    """Return the word sets of titles and of contents that a file stores.
+
+    Args:
+        file: path of the file.
+        vocabulary: vocabulary to which new words are added.
+
+    Raises StoreError for a damaged file.
+    """
     try:
         table = ParquetReader(file).table().combine_chunks()
         title = _read_word_sets(table.column("title").chunk(0), vocabulary)
@@ -188,8 +198,10 @@ def read_words(file: Path, vocabulary: WordVocabulary) -> tuple[WordSets, WordSe
 
 
 def _read_word_sets(column: "ListColumn", vocabulary: WordVocabulary) -> WordSets:
-    """Return an Arrow column of word lists as sets of word numbers, without a Python object per
-    word."""
+    """Return an Arrow column of word lists as sets of word numbers.
+
+    No Python object is made per word.
+    """
     # the number of every word, list after list
     encoded = column.flatten().dictionary_encode()
     numbers = np.asarray(vocabulary.add_words(encoded.dictionary.to_pylist()), dtype=np.int32)

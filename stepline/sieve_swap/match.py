@@ -21,12 +21,12 @@ from stepline.sieve_swap.text_base.base import TextBase, TextStep
 
 @dataclass(frozen=True)
 class NarrationSegment:
-    """A part of the narration that is matched with a step.
+    """A part of the narration that is matched with a written step.
 
     Attributes:
-        text: of its sentences.
-        span: in seconds.
-        sources: indices of its sentences, ascending.
+        text: text of its sentences.
+        span: start and end in seconds.
+        sources: indices of its sentences in the narration, ascending.
     """
 
     text: str
@@ -37,17 +37,16 @@ class NarrationSegment:
 def narration_segments(
     sentences: Sequence[Sentence], settings: SwapSettings
 ) -> list[NarrationSegment]:
-    """Return the narration as segments: each sentence alone, or short neighbours merged where
-    `merge` is "before".
+    """Return the narration as segments: single sentences, or merged ones if `merge` is "before".
 
-    Two consecutive segments merge when both are shorter than `longest_merged` and less than
-    `merge_gap` seconds apart. A merged segment counts with its own length when the next
-    sentence follows, so no segment is longer than 2 x longest_merged + merge_gap. The paper
-    leaves that open. Sentences without text are left out.
+    Two consecutive segments merge if both are shorter than `longest_merged` and less than
+    `merge_gap` seconds apart. A merged segment can merge again with the next sentence. So no
+    segment is longer than 2 x longest_merged + merge_gap. The paper leaves that open. Sentences
+    without text are left out.
 
     Args:
-        sentences: of one video, in order.
-        settings: when and which segments merge.
+        sentences: sentences of one video, in order.
+        settings: settings that say which segments merge.
     """
     single = []
     for index, sentence in enumerate(sentences):
@@ -99,8 +98,13 @@ COSINE_ROUNDING = 1e-6  # of a cosine of float32 vectors, so that equal texts re
 
 @dataclass(frozen=True)
 class Match:
-    """A narration segment and the written step that replaces it. similarity: cosine of their
-    texts."""
+    """A narration segment and the written step that replaces it.
+
+    Attributes:
+        segment: the segment.
+        step: the written step.
+        similarity: cosine of their text vectors.
+    """
 
     segment: NarrationSegment
     step: TextStep
@@ -109,8 +113,12 @@ class Match:
 
 @dataclass(frozen=True)
 class UnswappedSegment:
-    """A segment that states a step but keeps its own words, because no similar step agrees with
-    it. similarity: cosine of the nearest step."""
+    """A segment that passes the sieve but keeps its wording, since no similar step agrees with it.
+
+    Attributes:
+        segment: the segment.
+        similarity: cosine with the nearest step.
+    """
 
     segment: NarrationSegment
     similarity: float
@@ -118,7 +126,12 @@ class UnswappedSegment:
 
 @dataclass(frozen=True)
 class SieveRejection:
-    """A segment that is sieved out. reason: one of a few constants, for counting."""
+    """A segment that the sieve rejects.
+
+    Attributes:
+        segment: the segment.
+        reason: why it is rejected, one of a few constants, so that reasons can be counted.
+    """
 
     segment: NarrationSegment
     reason: str
@@ -134,19 +147,18 @@ def nearest_steps(
     documents: DocumentIds | None,
     settings: SwapSettings,
 ) -> list[SegmentOutcome]:
-    """Return the outcome of each segment by its nearest steps: swapped, kept in its own words, or
-    sieved out.
+    """Return the outcome of each segment by its nearest steps: swapped, kept as it is, or rejected.
 
-    A segment without a step of cosine `floor` is sieved out. With `check`, a step that
-    contradicts the segment gives way to the next nearest one, up to `candidates`. Where none
-    of these has the cosine `swap_similarity` and agrees, `unswapped` decides whether the
-    segment keeps its own words.
+    A segment whose nearest step has a cosine below `settings.floor` is rejected. With
+    `settings.check`, a step that contradicts the segment is passed over for the next nearest one,
+    up to `settings.candidates`. If no step agrees and reaches `settings.swap_similarity`,
+    `settings.unswapped` decides whether the segment is kept as it is.
 
     Args:
         narration: S segments.
         vectors: (S, D) unit vectors of their texts.
         base: the text base.
-        documents: numbers of the documents whose steps are searched. None: all.
+        documents: numbers of the documents whose steps are searched. None: all documents.
         settings: thresholds and checks.
     """
     if not narration or (documents is not None and not len(documents)):
@@ -187,14 +199,21 @@ def _first_agreeing_step(
 
 
 def _contradiction(narration: str, step: TextStep, settings: SwapSettings) -> str | None:
-    """Return why a step contradicts the narration, None where it agrees or `check` is off."""
+    """Return why a step contradicts the narration. None if it agrees, or if `check` is off."""
     return contradiction(narration, step.text) if settings.check else None
 
 
 def _outcome_without_step(
     segment: NarrationSegment, reason: str, cosine: float, settings: SwapSettings
 ) -> SegmentOutcome:
-    """Return the outcome of a segment that passes the sieve, but has no step to replace it."""
+    """Return the outcome of a segment that passes the sieve but has no step to replace it.
+
+    Args:
+        segment: the segment.
+        reason: why it has no step.
+        cosine: cosine with the nearest step.
+        settings: settings that say whether such a segment is kept.
+    """
     if settings.unswapped == "own words":
         return UnswappedSegment(segment, cosine)
     return SieveRejection(segment, reason)
@@ -209,17 +228,17 @@ def steps_by_line_model(
 ) -> list[SegmentOutcome]:
     """Return the outcome of each segment by the one document that explains the narration best.
 
-    The line model of `grounding/line_model.py` aligns the document's steps with the segments,
-    roughly in order. A segment passes the sieve where P(it states the step) is at least one
-    half. A step that is less similar than `swap_similarity`, or contradicts the segment, does
-    not replace it.
+    The line model of `grounding/line_model.py` aligns the steps of a document with the segments,
+    roughly in order. A segment passes the sieve if its probability of stating a step is at least
+    one half. A step replaces it only if the step reaches `swap_similarity` and does not contradict
+    the segment.
 
     Args:
         narration: S segments.
         vectors: (S, D) MiniLM vectors of their texts.
         base: the text base.
-        documents: numbers of the documents that are tried, the most likely first. Ties prefer
-            the earlier one.
+        documents: numbers of the documents that are tried, the most likely first. In a tie the
+            earlier document wins.
         settings: thresholds and checks.
     """
     if not narration or not len(documents):
@@ -259,15 +278,14 @@ def steps_by_line_model(
 def merge_matches(
     outcomes: Sequence[SegmentOutcome], settings: SwapSettings
 ) -> list[SegmentOutcome]:
-    """Return the outcomes with neighbouring matches of one step merged, if they are less than
-    `merge_gap` seconds apart.
+    """Return the outcomes, with adjacent matches of one step merged.
 
-    No other segment, sieved or not, is between them. The merged match has the greater
-    similarity. Two matches stay separate where their joined text contradicts the step, for
-    example by a negation in one of them.
+    Matches merge if they are less than `merge_gap` seconds apart and no other segment lies between
+    them. The merged match has the greater similarity. Two matches stay separate if their joined
+    text contradicts the step, for example by a negation in one of them.
 
     Args:
-        outcomes: of all segments of one video, in order.
+        outcomes: outcomes of all segments of one video, in order.
         settings: gap and checks.
     """
     merged: list[SegmentOutcome] = []

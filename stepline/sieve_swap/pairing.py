@@ -30,7 +30,11 @@ UNKNOWN_WORD = -1  # number of a word that a closed vocabulary lacks
 
 @dataclass
 class WordVocabulary:
-    """Words numbered in order of first occurrence."""
+    """A vocabulary that numbers words in the order of their first occurrence.
+
+    Attributes:
+        numbers: word -> its number, from 0.
+    """
 
     numbers: dict[str, int] = field(default_factory=dict)
 
@@ -38,22 +42,25 @@ class WordVocabulary:
         return len(self.numbers)
 
     def add_words(self, words: Iterable[str]) -> list[int]:
-        """Return the numbers of words, adding new words to the vocabulary."""
+        """Return the numbers of words. New words are added to the vocabulary."""
         return [self.numbers.setdefault(word, len(self.numbers)) for word in words]
 
     def find_words(self, words: Iterable[str]) -> list[int]:
-        """Return the numbers of words, UNKNOWN_WORD for words outside the vocabulary."""
+        """Return the numbers of words, UNKNOWN_WORD for a word outside the vocabulary."""
         return [self.numbers.get(word, UNKNOWN_WORD) for word in words]
 
 
 @dataclass(frozen=True)
 class WordSets:
-    """N sets of words, as word numbers: set i is words[starts[i]:starts[i + 1]].
+    """N sets of words, stored as word numbers in one flat array.
+
+    Set i is words[starts[i]:starts[i + 1]].
 
     Attributes:
-        starts: (N + 1,) int64 start of each set, and the end of the last one.
-        words: (sum of sizes,) int32 word numbers, each once per set.
-        unknown_counts: (N,) words of each set that have no number.
+        starts: (N + 1,) int64 index in `words` at which each set starts, and the end of the last
+            set.
+        words: (total size,) int32 word numbers, each number once per set.
+        unknown_counts: (N,) number of words of each set that are outside the vocabulary.
 
     Raises ShapeError when the arrays do not fit together.
     """
@@ -77,13 +84,15 @@ class WordSets:
 
     @property
     def sizes(self) -> Numbers:
-        """Number of words of each set, unknown words included: (N,)."""
+        """Number of words in each set, words outside the vocabulary included, (N,)."""
         return np.diff(self.starts) + self.unknown_counts
 
     @staticmethod
     def from_lists(lists: Iterable[Sequence[int]]) -> "WordSets":
-        """Return the sets of lists of word numbers. Repeats count once, each UNKNOWN_WORD counts
-        as another word."""
+        """Return the sets of several lists of word numbers.
+
+        A repeated number counts once. Each UNKNOWN_WORD counts as a different word.
+        """
         rows = [np.empty(0, np.int32)]
         unknown_counts = []
         for numbers in lists:
@@ -116,12 +125,12 @@ Ratios = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class DocumentPairs:
-    """The documents that one video is paired with.
+    """The P documents that one video is paired with.
 
     Attributes:
         documents: (P,) numbers of the documents, ascending.
-        iou: (P,) token-IoU with each document.
-        recall: (P,) token-recall with each document.
+        iou: (P,) token-IoU of the transcript with each document.
+        recall: (P,) token-recall of the transcript with each document.
     """
 
     documents: Numbers
@@ -132,8 +141,10 @@ class DocumentPairs:
         return len(self.documents)
 
     def choose_split(self, settings: PairingSettings) -> str | None:
-        """Return the split of the video by its greatest token-IoU, "validation" or "train", None
-        without a pair."""
+        """Return the split of the video, "validation" or "train". None: the video has no pair.
+
+        The split depends on the greatest token-IoU of the video.
+        """
         if not len(self):
             return None
         best_iou = float(self.iou.max())
@@ -141,11 +152,11 @@ class DocumentPairs:
 
 
 class PairFinder:
-    """Finds the documents that each video is paired with.
+    """Finds the documents of a text base that each video is paired with.
 
     Args:
-        titles: words of each document's title.
-        contents: words of each document's steps.
+        titles: for each document, the words of its title.
+        contents: for each document, the words of its steps.
         vocabulary: number of words in the vocabulary.
     """
 
@@ -157,11 +168,11 @@ class PairFinder:
     def find_pairs(
         self, titles: WordSets, contents: WordSets, settings: PairingSettings
     ) -> Iterator[DocumentPairs]:
-        """Yield the pairs of each video in turn.
+        """Yield the paired documents of each video in turn.
 
         Args:
-            titles: words of each video's title.
-            contents: words of each video's transcript.
+            titles: for each video, the words of its title.
+            contents: for each video, the words of its transcript.
             settings: thresholds on token-IoU and token-recall.
         """
         is_of_transcript = settings.recall_of == "transcript"
@@ -194,8 +205,10 @@ class PairFinder:
 
 
 def _incidence_matrix(sets: WordSets, vocabulary: int) -> sparse.csr_array:
-    """Return which set has which word, (N, V), in the smallest integer type that can count a
-    set's words."""
+    """Return the sparse matrix (N, V) that is 1 where set n holds word v.
+
+    Its integer type is the smallest that can count the words of a set.
+    """
     largest = int(np.diff(sets.starts).max(initial=1))
     ones = np.ones(len(sets.words), np.min_scalar_type(largest))
     cells = (ones, sets.words, sets.starts)
@@ -205,7 +218,12 @@ def _incidence_matrix(sets: WordSets, vocabulary: int) -> sparse.csr_array:
 def _shared_word_counts(
     documents: sparse.csr_array, videos: Sequence[WordNumbers]
 ) -> npt.NDArray[np.unsignedinteger]:
-    """Return how many words each document shares with each video, (documents, videos)."""
+    """Return how many words each document shares with each video, (documents, videos).
+
+    Args:
+        documents: incidence matrix (documents, V) of the documents' words.
+        videos: for each video, the numbers of its words.
+    """
     has_word = np.zeros((documents.shape[1], len(videos)), dtype=documents.dtype)
     for column, words in enumerate(videos):
         has_word[words, column] = 1
@@ -218,14 +236,14 @@ RECALL_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 
 @dataclass(frozen=True)
 class ThresholdRow:
-    """Number of videos, documents and pairs at one pair of thresholds (figure 7a).
+    """How many videos, documents and pairs one combination of thresholds keeps (figure 7a).
 
     Attributes:
-        iou: least token-IoU.
-        recall: least token-recall.
-        videos: that keep a pair.
-        documents: that keep a pair.
-        pairs: of a video and a document.
+        iou: least token-IoU of a pair.
+        recall: least token-recall of a pair.
+        videos: number of videos that keep a pair.
+        documents: number of documents that keep a pair.
+        pairs: number of kept pairs of a video and a document.
     """
 
     iou: float
@@ -240,7 +258,7 @@ def threshold_table(
     ious: Sequence[float] = IOU_THRESHOLDS,
     recalls: Sequence[float] = RECALL_THRESHOLDS,
 ) -> list[ThresholdRow]:
-    """Return how much each combination of thresholds keeps, one row per combination.
+    """Return how many videos, documents and pairs are kept, one row per combination of thresholds.
 
     Args:
         videos: the pairs of each video, found with the lowest thresholds.

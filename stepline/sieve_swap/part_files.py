@@ -30,16 +30,16 @@ DIGEST_DIGITS = 16  # hex digits of a digest in a file's name
 
 @dataclass(frozen=True)
 class PairedVideo:
-    """Result of pairing one video, a row of a pairs file.
+    """The result of pairing one video with documents, one row of a pairs file.
 
     Attributes:
         video: id of the video.
-        reason: why the video is excluded, None if it is included.
-        split: "train" or "validation".
-        documents: numbers of its documents, the best first.
+        reason: why the video is excluded. None: it is included.
+        split: "train" or "validation". None: the video is excluded or has no paired document.
+        documents: numbers of the paired documents, the best one first.
         iou: token-IoU with each document.
         recall: token-recall with each document.
-        evaluation: evaluation sets that hold the video.
+        evaluation: names of the evaluation sets that contain the video.
     """
 
     video: str
@@ -52,18 +52,23 @@ class PairedVideo:
 
 
 def digest_of(*parts: object) -> str:
-    """Return the first DIGEST_DIGITS hex digits of the sha256 of JSON-like values."""
+    """Return the first DIGEST_DIGITS hex digits of the sha256 of the values written as JSON."""
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]
 
 
 def part_stem(number: int, *parts: object) -> str:
-    """Return the stem of the files of a part: its number, then a digest of the inputs."""
+    """Return the common file name, without ending, of the files of a part.
+
+    Args:
+        number: number of the part.
+        parts: all inputs that decide the files. Their digest is in the name.
+    """
     return f"{number:05d}-{digest_of(*parts)}"
 
 
 def write_pairs(rows: Sequence[PairedVideo], path: Path) -> None:
-    """Write the result of pairing as Parquet, one row per video."""
+    """Write the pairing of videos as a Parquet file, one row per video."""
     columns = {
         "video": "string",
         "reason": "string",
@@ -89,8 +94,13 @@ def read_pairs(path: Path) -> list[PairedVideo]:
 
 
 def write_records(records: Sequence[Record], split: str, path: Path) -> None:
-    """Write records as Parquet, sorted by id, with columns for their split and step texts.
-    `read_parquet` reads the file."""
+    """Write records as a Parquet file, sorted by id, which `read_parquet` can read.
+
+    Args:
+        records: the records.
+        split: name of their split, which becomes a column. The texts of the steps are a column too.
+        path: path of the file.
+    """
     rows = [
         {
             "id": record.id,
@@ -116,13 +126,13 @@ def _write_parquet(
     path: Path,
     compression: str,
 ) -> None:
-    """Write rows as Parquet.
+    """Write rows as a Parquet file.
 
     Args:
         rows: one dict per row.
-        columns: Arrow type of each column.
-        lists: columns whose cells are lists of that type.
-        path: of the file.
+        columns: Arrow type of each column. For a column of lists, it is the type of the list items.
+        lists: names of the columns whose cells are lists.
+        path: path of the file.
         compression: "snappy" or "zstd".
     """
     import pyarrow as arrow
@@ -136,16 +146,24 @@ def _write_parquet(
 
 
 def remove_leftovers(out: Path, words: Path) -> None:
-    """Remove the partial files of killed runs, in the run's folder and in that of the documents'
-    words."""
+    """Remove the partial files of runs that were killed.
+
+    Args:
+        out: folder of the run.
+        words: folder of the documents' content words.
+    """
     for folder in (out, words, *(out / name for name in RUN_FOLDERS)):
         if folder.is_dir():
             remove_partial_files(folder)
 
 
 def remove_stale_files(out: Path, files: Iterable[Path]) -> int:
-    """Remove the part files of earlier runs over other inputs, and return how many. `files` are
-    kept."""
+    """Remove the part files of earlier runs with other inputs, and return their number.
+
+    Args:
+        out: folder of the run.
+        files: part files that are kept.
+    """
     current = set(files)
     stale = []
     for folder in RUN_FOLDERS:

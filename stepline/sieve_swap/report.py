@@ -38,11 +38,16 @@ EMPTY_CURES = {
 
 
 def write_report(job: Job, outcome: RunResult) -> tuple[Path, ...]:
-    """Write statistics.json, train.json and validation.json into the job's folder, and return
-    their paths.
+    """Write the results of a run, and return the paths of the files.
 
-    statistics.json holds the counts of the run. Its `thresholds` say how many videos,
-    documents and pairs the run's thresholds and higher ones keep (figure 7a of the paper).
+    The files statistics.json, train.json and validation.json are written into the job's folder.
+    statistics.json holds the counts of the run. Its entry `thresholds` says how many videos,
+    documents and pairs are kept at the run's thresholds and at higher ones (figure 7a of the
+    paper).
+
+    Args:
+        job: the inputs of the run.
+        outcome: the result of the run.
     """
     tree = outcome.statistics.model_dump(mode="json")
     tree["thresholds"] = [asdict(row) for row in _threshold_rows(job, outcome.pairs)]
@@ -56,7 +61,7 @@ def write_report(job: Job, outcome: RunResult) -> tuple[Path, ...]:
 
 
 def require_training_videos(statistics: Statistics) -> None:
-    """Raise DatasetError, with the reasons and a cure, where no video is left to train on."""
+    """Raise DatasetError, with the reasons and a cure, if no video is left to train on."""
     if statistics.videos.get(TRAIN_SPLIT):
         return
     counts = [f"{count} x {reason}" for reason, count in statistics.videos.items()]
@@ -67,7 +72,7 @@ def require_training_videos(statistics: Statistics) -> None:
 
 
 def _threshold_rows(job: Job, pairs: Sequence[Path]) -> list[ThresholdRow]:
-    """Return the threshold table of a run. Lower thresholds than the run's were not paired."""
+    """Return the threshold table of a run, without thresholds below the run's."""
     settings = job.settings.pairing
     videos = []
     for file in pairs:
@@ -80,8 +85,14 @@ def _threshold_rows(job: Job, pairs: Sequence[Path]) -> list[ThresholdRow]:
 
 
 def write_released_json(parts: Iterable[Path], file: Path) -> int:
-    """Write the records of Parquet files as one JSON file in the released form. Return the number
-    of segments."""
+    """Write the records of Parquet files as one JSON file in the form of the paper's data release.
+
+    Return the number of segments.
+
+    Args:
+        parts: Parquet files of records.
+        file: path of the JSON file.
+    """
     segment_count = 0
     with atomic_path(file) as partial, partial.open("w", encoding="utf-8") as out:
         # before each entry: a brace once, then commas
@@ -102,8 +113,10 @@ def _read_records(parts: Iterable[Path]) -> Iterator[Record]:
 
 
 def released_form(record: Record) -> dict[str, object]:
-    """Return one video in the released JSON form. A step without another wording gives its own
-    text twice."""
+    """Return one record as JSON in the form of the paper's data release.
+
+    That form has two wordings per step. A step with one wording gives it twice.
+    """
     timestamps = []
     sentences = []
     for step in record.steps:

@@ -63,16 +63,16 @@ NO_DOCUMENT_FITS = "no document goes with it"
 
 @dataclass(frozen=True)
 class Job:
-    """Inputs of one run of Sieve & Swap.
+    """The inputs of one run of Sieve & Swap.
 
     Attributes:
-        videos: a file or folder, as `read_videos` takes it.
+        videos: file or folder of the videos, as `read_videos` takes it.
         base: the text base.
         out: folder for the results.
-        settings: of pairing, sieve and swap.
-        excluded: evaluation videos that are left out.
-        embed: texts to vectors, None: the base's encoder.
-        report: is called with progress messages.
+        settings: settings of pairing, sieve and swap.
+        excluded: videos of evaluation sets, which are left out.
+        embed: function from N texts to their (N, D) unit vectors. None: the encoder of the base.
+        report: function that is called with progress messages.
     """
 
     videos: Path
@@ -84,7 +84,7 @@ class Job:
     report: Callable[[str], None] = log.info
 
     def read_parts(self) -> Iterator[list[VideoOrRejected]]:
-        """Yield the videos in lists of `run.shard` videos."""
+        """Yield the videos as lists of `settings.run.shard` videos."""
         videos = read_videos(self.videos)
         while part := list(islice(videos, self.settings.run.shard)):
             yield part
@@ -92,12 +92,12 @@ class Job:
 
 @dataclass(frozen=True)
 class RunResult:
-    """Result of a run.
+    """The result of a run.
 
     Attributes:
-        statistics: sums over all parts.
-        parts: files with the statistics of each part.
-        pairs: files with the paired videos of each part.
+        statistics: counts of all parts in sum.
+        parts: for each part, the file with its statistics.
+        pairs: for each part, the file with its paired videos.
         resumed_count: number of parts that an earlier run had finished.
     """
 
@@ -108,10 +108,10 @@ class RunResult:
 
 
 def run(job: Job) -> RunResult:
-    """Sieve and swap every video of a job. Files appear in `job.out`.
+    """Sieve and swap every video of a job. The files are written into `job.out`.
 
-    Raises SettingsError where `out` holds a run with other settings. Raises DatasetError where
-    a category is asked for and no video has one. Errors of the readers are raised too.
+    Raises SettingsError if `job.out` holds a run with other settings. Raises DatasetError if the
+    settings name a category and no video states one. Errors of the readers are raised too.
     """
     base_folder = job.base.folder
     if not job.base.step_count:
@@ -157,8 +157,10 @@ def run(job: Job) -> RunResult:
 
 
 def check_encoder(base: TextBase, settings: SieveSwapSettings) -> None:
-    """Raise SettingsError where the base was embedded by another encoder than that of the
-    settings, whose thresholds are for that encoder's cosines."""
+    """Raise SettingsError if the base was embedded by another encoder than the settings name.
+
+    The thresholds of the settings hold for the cosines of that encoder only.
+    """
     encoder = settings.text_base.encoder
     if base.encoder == encoder:
         return
@@ -170,7 +172,7 @@ def check_encoder(base: TextBase, settings: SieveSwapSettings) -> None:
 
 
 def _videos_logging_errors(job: Job) -> Iterator[VideoOrRejected]:
-    """Yield every video, and report the first few that are not readable."""
+    """Yield every video, and log the first few that cannot be read."""
     unreadable = 0
     for video in read_videos(job.videos):
         if isinstance(video, Rejected):
@@ -181,7 +183,7 @@ def _videos_logging_errors(job: Job) -> Iterator[VideoOrRejected]:
 
 
 def _format_run_identity(job: Job) -> str:
-    """Return the version and settings that identify a run, one line per section."""
+    """Return the version and the settings that identify a run, one line per section."""
     settings = job.settings.model_dump(mode="json", exclude={"text_base"})
     lines = [f"{section}: {value}\n" for section, value in sorted(settings.items())]
     return f"stepline {__version__}\n{''.join(lines)}"
@@ -198,7 +200,7 @@ def _check_same_run(job: Job) -> None:
 
 
 def _pair_videos(job: Job, words: DocumentWords, video_filter: VideoFilter) -> list[Path]:
-    """Return the pairs files, one per part, making those that are missing."""
+    """Return the pairs files, one per part. Missing files are made."""
 
     # Made only where a part is left to pair.
     @cache
@@ -234,7 +236,10 @@ def _pair_videos_of_part(
     words: DocumentWords,
     finder: PairFinder,
 ) -> list[PairedVideo]:
-    """Return a row per video: why it is excluded, or its split and its documents, the best first."""
+    """Return a row per video of a part.
+
+    A row says why the video is excluded, or gives its split and its documents, the best one first.
+    """
     rows: list[PairedVideo] = []
     records: dict[int, Record] = {}  # those that come in, by their row
     for video, reason in zip(part, reasons, strict=True):
@@ -296,8 +301,10 @@ def _retained_documents(files: Sequence[Path]) -> DocumentIds:
 def _swap_records(
     job: Job, words: DocumentWords, pairs: Sequence[Path], retained: DocumentIds | None
 ) -> tuple[list[Path], int]:
-    """Return the statistics files, one per part, and how many existed before. The statistics of a
-    part are written after its records."""
+    """Return the statistics files, one per part, and how many of them existed before.
+
+    The statistics of a part are written after its records.
+    """
     match = job.settings.match.model_dump(mode="json")
     retained_digest = None if retained is None else hashlib.sha256(retained.tobytes()).hexdigest()
     swap_digest = digest_of(
@@ -326,8 +333,7 @@ def _swap_videos_of_part(
     rows: Sequence[PairedVideo],
     retained: DocumentIds | None,
 ) -> Statistics:
-    """Write the records of one part, one file per split with records, and return the part's
-    statistics."""
+    """Write the records of one part, one file per split, and return the statistics of the part."""
     by_split: dict[str, list[Record]] = {TRAIN_SPLIT: [], VALIDATION_SPLIT: [], LEFT_OUT: []}
     records: list[Record] = []
     record_rows: list[PairedVideo] = []
@@ -364,7 +370,7 @@ def _swap_videos_of_part(
 
 
 def _add_provenance(record: Record, row: PairedVideo, job: Job) -> Record:
-    """Return the record with the settings and the encoder that made its steps."""
+    """Return the record with the settings and the encoder that its steps were made with."""
     best = None
     if row.documents:
         best = {"iou": row.iou[0], "recall": row.recall[0], "documents": len(row.documents)}
@@ -379,8 +385,7 @@ def _add_provenance(record: Record, row: PairedVideo, job: Job) -> Record:
 
 
 def _excluded_record(video: VideoOrRejected, reason: str) -> Record:
-    """Return a record with only the id of an excluded video and the reason, without its
-    transcript."""
+    """Return a record with the id of an excluded video and the reason, without the transcript."""
     identity = _video_id(video) or "unnamed"
     if isinstance(video, Rejected):
         reason = video.reason

@@ -16,7 +16,7 @@ FLOOR_COSINES = {"wording": 0.55, "similarity": 0.6}
 
 
 class PairingSettings(Settings):
-    """Settings of pairing videos with documents (section 4.2, eq. 5)."""
+    """Settings of pairing videos with documents of the text base (section 4.2, eq. 5)."""
 
     longest_video: Positive = Field(
         600.0, description="seconds; a longer video is left out (10 minutes in the paper)"
@@ -43,7 +43,7 @@ class PairingSettings(Settings):
 
 
 class SwapSettings(Settings):
-    """Settings of sieving sentences and replacing them with steps (section 4.2, eq. 6)."""
+    """Settings of sieving sentences and replacing them with written steps (section 4.2, eq. 6)."""
 
     variant: Variant = Field(
         "swap",
@@ -93,7 +93,7 @@ class SwapSettings(Settings):
 
     @property
     def needs_pairs(self) -> bool:
-        """Whether videos are paired with documents."""
+        """Whether videos must be paired with documents."""
         return self.scope != "all" or self.is_ordered
 
     @property
@@ -103,13 +103,13 @@ class SwapSettings(Settings):
 
 
 class RunSettings(Settings):
-    """Settings of a run over a collection. None of them changes the result of a video."""
+    """Settings of running over a collection of videos. They do not change the result of a video."""
 
     shard: Count = Field(256, description="videos held together, and videos per file")
 
 
 class SieveSwapSettings(Settings):
-    """Every setting of `stepline sieve-swap`."""
+    """All settings of `stepline sieve-swap`."""
 
     text_base: TextBaseSettings = Field(
         TextBaseSettings(), description="how a base is built from texts that are not one yet"

@@ -22,35 +22,61 @@ Counts: TypeAlias = dict[str, int]
 
 
 class Statistics(FrozenModel):
-    """Counts of a collection, or of a part of it, which can be added. Keys of histograms are the
-    bars' lower ends, as text."""
+    """Counts of a swapped collection, or of a part of it. The counts of parts can be added.
 
-    videos: Counts = Field(default_factory=dict, description="split, or why a video was left out")
+    In a histogram, a key is the lower end of a bar, as text.
+    """
+
+    videos: Counts = Field(
+        default_factory=dict,
+        description="split, or reason why a video was left out -> number of videos",
+    )
     sentences: Counts = Field(
-        default_factory=dict, description="SWAPPED, OWN_WORDS, or why one was sieved"
+        default_factory=dict,
+        description="SWAPPED_SENTENCE, OWN_WORDS, or reason of the sieve -> number of sentences",
     )
-    steps_a_video: Counts = Field(default_factory=dict)
-    words_a_step: Counts = Field(default_factory=dict)
-    seconds_a_step: Counts = Field(default_factory=dict)
-    seconds_a_video: Counts = Field(default_factory=dict, description="tens")
+    steps_a_video: Counts = Field(
+        default_factory=dict, description="number of steps -> number of videos"
+    )
+    words_a_step: Counts = Field(
+        default_factory=dict, description="histogram of the words of a step"
+    )
+    seconds_a_step: Counts = Field(
+        default_factory=dict, description="histogram of the seconds of a step"
+    )
+    seconds_a_video: Counts = Field(
+        default_factory=dict,
+        description="histogram of the seconds of a video, in bars of ten seconds",
+    )
     density_before: Counts = Field(
-        default_factory=dict, description="twentieths: content words among a text's words"
+        default_factory=dict,
+        description="twentieths of content words, 0..19 -> number of narration sentences",
     )
-    density_after: Counts = Field(default_factory=dict)
+    density_after: Counts = Field(
+        default_factory=dict, description="twentieths of content words, 0..19 -> number of steps"
+    )
     words_before: Counts = Field(
-        default_factory=dict, description="content word -> times, raw narration"
+        default_factory=dict, description="content word -> occurrences in the narration"
     )
-    words_after: Counts = Field(default_factory=dict, description="the same, steps")
+    words_after: Counts = Field(
+        default_factory=dict, description="content word -> occurrences in the steps"
+    )
     documents: Counts = Field(
-        default_factory=dict, description='"source: id" of a document -> steps taken from it'
+        default_factory=dict,
+        description='"source: id" of a document -> number of steps taken from it',
     )
-    licences: Counts = Field(default_factory=dict)
-    excluded: Counts = Field(default_factory=dict, description="evaluation set -> videos kept out")
-    seconds: float = Field(0.0, description="of all steps")
+    licences: Counts = Field(
+        default_factory=dict, description="licence -> number of steps taken under it"
+    )
+    excluded: Counts = Field(
+        default_factory=dict,
+        description="evaluation set -> number of its videos that were left out",
+    )
+    seconds: float = Field(0.0, description="total seconds of all steps")
 
 
 def add_statistics(parts: Sequence[Statistics]) -> Statistics:
-    """Return the sum of the statistics of parts."""
+    """Return the sums of the statistics of several parts."""
     totals: dict[str, object] = {}
     for name in Statistics.model_fields:
         if name == "seconds":
@@ -64,7 +90,7 @@ def add_statistics(parts: Sequence[Statistics]) -> Statistics:
 
 
 def _sort_counts(counts: Counter[str]) -> Counts:
-    """Return counts with the most frequent first, equal counts by name."""
+    """Return counts with the most frequent key first. Equal counts are sorted by key."""
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
@@ -73,11 +99,11 @@ def _count_values(values: Iterable[object]) -> Counts:
 
 
 def count_statistics(records: Sequence[Record], splits: Sequence[str]) -> Statistics:
-    """Return the statistics of swapped records.
+    """Return the statistics of records that `sieve_and_swap` returned.
 
     Args:
-        records: after `sieve_and_swap`.
-        splits: split of each record.
+        records: the records.
+        splits: name of the split of each record.
     """
     # of videos
     steps: list[Step] = []
@@ -124,7 +150,7 @@ def count_statistics(records: Sequence[Record], splits: Sequence[str]) -> Statis
 
 
 def _sentence_outcomes(record: Record) -> list[str]:
-    """Return the outcome of each sentence: why it was sieved out, or how it was kept."""
+    """Return for each sentence why the sieve rejected it, or how it was kept."""
     outcomes = [item.reason for item in record.dropped if item.what == "sentence"]
     # a step without source_text has the words that were said, a swapped one counts before it
     own_words: dict[int, str] = {}
@@ -142,8 +168,11 @@ def _histogram(values: Sequence[float]) -> Counts:
 
 
 def _content_word_counts(texts: Sequence[str]) -> tuple[Counts, Counts]:
-    """Return how often each content word occurs (numerals and units too), and a histogram of the
-    texts' shares of content words."""
+    """Return how often each content word occurs, and a histogram of content-word density.
+
+    Numerals and units count as content words. The density is the share of a text's words that are
+    content words.
+    """
     counts: Counter[str] = Counter()
     bars = []
     for text, words in zip(texts, content_words(texts, numerals=True), strict=True):

@@ -60,10 +60,9 @@ NO_INSTRUCTION = "it sounds like no instruction"
 
 
 def instruction_probability(vectors: Matrix) -> Matrix:
-    """Return P(the sentence states a step) of each sentence, (S,), from its MiniLM vector (S,
-    384).
+    """Return (S,) the probability of each sentence that it states a step of a procedure.
 
-    Raises ShapeError for another width.
+    vectors: (S, 384) MiniLM vectors of the sentences. Raises ShapeError for another width.
     """
     probabilities = predict_by_wording(vectors, "stepline.sieve_swap", "instruction_wording.json")
     return probabilities.astype(np.float32)
@@ -72,12 +71,12 @@ def instruction_probability(vectors: Matrix) -> Matrix:
 def are_instructions(
     texts: Sequence[str], floor: float, vectors: Matrix | None = None
 ) -> list[bool]:
-    """Return for each text whether P(it states a step) reaches a threshold.
+    """Return for each text whether its probability of stating a step reaches a threshold.
 
     Args:
-        texts: sentences.
-        floor: the threshold.
-        vectors: MiniLM vectors of the texts. None: the texts are embedded here.
+        texts: N sentences.
+        floor: the threshold on the probability, in [0, 1].
+        vectors: (N, 384) MiniLM vectors of the texts. None: they are computed here.
     """
     if vectors is None:
         from stepline.text import embed
@@ -99,23 +98,23 @@ def sieve_and_swap(
     retained: DocumentIds | None = None,
     embed: EmbedTexts | None = None,
 ) -> list[Record]:
-    """Return each record with swapped steps. Sentences that were sieved out are in `dropped`,
-    with the reason.
+    """Return each record with steps made from its narration by Sieve & Swap.
 
-    Earlier steps of a record are replaced.
+    The steps replace earlier steps of the record. Rejected sentences are listed in `dropped`, with
+    the reason.
 
     Args:
-        records: with their narration.
+        records: records with their narration.
         base: the text base whose steps replace sentences.
-        settings: of the sieve and the swap.
-        paired: numbers of each record's documents, the most likely first. Scope "paired" and
-            method "line-model" need them.
-        retained: numbers of the documents of scope "retained". None searches all.
-        embed: texts to the (N, D) unit vectors of the base's encoder. None is `base.embed`,
-            which refuses an encoder that has changed since.
+        settings: settings of the sieve and the swap.
+        paired: for each record, the numbers of its paired documents, the most likely first. Scope
+            "paired" and method "line-model" need them.
+        retained: numbers of the documents that scope "retained" searches. None: all documents.
+        embed: function from N texts to their (N, D) unit vectors by the encoder of the base. None:
+            `base.embed`, which raises ModelError if the encoder has changed.
 
-    Raises ShapeError where the numbers do not fit, ModelError where the line model cannot read
-    the base's vectors.
+    Raises ShapeError if `records` and `paired` do not fit together, ModelError if the line model
+    cannot use the vectors of the base.
     """
     _check_inputs(records, base, settings, paired)
     narration = [narration_segments(record.sentences, settings) for record in records]
@@ -172,7 +171,13 @@ def _check_inputs(
 def _reject_non_instructions(
     outcomes: Sequence[SegmentOutcome], texts: Sequence[str], vectors: Matrix | None
 ) -> list[SegmentOutcome]:
-    """Return the outcomes, with the segments that are no instructions rejected."""
+    """Return the outcomes, with every segment rejected that is no instruction.
+
+    Args:
+        outcomes: outcomes of S segments.
+        texts: their texts.
+        vectors: (S, 384) MiniLM vectors of the texts. None: they are computed here.
+    """
     is_instruction = are_instructions(texts, MIN_INSTRUCTION_PROBABILITY, vectors)
     sieved: list[SegmentOutcome] = []
     for outcome, passes in zip(outcomes, is_instruction, strict=True):
@@ -223,7 +228,7 @@ def _with_swapped_steps(
 
 
 def _build_step(number: int, segment: NarrationSegment, text: str, **more: object) -> Step:
-    """Return a step whose span is the segment's span."""
+    """Return a step that was said in the span of a narration segment."""
     fields = {
         "id": str(number),
         "text": text,

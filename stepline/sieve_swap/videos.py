@@ -57,12 +57,13 @@ Cells = npt.NDArray[np.bytes_]
 
 
 class CsvTable:
-    """Columns of a csv file, looked up by the first column. A file that does not exist has no
-    rows.
+    """The columns of a csv file in memory, looked up by the first column.
+
+    A file that does not exist gives an empty table.
 
     Args:
-        path: of the file.
-        columns: name of each column, and the bytes stored of its cells.
+        path: path of the file.
+        columns: name of each column, and how many bytes of each of its cells are stored.
     """
 
     def __init__(self, path: Path, columns: Sequence[tuple[str, int]]) -> None:
@@ -79,7 +80,7 @@ class CsvTable:
         self._cells = [column[order] for column in others]
 
     def find(self, key: str) -> list[str] | None:
-        """Return the other cells of the first row with a key, None where no row has the key."""
+        """Return the other cells of the first row with a key. None: no row has the key."""
         data = key.encode()
         # The first of equal keys: sorting kept their order.
         row = int(np.searchsorted(self._ids, data))
@@ -106,8 +107,10 @@ def _read_row_blocks(path: Path, columns: Sequence[str]) -> Iterator[list[list[s
 
 
 class VideoTable:
-    """HowTo100M's tables in a folder: category, task, title and duration of its videos. Each
-    table may be absent."""
+    """The tables of HowTo100M in a folder: category, task, title and duration of each video.
+
+    Each table may be missing.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._videos = CsvTable(folder / VIDEOS_FILE, VIDEOS_COLUMNS)
@@ -115,8 +118,10 @@ class VideoTable:
         self._titles = read_titles(folder / TITLES_FILE)
 
     def add_table_fields(self, record: Record) -> Record:
-        """Return a record with its video's task, title and duration from the tables, and the
-        category in `settings`."""
+        """Return a record completed from the tables.
+
+        Task, title and duration are set in its video, the category in its `settings`.
+        """
         id = record.video.id
         facts: dict[str, object] = {}  # of the video
         settings = record.settings
@@ -137,7 +142,7 @@ class VideoTable:
 
 
 def read_titles(path: Path) -> dict[str, str]:
-    """Return task -> title of a file of "id<tab>title" lines, without a header."""
+    """Return task id -> title, from a file of "id<tab>title" lines without a header."""
     if not path.is_file():
         return {}
     titles = {}
@@ -151,7 +156,7 @@ def read_titles(path: Path) -> dict[str, str]:
 
 
 def parse_seconds(cell: str) -> float | None:
-    """Return a csv cell as seconds, or None if it holds no duration."""
+    """Return a csv cell as seconds, or None if the cell states no duration."""
     try:
         value = float(cell)
     except ValueError:
@@ -168,8 +173,11 @@ VideoOrRejected: TypeAlias = Record | Rejected
 
 
 def read_videos(path: Path) -> Iterator[VideoOrRejected]:
-    """Yield every video of a file or folder, in a fixed order. Raises DatasetError where there is
-    nothing to read."""
+    """Yield every video of a file or folder as a record, in a fixed order.
+
+    A video that cannot be read is yielded as a Rejected. Raises DatasetError if there is nothing to
+    read.
+    """
     if not path.exists():
         cure = "give records (.parquet, .json) or HowTo100M's captions"
         raise DatasetError(f"{path}: is not there; {cure}")
@@ -209,8 +217,10 @@ def _rejected_video(reason: object, location: str) -> Rejected:
 
 
 def _read_parquet_records(file: Path) -> Iterator[VideoOrRejected]:
-    """Yield the records of a Parquet file. A cell that is not a record is a Rejected, and damage
-    ends the file."""
+    """Yield the records of a Parquet file.
+
+    A cell that is no record is yielded as a Rejected. Reading ends where the file is damaged.
+    """
     try:
         for row, cell in enumerate(read_text_column(file, "record")):
             yield _parse_record(cell, f"{file}: row {row}")
@@ -249,7 +259,7 @@ def _read_captions_csv(file: Path, table: Callable[[Path], VideoTable]) -> Video
 
 
 def _read_json_file(file: Path, table: Callable[[Path], VideoTable]) -> Iterator[VideoOrRejected]:
-    """Yield the record in a JSON file, or the videos of HowTo100M's captions."""
+    """Yield the record in a JSON file, or one record per video of a HowTo100M caption file."""
     try:
         with file.open("rb") as stream:
             head = stream.read(HEAD_BYTES)
@@ -270,7 +280,7 @@ def _read_json_file(file: Path, table: Callable[[Path], VideoTable]) -> Iterator
 
 
 def _caption_record(video: str, value: object, file: Path, table: VideoTable) -> VideoOrRejected:
-    """Return a video of HowTo100M's captions as a record."""
+    """Return the captions of a HowTo100M video as a record."""
     node = Node(value, f"{file}: {video}")
     try:
         starts = list(node["start"].rows())
@@ -290,7 +300,10 @@ def _caption_record(video: str, value: object, file: Path, table: VideoTable) ->
 def _record_of_sentences(
     video: str, rows: Sequence[tuple[str, float, float]], location: str, table: VideoTable
 ) -> VideoOrRejected:
-    """Return a record of the sentences (text, start, end), with the fields of HowTo100M's tables."""
+    """Return a record of sentences, with the fields from HowTo100M's tables.
+
+    rows: (text, start, end) of each sentence, in seconds.
+    """
     try:
         builder = RecordBuilder(video)
         for text, start, end in rows:
@@ -317,21 +330,21 @@ SILENT_VIDEO = "nothing is said in it"
 
 
 def video_seconds(record: Record) -> float:
-    """Return a video's duration in seconds, or the end of its speech if the duration is unknown."""
+    """Return the duration of a video in seconds. If it is unknown, return the end of its speech."""
     ends = [sentence.span.end for sentence in record.sentences]
     return record.video.duration or max(ends, default=0.0)
 
 
 @dataclass
 class VideoFilter:
-    """Decides which videos are excluded and why.
+    """Decides which videos of a collection are excluded, and why.
 
     Attributes:
         settings: limits on duration and category.
-        excluded: evaluation videos.
-        task_counts: number of candidate videos per task.
-        has_categories: whether any counted video names its category.
-        seen_ids: hashes of the ids that were read.
+        excluded: videos of evaluation sets.
+        task_counts: task -> number of its videos that are not excluded for another reason.
+        has_categories: whether any counted video states its category.
+        seen_ids: hashes of the ids that were read, to find repeated ids.
     """
 
     settings: PairingSettings
@@ -342,8 +355,10 @@ class VideoFilter:
     seen_ids: set[bytes] = field(default_factory=set)
 
     def count_tasks(self, videos: Iterable[VideoOrRejected]) -> int:
-        """Count the videos of each task, which `rejection_reason` needs. Return the number of
-        videos."""
+        """Count the videos of each task, and return the number of all videos.
+
+        `rejection_reason` needs these counts.
+        """
         number = 0
         for video in videos:
             number += 1
@@ -359,8 +374,10 @@ class VideoFilter:
         return number
 
     def rejection_reason(self, video: VideoOrRejected) -> str | None:
-        """Return why a video is excluded, or None if it is included. Call it once per video, in
-        order."""
+        """Return why a video is excluded, or None if it is included.
+
+        It must be called once per video, in order.
+        """
         if isinstance(video, Rejected):
             return UNREADABLE_VIDEO
         reason = self._exclusion_reason(video)

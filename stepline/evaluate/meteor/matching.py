@@ -31,14 +31,14 @@ PhrasePositions: TypeAlias = dict[int, tuple[int, list[int]]]
 
 @dataclass(frozen=True)
 class IndexedWord:
-    """A word with what METEOR compares.
+    """A word with the properties by which METEOR matches words.
 
     Attributes:
-        text: lower-cased.
-        stem: Porter2 stem.
-        synsets: ids of its synonym sets.
-        hash: 64-bit hash, from which hashes of phrases are made.
-        is_function: whether it is a function word.
+        text: the word in lower case.
+        stem: Porter2 stem of the word.
+        synsets: ids of the WordNet synonym sets that hold the word.
+        hash: 64-bit hash of the word. The hash of a phrase is computed from those of its words.
+        is_function: whether it is a function word, which weighs less than a content word.
     """
 
     text: str
@@ -50,16 +50,18 @@ class IndexedWord:
 
 @dataclass(frozen=True)
 class IndexedCaption:
-    """The words of a caption with indices over them.
+    """The words of a caption, with lookup tables for matching.
 
     Attributes:
-        items: the words.
-        words: word -> positions, ascending.
-        stems: stem -> positions, ascending.
+        items: the words in order.
+        words: word -> its positions, ascending.
+        stems: stem -> positions of the words with that stem, ascending.
         synsets: ids of the synonym sets of all words.
-        sources: (position, length, paraphrases) of its phrases that have paraphrases.
-        targets: hash -> (length, positions) of its phrases that are paraphrases of others.
-        functions: bit mask of the positions of function words.
+        sources: phrases that have paraphrases: (position, number of words, paraphrase hash ->
+            rank).
+        targets: phrases that are paraphrases of other phrases: hash -> (number of words,
+            positions).
+        functions: bit mask of the positions that hold function words.
     """
 
     items: tuple[IndexedWord, ...]
@@ -72,7 +74,7 @@ class IndexedCaption:
 
 
 class CaptionIndexer:
-    """Indexes captions, with a cache of words."""
+    """Prepares captions for matching. It caches the properties of words."""
 
     def __init__(self, lexicon: Lexicon, phrases: Phrases) -> None:
         self._lexicon = lexicon
@@ -118,7 +120,9 @@ def _positions_by_key(keys: Iterable[str]) -> Positions:
 def _find_phrases(
     items: tuple[IndexedWord, ...], table: Phrases
 ) -> tuple[PhraseStarts, PhrasePositions]:
-    """Return the `sources` and `targets` of a caption, in order of position and then of length."""
+    """Return the `sources` and `targets` of an IndexedCaption, sorted by position and then by
+    length.
+    """
     spans = []
     hashes = []
     for position in range(len(items)):
@@ -151,14 +155,14 @@ MAX_CANDIDATES = 20_000
 
 
 class WordMatch(NamedTuple):
-    """A match of words of the reference with words of the hypothesis.
+    """A match of adjacent words of the reference with adjacent words of the hypothesis.
 
     Attributes:
-        module: which module found it, such as EXACT_MODULE.
-        start: position of its first word in the reference.
-        length: number of words in the reference.
-        other: position of its first word in the hypothesis.
-        other_length: number of words in the hypothesis.
+        module: number of the METEOR module that found the match, such as EXACT_MODULE.
+        start: position of the first matched word in the reference.
+        length: number of matched words in the reference.
+        other: position of the first matched word in the hypothesis.
+        other_length: number of matched words in the hypothesis.
     """
 
     module: int
@@ -172,9 +176,12 @@ Candidates: TypeAlias = list[list[WordMatch]]  # by the reference word they star
 
 
 def find_candidates(hypothesis: IndexedCaption, reference: IndexedCaption) -> Candidates:
-    """Return the possible matches by the reference word they start at, in the order of the search.
+    """Return the possible matches of two captions, one list per word of the reference.
 
-    Raises DatasetError for captions that are too long, or that repeat each other too often.
+    A match is in the list of the reference word at which it starts. Within a list the matches are
+    in the order in which the search tries them.
+
+    Raises DatasetError for captions that are too long, or that share repeated words too often.
     """
     matches: Candidates = [[] for _ in reference.items]
     word_counts = (len(hypothesis.items), len(reference.items))
@@ -205,7 +212,7 @@ def _add_exact_matches(
 def _add_stem_and_synonym_matches(
     hypothesis: IndexedCaption, reference: IndexedCaption, matches: Candidates
 ) -> None:
-    """Add matches of words with the same stem, then with a common synonym set."""
+    """Add the matches of words with the same stem, then those with a common synonym set."""
     for text, starts in reference.words.items():
         word = reference.items[starts[0]]
         stem_positions = [
@@ -228,10 +235,10 @@ def _add_stem_and_synonym_matches(
 def _add_paraphrase_matches(
     hypothesis: IndexedCaption, reference: IndexedCaption, matches: Candidates
 ) -> None:
-    """Add matches of paraphrases, looked up from the reference and then from the hypothesis.
+    """Add the matches of paraphrases, looked up from the reference and then from the hypothesis.
 
-    A pair that the table lists both ways is added twice, as the program does. The search and the
-    score are the same, but its words no longer count as matched in one way only.
+    A pair that the table lists in both directions is added twice, as in the official program.
+    Search and score stay the same, but the words of the pair no longer count as unambiguous.
     """
     for start, length, other, other_length in _paraphrase_pairs(reference, hypothesis):
         matches[start].append(WordMatch(PARAPHRASE_MODULE, start, length, other, other_length))
@@ -242,7 +249,10 @@ def _add_paraphrase_matches(
 def _paraphrase_pairs(
     source: IndexedCaption, target: IndexedCaption
 ) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (position, length) of a phrase and of its paraphrase, in the table's order."""
+    """Yield (position, length) of a phrase in `source` and of its paraphrase in `target`.
+
+    Paraphrases come in the order of the paraphrase table.
+    """
     for position, length, paraphrases in source.sources:
         shared = paraphrases.keys() & target.targets.keys()
         for paraphrase in sorted(shared, key=paraphrases.__getitem__):
@@ -271,10 +281,10 @@ _rank = itemgetter(0)
 
 
 def align(candidates: Candidates, hypothesis_length: int) -> list[WordMatch]:
-    """Return the matches of the best alignment, in the order of the reference.
+    """Return the matches of the best alignment of two captions, in the order of the reference.
 
     Args:
-        candidates: possible matches by the reference word they start at.
+        candidates: possible matches, one list per word of the reference, from `find_candidates`.
         hypothesis_length: number of words in the hypothesis.
     """
     fixed = _unambiguous_matches(candidates, hypothesis_length)
@@ -289,7 +299,7 @@ def align(candidates: Candidates, hypothesis_length: int) -> list[WordMatch]:
 
 
 def _unambiguous_matches(candidates: Candidates, hypothesis_length: int) -> dict[int, WordMatch]:
-    """Return start -> match, of the matches without a competing match for any of their words."""
+    """Return first reference position -> match, for matches that share no word with others."""
     # Number of matches that cover each word.
     reference_cover = [0] * len(candidates)
     hypothesis_cover = [0] * hypothesis_length
@@ -313,7 +323,12 @@ def _unambiguous_matches(candidates: Candidates, hypothesis_length: int) -> dict
 
 
 def _search(candidates: Candidates, fixed: dict[int, WordMatch]) -> _Path:
-    """Return the best path over all reference words."""
+    """Return the best path over all words of the reference, found by beam search.
+
+    Args:
+        candidates: possible matches, one list per word of the reference.
+        fixed: first reference position -> match that is in every path.
+    """
     # One path, whose used words are those of the fixed matches.
     used_hypothesis = 0
     used_reference = 0
@@ -348,7 +363,7 @@ def _option(match: WordMatch) -> _Option:
 def _extend_paths(
     paths: list[_Path], position: int, options: list[_Option], fixed_options: dict[int, _Option]
 ) -> list[_Path]:
-    """Return the beam after one more reference word.
+    """Return the paths of the beam, extended by one more word of the reference.
 
     A path branches for every possible match, and pays the distances of the matches that it skips.
     """
@@ -391,7 +406,10 @@ def _extend_paths(
 
 
 def _add_unambiguous_match(path: _Path, option: _Option) -> _Path:
-    """Return the path extended by a match without competitors, whose words are already used."""
+    """Return the path extended by an unambiguous match.
+
+    The words of such a match are marked as used from the start of the search.
+    """
     rank, _, last_end, used_hypothesis, used_reference, chain = path
     _, _, gain, distance, (_, start, length, other, other_length) = option
     if last_end not in (_NO_MATCH_END, other):

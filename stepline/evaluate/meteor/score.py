@@ -33,12 +33,15 @@ NO_WORDS: Counts = (0,) * (2 + 2 * MODULE_COUNT)
 
 
 class MatchStatistics(NamedTuple):
-    """Match counts of a caption pair, or of a sum of pairs, from which METEOR is computed.
+    """Match counts of a caption pair, or of several pairs in sum, from which METEOR is computed.
+
+    Each count tuple holds the number of words, the number of function words, the matched words per
+    module, and the matched function words per module.
 
     Attributes:
-        hypothesis: word counts of the hypothesis.
-        reference: word counts of the reference.
-        chunks: number of runs of matches that are adjacent in both captions.
+        hypothesis: counts of the predicted caption.
+        reference: counts of the reference caption.
+        chunks: number of runs of matches that are adjacent in the two captions.
     """
 
     hypothesis: Counts
@@ -46,7 +49,7 @@ class MatchStatistics(NamedTuple):
     chunks: int
 
     def score(self) -> float:
-        """Return METEOR in [0, 1], or 0 without any match."""
+        """Return METEOR in [0, 1]. It is 0 without any match."""
         precision = _matched_fraction(self.hypothesis)
         recall = _matched_fraction(self.reference)
         if not precision or not recall:
@@ -62,7 +65,7 @@ class MatchStatistics(NamedTuple):
         return max(mean * (1.0 - penalty), 0.0)
 
     def is_full_match(self) -> bool:
-        """Return whether every word matched, in one chunk."""
+        """Return whether every word of the two captions matched, in one chunk."""
         sides = (self.hypothesis, self.reference)
         return self.chunks == 1 and all(_matched_words(side) == side[0] for side in sides)
 
@@ -72,7 +75,10 @@ def _matched_words(counts: Counts) -> int:
 
 
 def _matched_fraction(counts: Counts) -> float:
-    """Return the weighted fraction of a caption's words that matched."""
+    """Return the weighted fraction of a caption's words that matched.
+
+    The weights depend on the module of the match and on whether a word is a function word.
+    """
     words, functions, *by_module = counts
     weighted = 0.0
     columns = zip(MODULE_WEIGHTS, by_module[:MODULE_COUNT], by_module[MODULE_COUNT:], strict=True)
@@ -87,11 +93,11 @@ def _weighted_length(words: int, functions: int) -> float:
 
 @dataclass(frozen=True)
 class MeteorScores:
-    """METEOR of several pairs, in [0, 1].
+    """METEOR of several caption pairs, in [0, 1].
 
     Attributes:
-        segments: one score per pair.
-        aggregate: METEOR of the summed match counts, which is not the mean of the segments.
+        segments: METEOR of each pair.
+        aggregate: METEOR of the summed match counts. It differs from the mean of the segments.
     """
 
     segments: tuple[float, ...]
@@ -101,7 +107,13 @@ class MeteorScores:
 def count_matches(
     hypothesis: IndexedCaption, reference: IndexedCaption, matches: Sequence[WordMatch]
 ) -> MatchStatistics:
-    """Return the match counts of an alignment. matches: in the order of the reference."""
+    """Return the match counts of two aligned captions.
+
+    Args:
+        hypothesis: the predicted caption.
+        reference: the reference caption.
+        matches: matches of the alignment, in the order of the reference words.
+    """
     reference_spans = [(module, start, length) for module, start, length, _, _ in matches]
     hypothesis_spans = [(module, other, length) for module, _, _, other, length in matches]
     chunks = 0
@@ -116,7 +128,10 @@ def count_matches(
 
 
 def _count_words(caption: IndexedCaption, spans: Iterable[tuple[int, int, int]]) -> Counts:
-    """Return the counts of a caption. spans: (module, start, length) of its matched words."""
+    """Return the word and match counts of a caption.
+
+    spans: (module, first position, number of words) of each match in this caption.
+    """
     matched = [0] * MODULE_COUNT
     functions = [0] * MODULE_COUNT
     for module, start, length in spans:
@@ -126,9 +141,9 @@ def _count_words(caption: IndexedCaption, spans: Iterable[tuple[int, int, int]])
 
 
 def add_statistics(parts: Sequence[MatchStatistics]) -> MatchStatistics:
-    """Return the sum of match counts, whose score is METEOR of all pairs.
+    """Return the sum of match counts, from which the METEOR of all pairs is computed.
 
-    A pair that matched fully in one chunk adds no chunk, as in the program.
+    A pair that matched fully in one chunk adds no chunk, as in the official program.
     """
     sides = [(NO_WORDS, NO_WORDS), *((part.hypothesis, part.reference) for part in parts)]
     hypothesis, reference = (
@@ -143,10 +158,9 @@ _MAX_CACHED_PAIRS = 1 << 14
 
 
 class Meteor:
-    """METEOR of tokenized captions, with caches of captions and pairs.
+    """Computes METEOR 1.5 of tokenized captions, and caches captions and pairs.
 
-    Use it on the output of the tokenizer, as the caption metrics do. Raises ModelError without
-    METEOR's tables.
+    The captions must be output of `ptb.Tokenizer`. Raises ModelError without METEOR's tables.
     """
 
     def __init__(self) -> None:
@@ -155,11 +169,13 @@ class Meteor:
         self._score_pair_cached = lru_cache(maxsize=_MAX_CACHED_PAIRS)(self._score_pair)
 
     def segment(self, references: Sequence[str], hypothesis: str) -> float:
-        """Return the best METEOR of a hypothesis against any of its references, in [0, 1]."""
+        """Return METEOR in [0, 1] of a predicted caption against its best-fitting reference."""
         return self._best(references, hypothesis)[0]
 
     def compare(self, pairs: Iterable[tuple[Sequence[str], str]]) -> MeteorScores:
-        """Return the scores of (references, hypothesis) pairs. An empty caption scores 0.
+        """Return METEOR of each caption pair and of all pairs together.
+
+        pairs: (reference captions, predicted caption). An empty caption scores 0.
 
         Raises DatasetError for a pair whose captions repeat their words too often to be aligned.
         """

@@ -49,9 +49,9 @@ def hash_word(word: str) -> int:
 
 
 class Phrases:
-    """The paraphrase table: which phrases have paraphrases, and which.
+    """METEOR's paraphrase table: phrase hash -> hashes of its paraphrases.
 
-    Its arrays in the folder:
+    It is stored in a folder, as the arrays phrases, starts, paraphrases, targets and bitmap:
         phrases: (N,) sorted hashes. The paraphrases of phrases[n] are
             paraphrases[starts[n] : starts[n + 1]], in the official order.
         targets: every hash in `paraphrases`, sorted, once.
@@ -66,7 +66,10 @@ class Phrases:
         self._cached_paraphrases = 0
 
     def plausible(self, hashes: list[int]) -> list[int]:
-        """Return the indices in `hashes` of phrases that may be in the table. The others are not."""
+        """Return the indices in `hashes` of the phrases that may be in the table.
+
+        All other phrases are certainly not in the table.
+        """
         # The first 24 bits of a hash choose a byte, the next three a bit in it.
         bitmap, byte, bit = self._bitmap, 67 - _BITMAP_BITS, 64 - _BITMAP_BITS
         return [
@@ -76,9 +79,12 @@ class Phrases:
         ]
 
     def entry(self, phrase: int) -> tuple[dict[int, int], bool]:
-        """Return the paraphrases of a phrase, and whether it is a paraphrase itself.
+        """Return the paraphrases of a phrase, and whether the phrase is itself a paraphrase of
+        another.
 
-        Paraphrases are hash -> rank in the official order. phrase: its hash.
+        The paraphrases are given as hash -> rank in the official order.
+
+        phrase: 64-bit hash of the phrase.
         """
         entry = self._entries.get(phrase)
         if entry is None:
@@ -96,7 +102,7 @@ class Phrases:
 
 
 def _find(hashes: npt.NDArray[np.uint64], phrase: int) -> int | None:
-    """Return the index of a hash in sorted hashes, or None where it is missing."""
+    """Return the index of a hash in sorted hashes, or None if it is missing."""
     index = int(np.searchsorted(hashes, np.uint64(phrase)))
     return index if index < len(hashes) and int(hashes[index]) == phrase else None
 
@@ -202,10 +208,11 @@ class Lexicon:
     """METEOR's English word lists.
 
     Attributes:
-        synsets: word -> ids of its synonym sets, joined by spaces.
-        bases: irregular form -> its base words.
+        synsets: word -> ids of its WordNet synonym sets, joined by spaces.
+        bases: irregular form -> its base words ("ate" -> "eat").
         function_words: words that weigh less than content words.
-        prefixes: abbreviation -> ALWAYS_KEPT or KEPT_BEFORE_NUMBERS.
+        prefixes: abbreviation whose full stop is not split off -> ALWAYS_KEPT or
+            KEPT_BEFORE_NUMBERS.
     """
 
     synsets: dict[str, str]
@@ -214,7 +221,7 @@ class Lexicon:
     prefixes: dict[str, int]
 
     def synonym_sets(self, word: str) -> frozenset[str]:
-        """Return the ids of the synonym sets of a word and of its base form.
+        """Return the ids of the WordNet synonym sets of a word and of its base form.
 
         Two words with a common synonym set are synonyms.
         """
@@ -223,8 +230,9 @@ class Lexicon:
         return frozenset().union(*sets)
 
     def _base_form(self, word: str) -> str:
-        """Return the base form by the regular endings, as WordNet's morphology does, or "" when no
-        base form is known."""
+        """Return the base form by regular endings, as WordNet's morphology does, "" if none is
+        known.
+        """
         if word.endswith("ss") or len(word) <= 2:
             return word
         # appended to what is found, as the program does
@@ -239,7 +247,7 @@ class Lexicon:
 
 @cache
 def load_lexicon() -> Lexicon:
-    """Return the word lists in METEOR's jar. Raises ModelError when it is missing or damaged."""
+    """Return the word lists in METEOR's jar. Raises ModelError for a missing or damaged jar."""
     names = (
         "synonym/english.synsets",
         "synonym/english.exceptions",

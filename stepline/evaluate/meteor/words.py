@@ -54,12 +54,12 @@ KEPT_BEFORE_NUMBERS = 2
 
 
 def split_words(line: str, prefixes: Mapping[str, int]) -> list[str]:
-    """Return the lower-cased words of a line, with punctuation and clitics as words.
+    """Return the lower-cased words of a caption. Punctuation marks and clitics are words too.
 
     Args:
-        line: a caption.
-        prefixes: abbreviation -> ALWAYS_KEPT or KEPT_BEFORE_NUMBERS, METEOR's list of non-breaking
-            prefixes.
+        line: the caption.
+        prefixes: METEOR's list of abbreviations whose full stop is not split off. The value is
+            ALWAYS_KEPT, or KEPT_BEFORE_NUMBERS for those that keep it only before a number.
     """
     if not (line.isascii() and line.replace(" ", "a").isalpha()):
         # Two or more dots are a separate word and split the line: every second part.

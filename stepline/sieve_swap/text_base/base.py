@@ -47,15 +47,15 @@ TableRow: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class TextStep:
-    """One human-written step.
+    """One human-written step of a text base.
 
     Attributes:
-        id: "document#position", both of the text that was read first.
-        text: the step in its own wording.
+        id: "document#position", for the document that was read first among those with this step.
+        text: the step in its original wording.
         document: id of that document.
         position: index of the step in that document, from 0.
-        source: a link or a file name.
-        licence: None where no source stated one.
+        source: link or file name of the document.
+        licence: licence of the text. None: no source states one.
     """
 
     id: str
@@ -71,11 +71,11 @@ class Document:
     """One how-to text: a title and its steps.
 
     Attributes:
-        id: unique in a base.
-        title: of the text.
-        steps: single steps in their order, in the document's own wording.
-        source: a link or a file name.
-        licence: None where no source stated one.
+        id: id of the document, unique in a base.
+        title: title of the text.
+        steps: single steps in their order and original wording.
+        source: link or file name of the document.
+        licence: licence of the text. None: no source states one.
     """
 
     id: str
@@ -88,7 +88,15 @@ class Document:
     def from_texts(
         id: str, title: str, texts: Iterable[str], source: str, licence: str | None
     ) -> "Document":
-        """Return the document whose steps have these texts."""
+        """Return a document made from the texts of its steps.
+
+        Args:
+            id: id of the document.
+            title: title of the text.
+            texts: the steps in order.
+            source: link or file name of the document.
+            licence: licence of the text. None: no source states one.
+        """
         steps = tuple(
             TextStep(f"{id}#{position}", text, id, position, source, licence)
             for position, text in enumerate(texts)
@@ -97,7 +105,13 @@ class Document:
 
 
 class RejectionCount(FrozenModel):
-    """Number of items rejected for one reason, with the locations of the first."""
+    """How many items were rejected for one reason.
+
+    Attributes:
+        reason: the reason.
+        count: number of items.
+        examples: locations of the first items.
+    """
 
     reason: str
     count: CountOrZero
@@ -105,7 +119,7 @@ class RejectionCount(FrozenModel):
 
 
 class SourceEntry(FrozenModel):
-    """Manifest entry of one source."""
+    """What a text base's manifest states about one source file or folder."""
 
     name: str = Field(description="the file or folder, without its path")
     sha256: str = Field(description="of its files, in order")
@@ -117,7 +131,7 @@ class SourceEntry(FrozenModel):
 
 
 class PartEntry(FrozenModel):
-    """Manifest entry of one build."""
+    """What a text base's manifest states about one build."""
 
     name: str
     plan: str = Field(description="sha256 of the sources and settings of the build")
@@ -131,7 +145,7 @@ class PartEntry(FrozenModel):
 
 
 class Manifest(FrozenModel):
-    """Metadata of a text base."""
+    """Metadata of a text base: its encoder, size, builds and files."""
 
     version: Literal[1] = LAYOUT_VERSION
     encoder: str
@@ -147,8 +161,10 @@ class Manifest(FrozenModel):
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """Return a base's manifest, None for a folder without one. Raises StoreError for a manifest
-    that cannot be read."""
+    """Return the manifest of a text base. None: the folder has no manifest.
+
+    Raises StoreError for a manifest that cannot be read.
+    """
     path = folder / MANIFEST_NAME
     try:
         manifest = Manifest.model_validate_json(path.read_bytes())
@@ -171,8 +187,10 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def require_manifest(folder: Path) -> Manifest:
-    """Return the manifest of a base. Raises StoreError, with the cure, for a folder without a
-    base."""
+    """Return the manifest of a text base.
+
+    Raises StoreError, with the cure, if the folder holds no base.
+    """
     manifest = read_manifest(folder)
     if manifest is None:
         cure = f"`stepline text-base build SOURCE --out {folder}` makes one"
@@ -181,14 +199,16 @@ def require_manifest(folder: Path) -> Manifest:
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:
-    """Write the manifest, after which the folder is a text base."""
+    """Write the manifest of a text base. This is the last file of a build."""
     text = json.dumps(manifest.model_dump(mode="json"), ensure_ascii=False, indent=2)
     write_atomic(folder / MANIFEST_NAME, text + "\n")
 
 
 def encoder_identity(name: str) -> tuple[str, int]:
-    """Return the sha256 of an encoder's files and the width of its vectors. Raises ModelError
-    when the encoder is missing."""
+    """Return the sha256 of an encoder's files, and D, the width of its vectors.
+
+    Raises ModelError when the encoder is missing.
+    """
     from stepline.text.embedding import load_encoder
 
     folder = find_weights(name)
@@ -201,14 +221,14 @@ def encoder_identity(name: str) -> tuple[str, int]:
 
 
 class RowGroupTable:
-    """Rows of a Parquet file, read by their number, a row group at a time. The latest groups stay
-    in memory.
+    """The rows of a Parquet file by their numbers. A row group is read at a time.
+
+    The most recently used groups stay in memory. Every read raises StoreError, with the cure, if
+    the file is damaged.
 
     Args:
-        path: of the file.
-        group_rows: rows of each row group but the last.
-
-    Every read raises StoreError, with the cure, where the file is damaged.
+        path: path of the file.
+        group_rows: number of rows in each row group but the last.
     """
 
     def __init__(self, path: Path, group_rows: int) -> None:
@@ -230,8 +250,14 @@ class RowGroupTable:
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> Iterator[TableRow]:
-    """Yield the rows of a base's table in order. Raises StoreError, with the cure, for a damaged
-    file."""
+    """Yield the rows of a Parquet table of a text base in order.
+
+    Args:
+        path: path of the file.
+        columns: names of the columns that are read. None: all columns.
+
+    Raises StoreError, with the cure, for a damaged file.
+    """
     try:
         yield from ParquetReader(path).rows(columns)
     except ParquetError as error:
@@ -243,16 +269,16 @@ def _damaged_table_error(path: Path, error: ParquetError) -> StoreError:
 
 
 class TextBase:
-    """An opened text base.
+    """An opened text base: how-to documents, their steps, and the vectors of the steps.
 
-    Documents are numbered in reading order. Steps are numbered by their row, and steps of the
-    same words share a row.
+    A document's number is its position in reading order. A step's number is its row in the table of
+    steps. Steps with the same words share a row.
 
     Args:
-        folder: of the base.
-        manifest: of the base.
+        folder: folder of the base.
+        manifest: manifest of the base.
 
-    Raises StoreError where vectors and manifest do not fit together.
+    Raises StoreError if vectors and manifest do not fit together.
     """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
@@ -280,23 +306,25 @@ class TextBase:
             )
 
     def rows_of(self, document: int) -> Rows:
-        """Return the rows of a document's steps, in the document's order: (its steps,)."""
+        """Return the row numbers of a document's steps, in the order of the document, (steps,)."""
         return np.array(self._documents[document]["rows"], dtype=np.int64)
 
     def steps(self, rows: Sequence[int] | Rows) -> list[TextStep]:
-        """Return the steps at these rows, in the order asked for."""
+        """Return the steps in the given rows, in the order of `rows`."""
         # read in their order on disk, so that each group is read once
         numbers = [int(row) for row in rows]
         steps = {row: TextStep(**self._steps[row]) for row in sorted(set(numbers))}
         return [steps[row] for row in numbers]
 
     def vectors(self, rows: Sequence[int] | Rows) -> Matrix:
-        """Return the unit vectors of these rows: (len(rows), D) float32."""
+        """Return the unit vectors of the given rows as float32 (len(rows), D)."""
         return self._vectors[np.asarray(rows, dtype=np.int64)].astype(np.float32)
 
     def embed(self, texts: Sequence[str]) -> Matrix:
-        """Return the texts' vectors (N, D) by the base's own encoder. Raises ModelError where
-        that encoder has changed."""
+        """Return the (N, D) unit vectors of N texts by the encoder that made the base.
+
+        Raises ModelError if that encoder has changed.
+        """
         from stepline.text import embed
 
         # The name may mean other weights by now.
@@ -309,16 +337,15 @@ class TextBase:
     def nearest(
         self, queries: Matrix, k: int = 1, *, documents: Sequence[int] | Rows | None = None
     ) -> Neighbours:
-        """Return the rows and cosines of the k nearest steps of each query: (N, k) int64 and (N,
-        k) float32.
+        """Return the rows and cosines of the k nearest steps of each query, the nearest first.
 
-        Best first, equal cosines to the lower row. Where fewer than k steps exist, the rest
-        are row -1 with cosine -1.
+        Rows are int64 (N, k), cosines are float32 (N, k). Equal cosines are sorted by row. If fewer
+        than k steps exist, the rest are row -1 with cosine -1.
 
         Args:
             queries: (N, D) unit vectors.
-            k: steps per query.
-            documents: numbers of the documents whose steps are searched. None: all.
+            k: number of steps per query.
+            documents: numbers of the documents whose steps are searched. None: all documents.
 
         Raises ShapeError for another width.
         """
@@ -335,6 +362,8 @@ class TextBase:
 
 
 def open_base(folder: Path) -> TextBase:
-    """Return the text base in a folder. Raises StoreError, with the cure, where there is no base
-    or the base is damaged."""
+    """Return the text base in a folder.
+
+    Raises StoreError, with the cure, if there is no base or the base is damaged.
+    """
     return TextBase(folder, require_manifest(folder))

@@ -95,19 +95,19 @@ def build_base(
     *,
     licence: str | None = None,
 ) -> TextBase:
-    """Return a text base of the sources, built in a folder.
+    """Build a text base from how-to texts in a folder, and return it.
 
-    A base of these sources and settings that is there already is opened as it is. A build that
-    was killed continues.
+    An existing base of the same sources and settings is opened without changes. A build that was
+    killed is continued.
 
     Args:
         sources: files and folders of how-to texts.
-        folder: of the base.
-        settings: how texts are read and embedded.
-        licence: of texts whose source states none.
+        folder: folder of the base.
+        settings: settings of reading and embedding the texts. None: the defaults.
+        licence: licence of the texts whose source states none. None: unknown.
 
-    Raises StoreError when the folder holds a base of other sources or settings, DatasetError
-    when a source cannot be read.
+    Raises StoreError if the folder holds a base of other sources or settings. Raises DatasetError
+    if a source cannot be read.
     """
     settings = settings or TextBaseSettings()
     check_writable(folder)
@@ -147,15 +147,20 @@ def build_base(
 def open_or_build_base(
     path: Path, folder: Path, settings: TextBaseSettings | None = None
 ) -> TextBase:
-    """Return the base in `path`. Where `path` is a source instead, build a base of that source in
-    `folder`."""
+    """Return the text base in `path`, or build one if `path` holds how-to texts instead.
+
+    Args:
+        path: folder of a base, or file or folder of how-to texts.
+        folder: folder in which a base is built.
+        settings: settings of reading and embedding the texts. None: the defaults.
+    """
     if path.is_dir() and read_manifest(path) is not None:
         return open_base(path)
     return build_base([path], folder, settings)
 
 
 def _source_entry(source: Path, licence: str | None) -> SourceEntry:
-    """Return the manifest entry of a source before it is read."""
+    """Return the manifest's entry of a source, before the source is read."""
     digests = hashlib.sha256()
     files = source_files(source)
     for file in files:
@@ -170,7 +175,12 @@ def _source_entry(source: Path, licence: str | None) -> SourceEntry:
 
 
 def _resume_work(part: Path, plan: str) -> None:
-    """Keep the unfinished work of the same plan, or delete that of another plan."""
+    """Keep the unfinished files of a build with the same plan. Those of another plan are deleted.
+
+    Args:
+        part: folder of the build.
+        plan: sha256 of the sources and settings of the build.
+    """
     note = part / "work" / "plan.json"
     if not note.is_file() or parse_json(note.read_text(encoding="utf-8")) != plan:
         shutil.rmtree(part, ignore_errors=True)
@@ -189,7 +199,7 @@ def _build_part(
     settings: TextBaseSettings,
     licence: str | None,
 ) -> PartEntry:
-    """Read, merge and embed the texts. Return the manifest entry of the result."""
+    """Read, merge and embed the texts of a build, and return the manifest's entry of the build."""
     documents = part / "work" / "documents.parquet"
     tallies_file = documents.with_suffix(".json")
     if not tallies_file.is_file():
@@ -225,8 +235,10 @@ SourceTally: TypeAlias = tuple[int, int, dict[str, tuple[int, list[str]]]]
 def _read_sources(
     sources: Sequence[Path], path: Path, settings: TextBaseSettings, licence: str | None
 ) -> list[SourceTally]:
-    """Write the documents of all sources as one table, each id once. Return the counts of each
-    source."""
+    """Write the documents of all sources as one table, each document id once.
+
+    Return the counts of each source.
+    """
     tallies: list[SourceTally] = []
     seen_ids: set[int] = set()
 
@@ -261,8 +273,10 @@ def _read_sources(
 
 
 def _write_tables(documents: Path, part: Path) -> tuple[int, int]:
-    """Write the tables of documents and of different steps. Return the number of different steps,
-    and of all steps."""
+    """Write the tables of documents and of distinct steps.
+
+    Return the number of distinct steps and the number of all steps.
+    """
     texts = (text for row in read_table(documents, ["texts"]) for text in row["texts"])
     keys = np.fromiter(map(line_key, texts), dtype=np.uint64)
     # the first step of the same words, and the row of each step
@@ -299,7 +313,7 @@ def _write_tables(documents: Path, part: Path) -> tuple[int, int]:
 def _write_table(
     rows: Iterable[TableRow], columns: Mapping[str, ColumnType], path: Path, group_rows: int
 ) -> None:
-    """Write rows as Parquet, so that row n is in row group n // group_rows."""
+    """Write rows as a Parquet file in which row n is in row group n // group_rows."""
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
@@ -321,8 +335,16 @@ def _write_table(
 
 
 def _write_embeddings(part: Path, count: int, width: int, settings: TextBaseSettings) -> None:
-    """Write vectors.npy, a unit row per row of steps.parquet. Blocks of a killed build are used
-    as they are."""
+    """Write vectors.npy, with one unit vector per row of steps.parquet.
+
+    Blocks that a killed build has finished are reused.
+
+    Args:
+        part: folder of the build.
+        count: number of rows of steps.parquet.
+        width: D, the width of a vector.
+        settings: encoder, precision and sizes of blocks and batches.
+    """
     texts = (row["text"] for row in read_table(part / "steps.parquet", ["text"]))
     blocks: list[Path] = []
     while lines := list(itertools.islice(texts, settings.block)):
@@ -376,13 +398,15 @@ _FRACTION_CHARS = {
 
 
 def line_key(text: str) -> int:
-    """Return a 64-bit hash of a step's normalised words, in their order."""
+    """Return a 64-bit hash of a step's normalised words in their order."""
     return _text_key(" ".join(normalised_words(text)))
 
 
 def normalised_words(text: str) -> list[str]:
-    """Return the words by which a step is compared: case-folded, units in one spelling, without
-    articles."""
+    """Return the words by which two steps are compared.
+
+    They are case-folded, without articles, and with one spelling per unit.
+    """
     folded = unicodedata.normalize("NFKC", text.translate(_FRACTION_CHARS)).casefold()
     words = _WORD_OR_NUMBER.findall(folded.replace("°c", " celsius"))
     return [UNIT_OF_SPELLING.get(word, word) for word in words if word not in IGNORED_WORDS]

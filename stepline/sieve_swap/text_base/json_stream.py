@@ -18,22 +18,25 @@ _ANY_SPACE = re.compile(r"\s*")
 
 
 class JsonError(ValueError):
-    """Raised for a JSON text that breaks off, is not valid, or holds a value that is too long."""
+    """Raised for a JSON text that is cut off, is not valid, or holds a value that is too long."""
 
 
 @dataclass(frozen=True)
 class JsonFileError:
-    """What is wrong with a JSON file: invalid syntax, a cut-off file, or a member that is too
-    long."""
+    """A fault of a JSON file: invalid syntax, a file that is cut off, or a member that is too long.
+
+    Attributes:
+        reason: text of the fault.
+    """
 
     reason: str
 
 
 def read_json_members(path: Path) -> Iterator[tuple[str, object]]:
-    """Yield key and value of each member of the object in a JSON file or .gz. Where the file
-    breaks off, a JsonFileError comes last.
+    """Yield (key, value) of each member of the object in a JSON file, which may be gzipped.
 
-    One member and one block are in memory. Bytes that are not UTF-8 become U+FFFD.
+    If the file is cut off or invalid, the last value is a JsonFileError. Only one member and one
+    block of text are in memory. Bytes that are not UTF-8 become U+FFFD.
     """
     try:
         with _open_text(path) as file:
@@ -52,18 +55,20 @@ def _open_text(path: Path) -> IO[str]:
 
 
 class StreamingJsonReader:
-    """Reads the values of a large JSON text one by one. `text[position:]` is the part that was
-    read from the file, but not parsed yet.
+    """Reads the values of a large JSON text one by one.
+
+    `text[position:]` is the part that was read from the file but is not parsed yet.
 
     Args:
-        read_more: returns at most that many more characters, "" at the end.
-        block: characters read at a time.
-        max_value_chars: characters that one value may have.
-        skipped: pattern of the characters between values.
+        read_more: function that takes a number of characters, and returns at most that many more
+            characters of the text. It returns "" at the end.
+        block: number of characters that are read at a time.
+        max_value_chars: maximal number of characters of one value.
+        skipped: pattern of the characters between values, which are skipped.
 
     Attributes:
         last_range: start and end of the last value, in characters of the whole text.
-        last_source: text of the last value.
+        last_source: JSON text of the last value.
     """
 
     def __init__(
@@ -86,7 +91,7 @@ class StreamingJsonReader:
         self.last_source = ""
 
     def peek(self) -> str:
-        """Return the next character after skipped ones, "" at the end of the file."""
+        """Return the next character that is not skipped, without reading it. "" at the end."""
         while True:
             match = self._skipped.match(self.text, self.position)
             self.position = match.end() if match else self.position
@@ -94,7 +99,7 @@ class StreamingJsonReader:
                 return self.text[self.position : self.position + 1]
 
     def read_value(self) -> object:
-        """Return the next value. Raises JsonError."""
+        """Return the next value. Raises JsonError for invalid or too long JSON."""
         self.peek()
         size = self._block
         while True:
@@ -135,8 +140,10 @@ class JsonObjectReader(StreamingJsonReader):
         super().__init__(file.read, block=BLOCK_CHARS, max_value_chars=MAX_MEMBER_CHARS)
 
     def read_members(self) -> Iterator[tuple[str, object]]:
-        """Yield key and value of each member. Where the file breaks off, a JsonFileError comes
-        last."""
+        """Yield (key, value) of each member of the object.
+
+        If the file is cut off or invalid, the last value is a JsonFileError.
+        """
         if self.peek() != "{":
             yield "", JsonFileError("is not a JSON object")
             return

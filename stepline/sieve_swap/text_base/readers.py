@@ -96,12 +96,12 @@ EXCLUDED_STEMS = (
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file of how-to texts, and how it is read.
+    """A file of how-to texts, with the settings for reading it.
 
     Attributes:
-        path: of the file.
+        path: path of the file.
         settings: limits on the length of documents and steps.
-        licence: of texts that state none themselves.
+        licence: licence of the texts that state none themselves. None: unknown.
     """
 
     path: Path
@@ -111,13 +111,13 @@ class SourceFile:
     def reject(
         self, reason: str, value: object = "", *, key: str = "", what: RejectedKind = "document"
     ) -> Rejected:
-        """Return an item of the file as rejected, with its location.
+        """Return a rejected item of the file, with its location.
 
         Args:
-            reason: why it is left out.
-            value: what was found in it.
-            key: of the item, "" for the whole file.
-            what: the kind of the item.
+            reason: why the item is left out.
+            value: the offending value.
+            key: key of the item in the file. "": the whole file is rejected.
+            what: kind of the rejected thing.
         """
         location = f"{self.path.name}, {key}" if key else self.path.name
         return Rejected(what, reason, location=location, value=str(value)[:MAX_REASON_CHARS])
@@ -126,15 +126,15 @@ class SourceFile:
 def read_source(
     path: Path, settings: TextBaseSettings | None = None, licence: str | None = None
 ) -> Iterator[DocumentOrRejected]:
-    """Yield the documents of a file, or of a folder's files by name, and what was left out with
-    its reason.
+    """Yield the documents of a source, and what was left out with the reason.
 
-    A folder's hidden files and those about the folder (README, LICENSE...) are not sources.
+    The files of a folder are read in order of their names. Hidden files, and files about the folder
+    such as README and LICENSE, are not read.
 
     Args:
-        path: a file or folder.
-        settings: limits on the length of documents and steps.
-        licence: of texts whose file states none.
+        path: file or folder of how-to texts.
+        settings: limits on the length of documents and steps. None: the defaults.
+        licence: licence of the texts whose file states none. None: unknown.
 
     Raises DatasetError when there is nothing to read.
     """
@@ -150,7 +150,7 @@ def read_source(
 
 
 def source_files(path: Path) -> list[Path]:
-    """Return the files that a source is made of, sorted. Raises DatasetError for none."""
+    """Return the sorted files of a source. Raises DatasetError if there is no file."""
     suffixes = ", ".join(READER_OF_SUFFIX)
     if not path.exists():
         raise DatasetError(f"{path}: no such file or folder; give a text base's sources")
@@ -172,14 +172,16 @@ def source_files(path: Path) -> list[Path]:
 
 
 def text_suffix(path: Path) -> str:
-    """Return the suffix that states a file's format, without .gz: ".json" for recipes.json.gz."""
+    """Return the suffix that states the format of a file, such as ".json" for recipes.json.gz."""
     return (Path(path.stem) if path.suffix == ".gz" else path).suffix.lower()
 
 
 @contextmanager
 def open_unpacked(path: Path) -> Iterator[BinaryIO]:
-    """Yield a file's bytes, unpacked where its name ends in .gz. Raises DatasetError where it
-    cannot be opened."""
+    """Yield a file opened for reading bytes, unpacked if its name ends in .gz.
+
+    Raises DatasetError if the file cannot be opened.
+    """
     try:
         raw = path.open("rb")
     except OSError as error:
@@ -194,12 +196,12 @@ def open_unpacked(path: Path) -> Iterator[BinaryIO]:
 
 
 def read_item(item: object, key: str, file: SourceFile) -> Iterator[DocumentOrRejected]:
-    """Yield the rejected parts of an item, then the item as a Document if one step remains.
+    """Yield the rejected parts of one how-to text, then its Document if a step remains.
 
     Args:
-        item: one how-to text as JSON, csv or Parquet hold it.
-        key: of the item in its file, "row N" of a csv row.
-        file: that holds it.
+        item: the how-to text, as a JSON, csv or Parquet file holds it.
+        key: key of the text in its file, such as "row N" in a csv file.
+        file: the file that holds it.
     """
     if not isinstance(item, Mapping):
         yield file.reject("not a document", type(item).__name__, key=key)
@@ -232,7 +234,7 @@ def read_item(item: object, key: str, file: SourceFile) -> Iterator[DocumentOrRe
 
 
 def _bare_stem(path: Path) -> str:
-    """Return a file name without its endings: recipes for recipes.json.gz."""
+    """Return the name of a file without all its endings: recipes for recipes.json.gz."""
     name = path.name
     while (ending := Path(name).suffix) and len(ending) <= 9 and Path(name).stem:
         name = Path(name).stem
@@ -240,13 +242,17 @@ def _bare_stem(path: Path) -> str:
 
 
 def first_field(fields: Mapping[str, object], names: Sequence[str]) -> object:
-    """Return the first non-empty field among `names`, or None."""
+    """Return the value of the first non-empty field among `names`, or None."""
     values = (fields.get(name) for name in names)
     return next((value for value in values if value not in (None, "", [], {})), None)
 
 
 def flatten_texts(value: object, depth: int) -> Iterator[str]:
-    """Yield the strings in a nested value: a string, a list, or sections of steps."""
+    """Yield the strings in a nested value: a string, a list, or sections of steps.
+
+    depth: nesting level of `value`, 0 for the outermost value. Levels from MAX_SECTION_DEPTH on are
+    left out.
+    """
     if isinstance(value, str):
         yield value
     elif depth >= MAX_SECTION_DEPTH:
@@ -259,7 +265,7 @@ def flatten_texts(value: object, depth: int) -> Iterator[str]:
 
 
 def to_one_line(value: object) -> str:
-    """Return a text or number as one line without markup, "" for any other value."""
+    """Return a text or number as one line without markup. "" for any other value."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         return ""
     # Cut before it is cleaned, which takes time, and again after.
@@ -318,7 +324,7 @@ def _require_step_column(path: Path, columns: Sequence[str], names: Sequence[str
 
 
 def _read_csv_rows(file: BinaryIO) -> Iterator[list[str] | str]:
-    """Yield the cells of each row of a csv file, or why the row is left out."""
+    """Yield each row of a csv file as its cells, or as the reason why the row is left out."""
     # The limit is the whole process's, so it is never lowered.
     csv.field_size_limit(max(csv.field_size_limit(), 2 * MAX_LINE_BYTES))
     ahead: deque[bytes] = deque()  # lines behind an open quote, which are read again
@@ -415,8 +421,11 @@ def _open_json_reader(stream: BinaryIO) -> StreamingJsonReader:
 
 
 def _read_json_items(reader: StreamingJsonReader) -> Iterator[KeyedItem]:
-    """Yield (key, item) of the top-level list or object, and of what follows it: JSON lines in a
-    .json file. A single how-to text is one item."""
+    """Yield (key, item) of the top-level list or object of a JSON text.
+
+    A single how-to text is one item. Further values after the first are items too, so that JSON
+    lines in a .json file can be read.
+    """
     try:
         opening = _consume_character(reader)
         if opening == "[":
@@ -432,7 +441,7 @@ def _read_json_items(reader: StreamingJsonReader) -> Iterator[KeyedItem]:
 
 
 def _consume_character(reader: StreamingJsonReader) -> str:
-    """Return the next character that is not a space or comma, and move past it."""
+    """Read the next character that is no space or comma, and return it."""
     character = reader.peek()
     if not character:
         raise JsonError("the file ends too early")
@@ -447,8 +456,10 @@ def _read_list_items(reader: StreamingJsonReader) -> Iterator[KeyedItem]:
 
 
 def _read_object_items(reader: StreamingJsonReader) -> Iterator[KeyedItem]:
-    """Yield the values of an object by key. An object that has steps itself is one item, without
-    a key."""
+    """Yield (key, value) of each entry of an object.
+
+    An object that has steps itself is yielded as one item, without a key.
+    """
     fields: dict[str, object] = {}  # of one text
     while reader.peek() != "}":
         key = reader.read_value()
@@ -495,11 +506,11 @@ _FRONT_MATTER_FIELD = re.compile(
 
 
 def _read_text(file: SourceFile) -> Iterator[DocumentOrRejected]:
-    """Yield the document of a text file, or why it was left out.
+    """Yield the document in a text file, or why it was left out.
 
-    Numbered items are the steps. Without any, they are the bullets outside lists of
-    ingredients and materials. Without these, they are the sentences of the paragraphs. The
-    title is the first heading, else the file's name.
+    The steps are the numbered items. A text without numbered items gives its bullets, except those
+    in lists of ingredients and materials. A text without bullets gives the sentences of its
+    paragraphs. The title is the first heading, else the name of the file.
     """
     # A character of UTF-8 has at most four bytes.
     max_bytes = 4 * file.settings.longest_document

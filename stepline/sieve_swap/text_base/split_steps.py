@@ -34,8 +34,10 @@ _WEB_ADDRESS = re.compile(r"www\.|https?:|@|\w\.com\b", re.IGNORECASE)
 
 
 def split_into_steps(text: str) -> list[str]:
-    """Return the single steps of a text, in order: lines, list items and sentences, without list
-    marks."""
+    """Return the single steps of a text in order.
+
+    Lines, list items and sentences are steps. List marks are removed.
+    """
     steps: list[str] = []
     for line in strip_markup(text).splitlines():
         steps += _split_line(line)
@@ -43,7 +45,10 @@ def split_into_steps(text: str) -> list[str]:
 
 
 def strip_markup(text: str) -> str:
-    """Return the text without HTML, Markdown and control characters, in NFC, with lines kept."""
+    """Return the text without HTML, Markdown and control characters, in Unicode form NFC.
+
+    Line breaks are kept.
+    """
     if "<" in text or "&" in text:
         text = _LINE_BREAK_TAG.sub("\n", text)
         # Entities before tags: an escaped tag is one too.
@@ -92,7 +97,7 @@ def _split_line(line: str) -> Iterator[str]:
 
 
 def _split_glued(tokens: list[str]) -> list[str]:
-    """Return the tokens, with glued sentences ("done.Then") split in two."""
+    """Return the tokens. A token of two glued sentences, such as "done.Then", is split in two."""
     words: list[str] = []
     for token in tokens:
         if _WEB_ADDRESS.search(token):
@@ -103,8 +108,10 @@ def _split_glued(tokens: list[str]) -> list[str]:
 
 
 def _unwrap_brackets(step: str) -> list[str]:
-    """Return the sentences in a bracket that holds several sentences: "(Stir. Taste.)". Any other
-    step is returned unchanged."""
+    """Return the sentences inside the brackets of a step such as "(Stir. Taste.)".
+
+    Any other step is returned unchanged.
+    """
     is_wrapped = step.startswith("(") and step.endswith(")")
     if not is_wrapped or step.count("(") != 1:
         return [step]
@@ -132,7 +139,12 @@ def _split_sentences(tokens: list[str]) -> Iterator[str]:
 
 
 def is_step_boundary(word: str, following: str) -> bool:
-    """Return whether one step ends and the next begins between two words of a line."""
+    """Return whether one step ends and the next step begins between two words of a line.
+
+    Args:
+        word: the word before the possible boundary.
+        following: the next word.
+    """
     word_without_marks = word.rstrip(CLOSING_CHARS)
     if not word_without_marks or word_without_marks[-1] not in FULL_STOPS:
         return False
@@ -167,18 +179,21 @@ def _ends_with_quantity_unit(word_without_marks: str) -> bool:
 
 
 def _strip_full_stop(word: str) -> str:
-    """Return a word in lower case, without opening marks and its full stop."""
+    """Return a word in lower case, without opening marks and without its full stop."""
     return word.rstrip(".").casefold().lstrip(OPENING_CHARS)
 
 
 def _is_in_word_list(word: str, section: str) -> bool:
-    """Return whether a section of step_words.txt holds a word, punctuation aside."""
+    """Return whether a section of step_words.txt holds a word. Punctuation is ignored."""
     return word.casefold().rstrip(_ENDING_CHARS) in load_step_words()[section]
 
 
 @cache
 def load_step_words() -> dict[str, frozenset[str]]:
-    """Return the word lists of step_words.txt by section: verbs, capitals, quantities, measures."""
+    """Return the word lists of step_words.txt by the names of their sections.
+
+    The sections are verbs, capitals, quantities and measures.
+    """
     text = Path(__file__).with_name("step_words.txt").read_text(encoding="utf-8")
     sections: dict[str, set[str]] = {}
     for line in text.splitlines():

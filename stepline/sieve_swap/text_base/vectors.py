@@ -32,13 +32,13 @@ NO_ROW = -1  # row of a neighbour that does not exist; its cosine is -1, too
 def write_vectors(
     path: Path, blocks: Iterable[Vectors], shape: tuple[int, int], precision: str
 ) -> None:
-    """Write blocks of vectors as one .npy file of a known shape, whole or not at all.
+    """Write blocks of vectors as one .npy file. The file is written completely or not at all.
 
     Args:
-        path: of the file.
-        blocks: (n, D) rows, one block after another.
+        path: path of the file.
+        blocks: (n, D) vectors, one block after another.
         shape: (N, D) of all blocks together.
-        precision: "float16" or "float32", of the numbers on disk.
+        precision: type of the numbers in the file, "float16" or "float32".
     """
     dtype = np.dtype(precision).newbyteorder("<")
     with atomic_path(path) as partial, partial.open("wb") as file:
@@ -49,8 +49,10 @@ def write_vectors(
 
 
 def read_vectors(path: Path) -> Vectors:
-    """Return the vectors (N, D) of a .npy file, memory-mapped. Raises StoreError when it is
-    missing or damaged."""
+    """Return the vectors (N, D) in a .npy file, memory-mapped.
+
+    Raises StoreError when the file is missing or damaged.
+    """
     try:
         vectors: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -61,16 +63,17 @@ def read_vectors(path: Path) -> Vectors:
 def nearest_exact(
     queries: Matrix, vectors: Vectors, k: int = 1, rows: Rows | None = None
 ) -> Neighbours:
-    """Return the k nearest rows of each query, best first, and their cosines: (N, k) int64, (N,
-    k) float32.
+    """Return the rows and cosines of the k nearest vectors of each query, the nearest first.
+
+    Rows are int64 (N, k), cosines are float32 (N, k). Equal cosines are sorted by row.
 
     Args:
         queries: (N, D) unit vectors.
         vectors: (M, D) unit vectors that are searched.
-        k: neighbours per query. Where fewer exist, the rest are row -1 with cosine -1.
-        rows: only these rows of `vectors` are searched, ascending. None: all.
+        k: number of vectors per query. If fewer exist, the rest are row -1 with cosine -1.
+        rows: numbers of the rows of `vectors` that are searched, ascending. None: all rows.
 
-    Equal cosines go to the lower row. Raises ShapeError for widths that differ or k < 1.
+    Raises ShapeError for widths that differ or k < 1.
     """
     import torch
 
@@ -107,7 +110,14 @@ def nearest_exact(
 def _update_best(
     best_rows: "Tensor", best_cosines: "Tensor", scores: "Tensor", rows: "Tensor"
 ) -> None:
-    """Update the best rows and cosines (n, k) in place by scores (n, m) of higher rows (m,)."""
+    """Update the best rows and cosines (n, k) of n queries in place.
+
+    Args:
+        best_rows: rows found so far.
+        best_cosines: cosines found so far.
+        scores: (n, m) cosines of m more rows.
+        rows: (m,) numbers of these rows, higher than all numbers found so far.
+    """
     import torch
 
     # only queries with a score that enters their best k: b of n
@@ -134,8 +144,10 @@ def _update_best(
 
 
 def _top_scores(scores: "Tensor", k: int) -> tuple["Tensor", "Tensor"]:
-    """Return the k greatest scores of each row and their columns, (n, k) both. Of equal ones the
-    lower column is taken."""
+    """Return the k greatest scores of each row and their columns, (n, k) each.
+
+    Of equal scores the one in the lower column is taken first.
+    """
     import torch
 
     values, columns = scores.topk(k, dim=1)
@@ -150,7 +162,7 @@ def _top_scores(scores: "Tensor", k: int) -> tuple["Tensor", "Tensor"]:
 
 
 def _as_tensor(vectors: Vectors, device: str) -> "Tensor":
-    """Return stored vectors as float32 on the device."""
+    """Return stored vectors as a float32 tensor on a device."""
     import torch
 
     # read from disk here. Torch takes no memory-mapped rows, and no foreign order of bytes.
