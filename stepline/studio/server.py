@@ -207,7 +207,7 @@ class StudioServer(LocalServer):
 
 
 def _max_bytes(request: Request) -> int:
-    if request.url.path == "/login":  # which needs no token
+    if request.scope["path"] == "/login":  # which needs no token
         return MAX_LOGIN_BYTES
     if request.method == "PATCH":
         return MAX_CHUNK_BYTES
