@@ -58,6 +58,7 @@ class VideoCard(FrozenModel):
         shown_steps: number of steps that the video shows, by its images.
         likely_steps: number of steps that are likely shown, by their words.
         revision: number of corrections.
+        warnings: number of warnings of the record.
         written: modification time of the record's file, seconds since 1970, UTC.
     """
 
@@ -70,6 +71,7 @@ class VideoCard(FrozenModel):
     shown_steps: int = Field(serialization_alias="shown")
     likely_steps: int = Field(serialization_alias="likely")
     revision: int
+    warnings: int
     written: float = Field(serialization_alias="made")
     tags: tuple[str, ...] = ()
     metadata: dict[str, str] = Field(default_factory=dict)
@@ -480,6 +482,7 @@ def _make_card(
         shown_steps=verdicts.get("shown", 0),
         likely_steps=verdicts.get("likely", 0),
         revision=revision,
+        warnings=len(record.warnings),
         written=video.stamp[0] / 1e9,
         tags=record.video.tags,
         metadata=record.video.metadata,
