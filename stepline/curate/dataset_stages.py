@@ -88,8 +88,7 @@ def _run_and_log(stage: Stage, key: str, context: DatasetContext, run_log: RunLo
     cpu = time.process_time()
     wall = time.monotonic()
     with limit_threads(context.recipe.threads):
-        run = cast(Callable[[DatasetContext], None], stage.run)
-        run(context)
+        cast(Callable[[DatasetContext], None], stage.run)(context)
     sizes = [path.stat().st_size for path in context.folder.rglob("*") if path.is_file()]
     run_log.write(
         "dataset",

@@ -19,7 +19,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 from stepline.curate.dataset_stages import run_dataset_stage
 from stepline.curate.execution.local import run_locally
@@ -154,6 +153,7 @@ def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
     """
     from stepline.curate.export.dataset import publish, publish_features
     from stepline.curate.report.write import write_report
+    from stepline.curate.sources.read import read_source
 
     out = output_path(request)
 
@@ -168,14 +168,8 @@ def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
             folder = folders.local_folder("features", keys["features"])
             publish_features(folder / "features", out / "features")
 
-    return run_recipe(request, read_source_items(request), publish_dataset), out
-
-
-def read_source_items(request: RunRequest) -> Iterator[SourceEntry]:
-    """Yield the videos of the source of a request, and the entries that the source refuses."""
-    from stepline.curate.sources.read import read_source
-
-    return read_source(request.source, request.recipe.source, request.recipe.remote)
+    source = read_source(request.source, request.recipe.source, request.recipe.remote)
+    return run_recipe(request, source, publish_dataset), out
 
 
 def output_path(request: RunRequest) -> RemotePath:
@@ -195,7 +189,7 @@ def run_recipe(
     """Run all stages of a recipe over the videos of a source and return the outcome.
 
     Raises SettingsError for an invalid recipe or where another driver works on OUT, DatasetError
-    for a source that is empty or names a video twice. Missing models and a full disk also end the
+    for an empty source. Missing models and a full disk also end the
     run.
 
     Args:
@@ -309,9 +303,6 @@ def collect_items(source: Iterable[SourceEntry], limit: int | None) -> Collectio
             items.append(entry)
         else:
             refused.append(entry)
-    for earlier, item in pairwise(items):
-        if earlier.id == item.id:
-            raise DatasetError(f"{item.id}: two videos have this id; give each its own id")
     if not items:
         raise DatasetError(
             f"the source holds no video to work on ({len(refused)} refused); name another"

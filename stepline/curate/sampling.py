@@ -44,22 +44,15 @@ class ReservoirSample(Generic[Value]):
         else:
             heapq.heappushpop(self._heap, entry)
 
-    def items(self) -> list[tuple[str, Value]]:
-        """Return the drawn (key, value) pairs, sorted by key."""
-        pairs = [(key, value) for _, key, value in self._heap]
-        return sorted(pairs, key=itemgetter(0))
-
     def values(self) -> list[Value]:
         """Return the drawn values, sorted by key."""
-        return [value for _, value in self.items()]
+        return [value for _, _, value in sorted(self._heap, key=itemgetter(1))]
 
 
 def hash_to_int(seed: int, name: str) -> int:
     """Return a pseudo-random 64-bit integer from a seed and a name."""
     # A hash, so that a value is chosen by its name and not by when it comes.
-    content = f"{seed} {name}".encode()
-    digest = hashlib.sha256(content).digest()
-    return int.from_bytes(digest[:8], "big")
+    return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8], "big")
 
 
 @dataclass(frozen=True)
@@ -88,9 +81,6 @@ class Proportion:
         return f"{100 * self.value:.1f} % {interval}"
 
 
-NOT_KNOWN = Proportion(math.nan, math.nan, math.nan, 0, 0)
-
-
 def estimate_proportion(
     hits: Sequence[float], totals: Sequence[float], *, seed: int = 0
 ) -> Proportion:
@@ -98,7 +88,7 @@ def estimate_proportion(
 
     Args:
         hits: number of positive texts of each video, V numbers.
-        totals: number of texts of each video, V numbers. Without any, the result is NOT_KNOWN.
+        totals: number of texts of each video, V numbers. Without any text, value and interval are NaN.
         seed: random seed of the bootstrap.
     """
     # Both sums are over videos, which are drawn again as a whole.
@@ -106,11 +96,9 @@ def estimate_proportion(
     below = np.asarray(totals, dtype=np.float64)  # (V,)
     total = below.sum()
     texts = int(total)
-    has_texts = below > 0
-    videos = int(has_texts.sum())
     if not texts:
-        return NOT_KNOWN
+        return Proportion(math.nan, math.nan, math.nan, 0, 0)
     value = float(above.sum() / total)
     shares = resample({"share": ratio(above, below)}, draws=BOOTSTRAP_DRAWS, seed=seed)
     low, high = interval(shares["share"])
-    return Proportion(value=value, low=low, high=high, texts=texts, videos=videos)
+    return Proportion(value=value, low=low, high=high, texts=texts, videos=int((below > 0).sum()))

@@ -22,7 +22,6 @@ from stepline.curate.settings import (
     EngineSettings,
     ExportSettings,
     FilterSettings,
-    ForecastSettings,
     GatherSettings,
     LimitsSettings,
     PlacingSettings,
@@ -276,7 +275,6 @@ class Recipe(Settings):
     visible: VisibleSettings = VisibleSettings()
     export: ExportSettings = ExportSettings()
     report: ReportSettings = ReportSettings()
-    forecast: ForecastSettings = ForecastSettings()
     places: RemoteSettings = RemoteSettings()
     limits: LimitsSettings = LimitsSettings()
     engine: EngineSettings = EngineSettings()
@@ -314,8 +312,7 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, preset: Path | None
     # What no run over many videos can do.
     if steps.vision.vlm.dry_run or steps.writing.llm.dry_run:
         raise SettingsError(
-            "steps: dry_run asks no model; take it out, and let `stepline curate --dry-run` ask a "
-            "sample"
+            "steps: dry_run asks no model; take it out, and give --limit to ask about few videos"
         )
     return recipe
 

@@ -129,8 +129,7 @@ def agreement(answers: Iterable[Answer], rule: AgreementRule = PAPER_RULE) -> Ag
     """Return how well annotators agree on the complete clips."""
     answers = list(answers)
     verdicts = list(consensus(answers, rule).values())
-    votes = _positive_votes(answers, rule)
-    shown_votes = np.array(list(votes.values()), dtype=np.int_)  # (clips,)
+    shown_votes = np.array(list(_positive_votes(answers, rule).values()), dtype=np.int_)  # (clips,)
     # Two columns, so that Fleiss' kappa of two categories can be taken.
     kappa, same = fleiss_kappa(np.stack([shown_votes, rule.annotators - shown_votes], axis=1))
     return Agreement(

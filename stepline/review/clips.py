@@ -105,8 +105,7 @@ def widen_clip(span: Span, duration: float | None) -> Span:
     """Return a span widened to at least `MIN_CLIP_SECONDS`, inside the video. duration: seconds,
     None where unknown."""
     # Widened to both sides, and moved inside where the video begins or ends.
-    lacking = max(0.0, MIN_CLIP_SECONDS - span.duration)
-    start = max(0.0, span.start - lacking / 2)
+    start = max(0.0, span.start - max(0.0, MIN_CLIP_SECONDS - span.duration) / 2)
     end = max(span.end, start + MIN_CLIP_SECONDS)
     if duration is not None and end > duration:
         start = max(0.0, min(start, duration - MIN_CLIP_SECONDS))

@@ -56,8 +56,7 @@ class Actor:
         run_log = self._until_end.enter_context(contextlib.closing(RunLog(out)))
         self._finished: list[FinishedVideo] = []
         # Results that other actors write are not in a listing made here.
-        results = ResultStore(out, listed=False)
-        phase = Phase(plan, results, stages, retry, self._finished.append)
+        phase = Phase(plan, ResultStore(out, listed=False), stages, retry, self._finished.append)
         devices = [device] if device else []
         self._scheduler = Scheduler(phase, 1, scratch, run_log, devices)
         self._until_end.callback(self._scheduler.close)

@@ -1,4 +1,4 @@
-"""The Ray engine: the videos of a run spread over the actors of a connect_cluster.
+"""The Ray engine: the videos of a run spread over the actors of a cluster.
 
 Each actor has a scheduler and a worker process of the kind that the local engine has. So a video
 that hangs or crashes takes no actor with it (actors.py). Results go to OUT, which every node must
@@ -33,7 +33,7 @@ RAY_ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-# Of a connect_cluster that is started here: its servers, which run whatever they are sent, listen to this
+# Of a cluster that is started here: its servers, which run whatever they are sent, listen to this
 # machine alone. Read when Ray is imported. The name is that of the systems where it is Ray's own
 # choice. Actors get the processors as the local engine's workers do: Ray's own choice is 15, behind
 # its servers and everything else.
@@ -66,7 +66,7 @@ def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
         group = ActorGroup(ray, start, most=most, ahead=engine.ahead)
         try:
             for video in group.finished_videos(chain([first], unfinished)):
-                _count_finished(phase, video)
+                phase.on_finished(video)
         finally:
             group.close()
             remove_partials(out)
@@ -76,24 +76,10 @@ def _select_unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[Vid
     """Yield the videos with tasks to do. Report the others as finished."""
     for item in items:
         video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
-        if video.finished:
+        if not video.tasks:
             phase.on_finished(FinishedVideo(item, video.failure, computed=False))
         else:
             yield item
-
-
-def _count_finished(phase: Phase, video: FinishedVideo) -> None:
-    """Report a finished video. Raises SteplineError where a stage fails for too many videos in a
-    row."""
-    # The tasks before the failure went well. Those after it did not run.
-    for task in phase.plan.tasks_of(video.item):
-        if task.stage not in phase.stages:
-            continue
-        if video.failure is not None and video.failure.stage == task.stage:
-            phase.count_failures_in_a_row(task.stage, video.failure)
-            break
-        phase.count_failures_in_a_row(task.stage, None)
-    phase.on_finished(video)
 
 
 @contextlib.contextmanager
@@ -159,7 +145,7 @@ def _import_ray(environment: Mapping[str, str]) -> Any:
 
 def _start_ray(ray: Any, address: str, **options: Any) -> None:
     """Connect to a Ray cluster, or start one on this machine. Starting is tried twice."""
-    # A second try only for a connect_cluster that is started here.
+    # A second try only for a cluster that is started here.
     for last in (False, True):
         try:
             with _shared_module_folders():

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 from stepline.curate.execution.fetcher import Fetcher, file_urls
 from stepline.curate.execution.pool import POLL_SECONDS, TaskPool, TaskWorker
@@ -32,8 +31,6 @@ from stepline.files.remote import RemotePath
 from stepline.files.remote.retry import OutOfReachError
 
 FILE_POLL_SECONDS = 0.02  # to wait while a file is on its way and every worker is free
-
-TaskState: TypeAlias = Literal["waiting", "running", "done", "failed"]
 
 
 class OpenVideo:
@@ -57,64 +54,43 @@ class OpenVideo:
         retry: bool = False,
     ) -> None:
         self.item = item
-        self.tasks = [task for task in plan.tasks_of(item) if task.stage in stages]
-        self.computed = False  # a task of it ran
-        self.failures: dict[str, StageFailure] = {}
-        self.states: dict[str, TaskState] = {}
+        self.tasks: list[StageTask] = []
+        self.failure: StageFailure | None = None
+        self.computed = False
+        self._is_running = False
         self._plan = plan
-        limits = plan.recipe.limits
-        for task in self.tasks:
+        for task in plan.tasks_of(item):
             stage = plan.stages[task.stage]
-            failure = None
-            state: TaskState = "done"
-            if not results.has_result(stage, task.key):
-                failure = results.find_failure(stage, task.key)
-                state = "waiting"
+            if task.stage not in stages or results.has_result(stage, task.key):
+                continue
+            failure = results.find_failure(stage, task.key)
             if failure is not None:
                 may_retry = retry and failure.kind != "left out"
-                if not may_retry or failure.attempts >= limits.attempts:
-                    self.failures[task.stage] = failure
-                    state = "failed"
-            self.states[task.stage] = state
+                if not may_retry or failure.attempts >= plan.recipe.limits.attempts:
+                    # What comes after it never runs.
+                    self.failure = failure
+                    break
+            self.tasks.append(task)
 
     def next_task(self) -> StageTask | None:
-        """Return the task that may run now: the first in the recipe's order that is not done."""
-        open_tasks = [task for task in self.tasks if self.states[task.stage] != "done"]
-        if open_tasks and self.states[open_tasks[0].stage] == "waiting":
-            return open_tasks[0]
-        return None
+        """Return the first remaining task. None while it runs, and if no task remains."""
+        return self.tasks[0] if self.tasks and not self._is_running else None
 
-    def mark_running(self, task: StageTask) -> None:
-        """Note that a task has been given to a worker."""
-        self.states[task.stage] = "running"
-        self.computed = True
+    def mark_running(self) -> None:
+        """Note that the first remaining task has been given to a worker."""
+        self._is_running = self.computed = True
 
-    def record_outcome(self, task: StageTask, failure: StageFailure | None) -> None:
-        """Note that a task is done or failed."""
-        self.states[task.stage] = "done" if failure is None else "failed"
+    def record_outcome(self, failure: StageFailure | None) -> None:
+        """Note that the first remaining task is done or, with a failure, that no task remains."""
+        self._is_running = False
+        self.tasks.pop(0)
         if failure is not None:
-            self.failures[task.stage] = failure
-
-    @property
-    def failure(self) -> StageFailure | None:
-        """The first failure in the recipe's order. None while an earlier task is not done."""
-        for task in self.tasks:
-            if self.states[task.stage] != "done":
-                return self.failures.get(task.stage)
-        return None
-
-    @property
-    def finished(self) -> bool:
-        """Whether the video has no task left to run."""
-        states = set(self.states.values())
-        if "running" in states:
-            return False
-        return self.failure is not None or states <= {"done"}
+            self.failure = failure
+            self.tasks.clear()
 
     def required_files(self) -> frozenset[str]:
         """Return the kinds of files that the remaining tasks read."""
-        open_tasks = [t for t in self.tasks if self.states[t.stage] in ("waiting", "running")]
-        return frozenset().union(*map(self.files_of_task, open_tasks))
+        return frozenset().union(*map(self.files_of_task, self.tasks))
 
     def files_of_task(self, task: StageTask) -> frozenset[str]:
         """Return the kinds of files that a task reads."""
@@ -180,8 +156,8 @@ def make_worker_setup(phase: Phase) -> WorkerSetup:
     where needed."""
     plan = phase.plan
     out = phase.results.out
-    needs: set[str] = set()
-    versions: dict[str, str] = {}
+    needs = set()
+    versions = {}
     for name in phase.stages:
         stage = plan.stages[name]
         needs.update(stage.needs)
@@ -269,7 +245,7 @@ class Scheduler:
         for worker in self._pool.free_workers(len(self._open)):
             request = self._choose_request(worker)
             if request is not None:
-                self._open[request.task.item.id].mark_running(request.task)
+                self._open[request.task.item.id].mark_running()
                 self._pool.submit(worker, request)
 
     def _choose_request(self, worker: TaskWorker) -> TaskRequest | None:
@@ -331,7 +307,7 @@ class Scheduler:
         else:
             failure = phase.results.add_failure(stage, task.key, failure)
         phase.count_failures_in_a_row(task.stage, failure)
-        video.record_outcome(task, failure)
+        video.record_outcome(failure)
         self._close_if_finished(video)
         # Its files go as soon as no task can need them.
         if not video.required_files():
@@ -339,8 +315,8 @@ class Scheduler:
 
     def _close_if_finished(self, video: OpenVideo) -> bool:
         """Finish a video that has no task left to run. Return whether it is finished."""
-        if video.finished:
+        if not video.tasks:
             del self._open[video.item.id]
             self._fetcher.release(video.item)
             self._phase.on_finished(FinishedVideo(video.item, video.failure, video.computed))
-        return video.finished
+        return not video.tasks

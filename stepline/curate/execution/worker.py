@@ -149,8 +149,7 @@ class TaskRunner:
         # A lost GPU, a result that cannot be read: no fault of the video.
         except SteplineError as error:
             return TaskReply("run", " ".join(str(error).split()))
-        run = cast(Callable[[VideoContext], bytes], stage.run)
-        kind, reason, data = try_stage(run, context)
+        kind, reason, data = try_stage(cast(Callable[[VideoContext], bytes], stage.run), context)
         if kind == "run":  # for the owner of the run, with all paths
             return TaskReply(kind, " ".join(reason.split()))
         if data is None:
@@ -226,8 +225,7 @@ def run_on_gpu_or_cpu(run: Callable[[VideoContext], bytes], context: VideoContex
         return run(context)
     except Exception as error:
         # Only a GPU that gave out is worth another try.
-        lost_gpu = any(map(is_gpu_error, causes(error)))
-        if current_device().kind == "cpu" or not lost_gpu:
+        if current_device().kind == "cpu" or not any(map(is_gpu_error, causes(error))):
             raise
         what = "%s: done on the CPU, as the GPU gave out (%s)"
         log.warning(what, context.item.id, first_line(error))

@@ -88,18 +88,13 @@ def export_dataset(
     return tree
 
 
-def _published_records(contents: DatasetContents) -> Iterator[Record]:
-    """Yield the records with the path of each video in its source."""
+def _make_rows(contents: DatasetContents, facts: DatasetFacts) -> Iterator[DatasetRow]:
     for record in contents.records():
+        facts.add(record)
+        # What is published of a video's address is its path in the source.
         item = contents.items.get(record.id, VideoItem(record.id))
         video = record.video.model_copy(update={"path": item.path})
-        yield record.model_copy(update={"video": video})
-
-
-def _make_rows(contents: DatasetContents, facts: DatasetFacts) -> Iterator[DatasetRow]:
-    for record in _published_records(contents):
-        facts.add(record)
-        yield DatasetRow(record)
+        yield DatasetRow(record.model_copy(update={"video": video}))
 
 
 def _make_left_out_rows(contents: DatasetContents) -> Iterator[DatasetRow]:
@@ -113,8 +108,7 @@ def _make_left_out_rows(contents: DatasetContents) -> Iterator[DatasetRow]:
             title=item.title,
             task=item.task,
         )
-        reason = f"{failure.stage}: {failure.reason}"
-        dropped = Rejected("video", reason, text=failure.stage)
+        dropped = Rejected("video", f"{failure.stage}: {failure.reason}", text=failure.stage)
         yield DatasetRow(Record(id=id, video=video, dropped=(dropped,)), failure)
 
 

@@ -46,34 +46,27 @@ class ExampleVideo:
     """A video of the dataset that the report shows as an example.
 
     Attributes:
-        id: of the record.
-        title: of the video.
-        task: what is done in it, None where unknown.
-        language: of the speech, None where unknown.
-        duration: seconds, None where unknown.
-        path: of the file, as in the record.
-        url: of the web page that it was downloaded from.
-        step_count: number of all its steps.
-        steps: the steps that are shown.
+        record: the record of the video.
+        steps: the steps that the report shows.
     """
 
-    id: str
-    title: str
-    task: str | None
-    language: str | None
-    duration: float | None
-    path: str | None
-    url: str | None
-    step_count: int
-    steps: tuple[ExampleStep, ...]
+    record: Record
+    steps: Sequence[ExampleStep]
+
+    @property
+    def title(self) -> str:
+        """The title of the video, or its id if the title is unknown."""
+        return record_title(self.record)
 
     @property
     def facts(self) -> list[str]:
-        """Task, language, duration and number of steps as short texts."""
-        facts = [self.task, self.language]
-        if self.duration is not None:
-            facts.append(clock(self.duration))
-        facts.append(f"{self.step_count} step{'' if self.step_count == 1 else 's'}")
+        """Task, language of the speech, duration and number of all steps, each if it is known."""
+        video, transcript = self.record.video, self.record.transcript
+        facts = [video.task, transcript and transcript.language]
+        if video.duration is not None:
+            facts.append(clock(video.duration))
+        count = len(self.record.steps)
+        facts.append(f"{count} step{'' if count == 1 else 's'}")
         return [fact for fact in facts if fact]
 
 
@@ -86,25 +79,11 @@ def example_video(record: Record, count: int) -> ExampleVideo:
         if span is not None:
             at = span.center if step.at is None else step.at
             placed.append(ExampleStep(number, step_line(step), span, at, step.score))
-    video = record.video
-    return ExampleVideo(
-        id=record.id,
-        title=record_title(record),
-        task=video.task,
-        language=record.transcript.language if record.transcript else None,
-        duration=video.duration,
-        path=video.path,
-        url=video.origin.url if video.origin else None,
-        step_count=len(record.steps),
-        steps=tuple(_select_evenly(placed, count)),
-    )
-
-
-def _select_evenly(steps: Sequence[ExampleStep], count: int) -> list[ExampleStep]:
-    if len(steps) <= count:
-        return list(steps)
-    # The middles of `count` equal parts.
-    return [steps[(2 * place + 1) * len(steps) // (2 * count)] for place in range(count)]
+    if len(placed) > count:
+        # The middles of `count` equal parts.
+        places = [(2 * part + 1) * len(placed) // (2 * count) for part in range(count)]
+        placed = [placed[place] for place in places]
+    return ExampleVideo(record, placed)
 
 
 def read_jpegs(video: Path, times: Sequence[float]) -> dict[float, bytes]:

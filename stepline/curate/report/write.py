@@ -90,8 +90,7 @@ def _read_failure(record: Record) -> StageFailure:
     # A video that is left out has one such entry, with the stage in front of the reason.
     dropped = next(dropped for dropped in record.dropped if dropped.what == "video")
     stage = dropped.text or "the dataset"
-    reason = dropped.reason.removeprefix(f"{stage}: ")
-    return StageFailure(record.id, stage, "left out", reason)
+    return StageFailure(record.id, stage, "left out", dropped.reason.removeprefix(f"{stage}: "))
 
 
 def make_report(out: RemotePath, settings: ReportSettings, *, with_audit: bool = False) -> Report:
@@ -113,7 +112,7 @@ def make_report(out: RemotePath, settings: ReportSettings, *, with_audit: bool =
     frames: dict[str, Mapping[float, bytes]] = {}
     notes = []
     if settings.frames:
-        times = {example.id: {step.at for step in example.steps} for example in report.examples}
+        times = {e.record.id: {step.at for step in e.steps} for e in report.examples}
         if with_audit:
             for id in report.sample.videos:
                 times.setdefault(id, set()).update(audit_times(report.sample, id))
@@ -127,18 +126,20 @@ def make_report(out: RemotePath, settings: ReportSettings, *, with_audit: bool =
                 notes.append(f"{id}: no pictures, its file is not on this machine")
     links = {}
     for example in report.examples:
+        video = example.record.video
         # The video's file, else the page that it is from.
-        link = video_link(addresses.get(example.id), out.local)
-        link = link or video_link(example.url, out.local)
+        link = video_link(addresses.get(example.record.id), out.local)
+        if link is None and video.origin is not None:
+            link = video_link(video.origin.url, out.local)
         if link is not None:
-            links[example.id] = link
+            links[example.record.id] = link
     return replace(report, frames=frames, links=links, notes=notes, provenance=provenance)
 
 
 def _video_addresses(out: RemotePath, report: Report) -> dict[str, str]:
     """Return the address of the file of each example and audited video, by id."""
     addresses = {id: video.path for id, video in report.sample.videos.items()}
-    addresses |= {example.id: example.path for example in report.examples}
+    addresses |= {e.record.id: e.record.video.path for e in report.examples}
     # The run's list names the file itself. A published record has only its path in the source.
     if (out / ITEMS_FILE).exists():
         for item in read_items(out):

@@ -65,8 +65,7 @@ def features_id(name: str) -> tuple[str, int] | None:
     """Return (id, 0) of a file of features such as ID.npy or ID.mp4.npy, or None for any other
     file."""
     # The same rule by which ready features are found elsewhere.
-    file_name = _file_name(name)
-    id = item_id(file_name)
+    id = item_id(_file_name(name))
     return None if id is None else (id, 0)
 
 
@@ -249,8 +248,7 @@ class CaptionIndex:
             if file.read(len(UTF8_MARK)) == UTF8_MARK:
                 offset = len(UTF8_MARK)
             file.seek(offset)
-            text = io.TextIOWrapper(file, encoding=BYTE_ENCODING, newline="")
-            reader = JsonObjectReader(text)
+            reader = JsonObjectReader(io.TextIOWrapper(file, encoding=BYTE_ENCODING, newline=""))
             for key, value in reader.read_members():
                 if isinstance(value, JsonFileError):
                     what = f"{file_path.display_url}: {f'{key} '.lstrip()}{value.reason}"
@@ -258,8 +256,7 @@ class CaptionIndex:
                         f"{what}; unpack it where it is compressed, else download it again"
                     )
                 start, end = reader.last_range
-                source = reader.last_source.encode(BYTE_ENCODING)
-                digest = hashlib.sha256(source).digest()
+                digest = hashlib.sha256(reader.last_source.encode(BYTE_ENCODING)).digest()
                 part = (offset + start, offset + end, digest[:DIGEST_BYTES])
                 self._parts.setdefault(key.encode(BYTE_ENCODING), part)
 
@@ -288,15 +285,13 @@ class SideFolders:
             "features": _index_folder(settings.features, remote, features_id, "features"),
         }
         if captions.lower().endswith(".json"):
-            path = absolute_path(RemotePath(captions, remote))
-            self._indexes["captions"] = CaptionIndex(path)
+            self._indexes["captions"] = CaptionIndex(absolute_path(RemotePath(captions, remote)))
         else:
             files = _index_folder(captions, remote, captions_id, "captions")
             if files is None:
                 self._indexes["captions"] = None
             else:
-                is_video = _id_check(videos)
-                self._indexes["captions"] = CaptionsFiles(files, is_video)
+                self._indexes["captions"] = CaptionsFiles(files, _id_check(videos))
 
     @property
     def has_captions(self) -> bool:

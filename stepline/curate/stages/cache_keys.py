@@ -46,8 +46,7 @@ Decisions: TypeAlias = dict[str, JsonValue]  # what decides a stage's result
 def section_settings(path: str, recipe: "Recipe") -> JsonValue:
     """Return the settings of a stage that reads one section of a recipe only. path: of the section,
     such as "filter"."""
-    tree = attrgetter(path)(recipe).model_dump(mode="json")
-    return with_constants(tree, path.rpartition(".")[2])
+    return with_constants(attrgetter(path)(recipe).model_dump(mode="json"), path.rpartition(".")[2])
 
 
 def probe_settings(recipe: "Recipe") -> JsonValue:
@@ -89,8 +88,7 @@ def write_settings(recipe: "Recipe") -> JsonValue:
 def encode_settings(recipe: "Recipe") -> JsonValue:
     """Return the settings that decide the result of `encode`."""
     vision = recipe.steps.vision
-    without = OTHER_VISION_SETTINGS | {"path", "dictionary"}
-    tree = vision.model_dump(mode="json", exclude=without)
+    tree = vision.model_dump(mode="json", exclude=OTHER_VISION_SETTINGS | {"path", "dictionary"})
     # `vision.hands` was a setting. Its default stays in the key, so that stored results stay valid.
     tree["hands"] = False
     decides: Decisions = {
@@ -146,8 +144,7 @@ def judge_settings(recipe: "Recipe") -> JsonValue:
 
 def gather_settings(recipe: "Recipe") -> JsonValue:
     """Return the settings that decide the result of `gather`."""
-    writer = recipe.steps.writing.writer
-    return {"gather": _dump_settings(recipe.gather), "writer": writer}
+    return {"gather": _dump_settings(recipe.gather), "writer": recipe.steps.writing.writer}
 
 
 def sieve_swap_settings(recipe: "Recipe") -> JsonValue:

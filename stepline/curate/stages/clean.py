@@ -118,8 +118,7 @@ def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
         return []
     # The four scores of a step, with vectors of all texts made together.
     vectors = embed([step.text for step in record.steps])
-    sentence_vectors = embed([sentence.text for sentence in record.sentences])
-    likeness = vectors @ sentence_vectors.T  # (K, S)
+    likeness = vectors @ embed([sentence.text for sentence in record.sentences]).T  # (K, S)
     wordings = instruction_probability(vectors)  # (K,)
     spans = {step.id: step.spans for step in grounded}
     scores = []
@@ -184,8 +183,7 @@ def select_shown_sentences(record: Record, settings: VisibleSettings) -> Record:
     # A narration that is shown becomes a step where it is said.
     for number, sentence in enumerate(record.sentences):
         if sentence.shown is None or sentence.shown < settings.shown:
-            reason = NOT_SHOWN_SENTENCE
-            dropped.append(Rejected(what="sentence", text=sentence.text, reason=reason))
+            dropped.append(Rejected(what="sentence", text=sentence.text, reason=NOT_SHOWN_SENTENCE))
             continue
         span = sentence.span
         steps.append(

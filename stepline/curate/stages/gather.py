@@ -161,8 +161,7 @@ def _iterate_rows(dataset: DatasetContext) -> Iterator[tuple[VideoItem, Row]]:
     stages = [name for name in names if name in dataset.recipe.stages]
     # All stages yield the same items in the same order.
     for results in zip(*map(dataset.results, stages), strict=True):
-        cells = [cell for _, cell in results]
-        yield results[0][0], dict(zip(stages, cells, strict=True))
+        yield results[0][0], dict(zip(stages, [cell for _, cell in results], strict=True))
 
 
 def _find_duplicates(dataset: DatasetContext) -> dict[str, StageFailure]:
@@ -187,8 +186,7 @@ def _make_records(
         record = make_record(item, row, writer)
         flaw = _add_features(store, item.id, row["encode"])
         if flaw is not None and flaw[0] != NO_PICTURE:
-            warning = f"its features are left out: {' '.join(flaw)}".rstrip()
-            warnings = (*record.warnings, warning)
+            warnings = (*record.warnings, f"its features are left out: {' '.join(flaw)}".rstrip())
             record = record.model_copy(update={"warnings": warnings})
         yield record
 
@@ -323,8 +321,7 @@ class DuplicateFinder:
         if len(runs) < MIN_RUNS:
             return None
         # A number below the prime for each run. Each hash function keeps its least value.
-        checksums = [zlib.crc32(run.encode()) % HASH_PRIME for run in runs]
-        codes = np.array(sorted(checksums), np.int64)
+        codes = np.array(sorted(zlib.crc32(run.encode()) % HASH_PRIME for run in runs), np.int64)
         multiplier, offset = self._factors
         hashes = (multiplier * codes[:, None] + offset) % HASH_PRIME  # (runs, 64)
         least: Hashes = hashes.min(axis=0)

@@ -84,15 +84,13 @@ def transcribe(video: VideoContext) -> bytes:
         )
         return to_bytes(speech)
     if video.media is None:
-        silence = Speech(transcript=Transcript(), warnings=(NO_SOUND,))
-        return to_bytes(silence)
+        return to_bytes(Speech(transcript=Transcript(), warnings=(NO_SOUND,)))
     # Before minutes of recognition, whether the writer is there that comes after it.
     if settings.writing.writer == "llm" and "write" in video.recipe.stages:
         _check_writer_once(settings.writing)
     models = shared_recognisers(settings.asr, current_device())
     info = media.probe(video.media, settings.media)
-    request = Request(video.media, video.item.id)
-    speech = recognise_speech(request, info, settings, models=models)
+    speech = recognise_speech(Request(video.media, video.item.id), info, settings, models=models)
     return to_bytes(speech)
 
 
@@ -117,8 +115,7 @@ def write(video: VideoContext) -> bytes:
     from stepline.writing import write_steps
 
     settings = video.recipe.steps.writing
-    transcript = read_result(Speech, video, "transcribe").transcript
-    written = write_steps(transcript, settings)
+    written = write_steps(read_result(Speech, video, "transcribe").transcript, settings)
     # A part that was not answered would stay so in the store.
     late = find_unanswered_part(written.notes)
     if late is not None:
@@ -132,8 +129,7 @@ def find_unanswered_part(notes: Sequence[str]) -> str | None:
     A useless reply is no such part, as asking again would not change it.
     """
     for note in notes:
-        has_reply = any(fault in note for fault in REPLY_FAULTS)
-        if PROVISIONAL_WORD in note and not has_reply:
+        if PROVISIONAL_WORD in note and not any(fault in note for fault in REPLY_FAULTS):
             return note
     return None
 
@@ -174,8 +170,7 @@ def filter_video(video: VideoContext) -> bytes:
 
 
 def _end_of_speech(transcript: Transcript) -> float:
-    ends = [sentence.span.end for sentence in transcript.sentences]
-    return max(ends, default=0.0)
+    return max((sentence.span.end for sentence in transcript.sentences), default=0.0)
 
 
 def left_out_reason(counts: FilterCounts, duration: float, settings: FilterSettings) -> str | None:
@@ -223,8 +218,7 @@ def encode(video: VideoContext) -> bytes:
     if info.has_picture and settings.vision.backbone != "none":
         network = _load_backbone(settings.vision)
     request = Request(video.media, video.item.id)
-    visual = extract_features(request, info, settings, VisualOptions(backbone=network))
-    return pack_features(visual)
+    return pack_features(extract_features(request, info, settings, VisualOptions(backbone=network)))
 
 
 def ground_coarsely(video: VideoContext) -> bytes:
@@ -236,8 +230,7 @@ def ground_coarsely(video: VideoContext) -> bytes:
     visual = unpack_features(video.results["encode"])
 
     # How long the video is: what was decoded of it, else what its file says, else its captions.
-    decoded = max(speech.end, visual.end)
-    duration = round_seconds(decoded or probed.duration)
+    duration = round_seconds(max(speech.end, visual.end) or probed.duration)
     if duration <= 0 and (video.item.video is None and video.item.captions is not None):
         duration = round_seconds(_end_of_speech(speech.transcript))
     if duration <= 0:
@@ -305,8 +298,7 @@ def ground(video: VideoContext) -> bytes:
     grounding = ground_steps(steps, duration, coarse.transcript, visual, settings, aligner)
     if video.media is None or not settings.vision.vlm.named:
         return pack_grounding(grounding)
-    request = Request(video.media, video.item.id)
-    answers = ask_vlm(request, grounding, visual, settings, duration)
+    answers = ask_vlm(Request(video.media, video.item.id), grounding, visual, settings, duration)
     late = find_unanswered_part(answers.notes)
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")

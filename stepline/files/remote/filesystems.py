@@ -140,8 +140,7 @@ async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
 
     async def check_redirect(_: Any, __: Any, redirect: Any) -> None:
         source = redirect.url
-        location = redirect.response.headers.get("Location", "")
-        target = source.join(type(source)(location))
+        target = source.join(type(source)(redirect.response.headers.get("Location", "")))
         reason = redirect_refusal(str(source), str(target), settings)
         if reason is not None:
             redirect.response.close()

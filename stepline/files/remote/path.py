@@ -118,8 +118,7 @@ class RemotePath:
         match = BYTE_RANGE.match(self.url)
         if match is None:
             return None
-        whole = type(self)(match["file"], self.settings)
-        return whole, int(match["start"]), int(match["end"])
+        return type(self)(match["file"], self.settings), int(match["start"]), int(match["end"])
 
     @property
     def local(self) -> Path | None:
