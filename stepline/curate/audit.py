@@ -104,9 +104,7 @@ def _shuffle_texts(texts: Sequence[AuditText], seed: int) -> list[AuditText]:
 
 def _list_texts(record: Record, kind: TextKind) -> list[AuditText]:
     if kind == "narration":
-        rows = [
-            (f"{n}", sentence.text, sentence.span) for n, sentence in enumerate(record.sentences)
-        ]
+        rows = [(f"{n}", row.text, row.span) for n, row in enumerate(record.sentences)]
     else:
         # Only a step that the dataset places can be right or wrong about its seconds.
         rows = [(step.id, step.text, step.spans[0]) for step in record.steps if step.spans]
@@ -281,9 +279,6 @@ def serve(
     """
     ids = frozenset(text.id for text in sample.texts)
 
-    def show_page(_: Request) -> Response:
-        return HTMLResponse(page())
-
     def send_verdicts(request: Request) -> Response:
         name = request.query_params.get("annotator", "")
         # Raises ValidationError for no name.
@@ -297,7 +292,7 @@ def serve(
         verdicts.add(verdict)
 
     routes = [
-        Route("/", show_page),
+        Route("/", lambda _: HTMLResponse(page())),
         Route("/verdicts", send_verdicts),
         post_route("/verdict", Answer, add_verdict),
     ]

@@ -89,7 +89,7 @@ def _run_and_log(stage: Stage, key: str, context: DatasetContext, run_log: RunLo
     wall = time.monotonic()
     with limit_threads(context.recipe.threads):
         cast(Callable[[DatasetContext], None], stage.run)(context)
-    sizes = [path.stat().st_size for path in context.folder.rglob("*") if path.is_file()]
+    paths = context.folder.rglob("*")
     run_log.write(
         "dataset",
         id=None,
@@ -99,7 +99,7 @@ def _run_and_log(stage: Stage, key: str, context: DatasetContext, run_log: RunLo
         cpu=round(time.process_time() - cpu, 4),
         wall=round(time.monotonic() - wall, 4),
         peak_rss=peak_memory(),
-        bytes=sum(sizes),
+        bytes=sum(path.stat().st_size for path in paths if path.is_file()),
     )
 
 
@@ -136,7 +136,6 @@ def limit_threads(count: int) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(count)))
     torch = sys.modules.get("torch")
-    threads = count
     if torch:
         threads = torch.get_num_threads()
         torch.set_num_threads(count)

@@ -295,14 +295,10 @@ def _run_video_stages(
 def collect_items(source: Iterable[SourceEntry], limit: int | None) -> Collection:
     """Return the videos of a source sorted by id, and its refused entries. limit: use only the
     first videos."""
-    items: list[VideoItem] = []
-    refused: list[Rejected] = []
     # By id, so that a run does not depend on the order of its source.
-    for entry in sorted(source, key=lambda entry: entry.id):
-        if isinstance(entry, VideoItem):
-            items.append(entry)
-        else:
-            refused.append(entry)
+    entries = sorted(source, key=lambda entry: entry.id)
+    items = [entry for entry in entries if isinstance(entry, VideoItem)]
+    refused = [entry for entry in entries if isinstance(entry, Rejected)]
     if not items:
         raise DatasetError(
             f"the source holds no video to work on ({len(refused)} refused); name another"

@@ -77,8 +77,7 @@ class Proportion:
         """Return the proportion as text: 60.6 % [55.1, 66.0]."""
         if math.isnan(self.value):
             return "not known"
-        interval = f"[{100 * self.low:.1f}, {100 * self.high:.1f}]"
-        return f"{100 * self.value:.1f} % {interval}"
+        return f"{100 * self.value:.1f} % [{100 * self.low:.1f}, {100 * self.high:.1f}]"
 
 
 def estimate_proportion(

@@ -103,7 +103,7 @@ def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
 
     # The time that it took, from the log of this run and of earlier ones.
     began = 0.0
-    ends: list[tuple[float, bool]] = []  # when tasks ended, and whether a GPU gave out for them
+    ends = []  # when tasks ended, and whether a GPU gave out for them
     for line in read_timings(out):
         at = read_number(line, "at")
         event = line.get("event")

@@ -117,7 +117,7 @@ def consensus(
 
     Only the first `rule.annotators` answers of a clip count.
     """
-    verdicts: dict[str, bool | None] = {}
+    verdicts = {}
     for clip, shown_votes in _positive_votes(answers, rule).items():
         # A verdict needs a majority for or against.
         has_majority = max(shown_votes, rule.annotators - shown_votes) >= rule.majority
@@ -221,8 +221,10 @@ def export_annotations(
         if verdicts.get(clip.id) is not None
     ]
     if not labelled:
-        missing = f"no clip yet has {rule.annotators} answers with {rule.majority} that agree"
-        raise DatasetError(f"{missing}; annotate on, or ask fewer")
+        raise DatasetError(
+            f"no clip yet has {rule.annotators} answers with {rule.majority} that agree; "
+            "annotate on, or ask fewer"
+        )
 
     # what the report says
     summary = agreement(answers, rule)

@@ -41,14 +41,18 @@ def read_clips(path: Path) -> list[AnnotationClip]:
         records = read_parquet(path) if path.suffix == ".parquet" else [read_record(path)]
         clips = [clip for record in records for clip in record_clips(record)]
     if not clips:
-        cure = "give records of transcribed videos, or clips"
-        raise DatasetError(f"{path}: no sentence with a video to watch; {cure}")
+        raise DatasetError(
+            f"{path}: no sentence with a video to watch; "
+            "give records of transcribed videos, or clips"
+        )
     # Answers are kept by the id, so two clips of one id would share theirs.
     counts = Counter(clip.id for clip in clips)
     repeated = [id for id, count in counts.items() if count > 1]
     if repeated:
-        ids = f"{len(repeated)} ids occur twice, first {repeated[0]!r}"
-        raise DatasetError(f"{path}: {ids}; every clip needs its own")
+        raise DatasetError(
+            f"{path}: {len(repeated)} ids occur twice, first {repeated[0]!r}; "
+            "every clip needs its own"
+        )
     return clips
 
 

@@ -75,5 +75,5 @@ def test_a_vision_language_model_is_checked_before_any_video_is_opened():
     assert load_recipe("howtostep", [named]).steps.vision.vlm.named
     with pytest.raises(SettingsError, match="vision.vlm needs one row per second"):
         load_recipe("howtostep", [named, "steps.vision.rate=2.0"])
-    with pytest.raises(SettingsError, match="ask a sample"):
+    with pytest.raises(SettingsError, match="give --limit"):
         load_recipe("howtostep", [named, "steps.vision.vlm.dry_run=true"])

@@ -57,8 +57,7 @@ class Actor:
         self._finished: list[FinishedVideo] = []
         # Results that other actors write are not in a listing made here.
         phase = Phase(plan, ResultStore(out, listed=False), stages, retry, self._finished.append)
-        devices = [device] if device else []
-        self._scheduler = Scheduler(phase, 1, scratch, run_log, devices)
+        self._scheduler = Scheduler(phase, 1, scratch, run_log, [device] if device else [])
         self._until_end.callback(self._scheduler.close)
 
     def is_ready(self) -> bool:
@@ -114,7 +113,8 @@ class ActorGroup:
                 if videos:
                     self._waiting.append(videos)
             while self._waiting and self._idle:
-                self._assign_videos(self._idle.pop(), self._waiting.popleft())
+                actor, videos = self._idle.pop(), self._waiting.popleft()
+                self._calls[actor.run_videos.remote(videos)] = (actor, videos)
             busy = sum(bool(videos) for _, videos in self._calls.values())
             while len(self._actors) < min(self._most, busy + len(self._waiting)):
                 actor = self._start()
@@ -134,9 +134,6 @@ class ActorGroup:
                 self._ray.wait(calls, num_returns=len(calls), timeout=END_SECONDS)
         for actor in self._actors:
             self._ray.kill(actor)
-
-    def _assign_videos(self, actor: Any, videos: list[VideoItem]) -> None:
-        self._calls[actor.run_videos.remote(videos)] = (actor, videos)
 
     def _handle_reply(self, call: Any) -> list[FinishedVideo]:
         """Return the videos that an actor has finished with a call."""
@@ -174,8 +171,7 @@ class ActorGroup:
         for video in videos:
             self._losses[video.id] += 1
             if self._losses[video.id] == MAX_LOSSES:
-                lost = f"{MAX_LOSSES} actors were lost with it"
                 raise SteplineError(
-                    f"{video.id}: {lost}, the last one: {reason}; "
+                    f"{video.id}: {MAX_LOSSES} actors were lost with it, the last one: {reason}; "
                     "check the memory of their nodes, or leave it out"
                 )

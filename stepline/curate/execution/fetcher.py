@@ -35,7 +35,7 @@ class Fetcher:
     def __init__(self, scratch: Path, settings: RemoteSettings) -> None:
         self._scratch = scratch
         self._settings = settings
-        self._files: dict[str, dict[str, Future[Path]]] = {}  # by id of the video and name
+        self._files: dict[str, dict[str, Future[Path]]] = {}  # by id of the video and kind
         self._folders: dict[str, Path] = {}  # by id of the video
         self._numbers = itertools.count(1)  # of the folders
         self._threads = ThreadPoolExecutor(PARALLEL_FETCHES, thread_name_prefix="fetch")

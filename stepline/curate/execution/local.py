@@ -56,9 +56,8 @@ def worker_devices(share: float) -> list[str]:
     # Rounding of 1 / share must not cost a worker.
     workers = max(1, math.floor(1 / share + 1e-9))  # that share a GPU
     step = max(1, math.ceil(share))  # GPUs of a worker
-    devices = []
-    for number in range(0, len(gpus) - step + 1, step):
-        devices += [gpus[number]] * workers
+    first_gpus = gpus[: len(gpus) - step + 1 : step]
+    devices = [gpu for gpu in first_gpus for _ in range(workers)]
     if set(devices) <= {"cpu"}:
         raise SettingsError(
             f"engine.gpus={share:g}: {len(gpus) - gpus.count('cpu')} GPUs are here; "
@@ -105,7 +104,5 @@ def process_is_alive(pid: int) -> bool:
     """Return whether a process of this machine runs. A zombie process does not."""
     try:
         return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.AccessDenied:
-        return True
+    except psutil.Error as error:
+        return isinstance(error, psutil.AccessDenied)

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from stepline.curate.execution.worker import TaskReply, TaskRequest, WorkerSetup
 from stepline.curate.plan import StageTask
-from stepline.curate.stage import StageFailure
+from stepline.curate.stage import FailureKind, StageFailure
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
 from stepline.files.remote.settings import BYTES_PER_MIB
@@ -190,19 +190,21 @@ class TaskPool(WorkerPool[TaskWorker]):
         if death.limit == "time":
             reason = f"it took more than {self._limits.seconds:g} s"
             return TaskReply("hang", reason, wall=seconds)
+        kind: FailureKind = "memory"
         if death.limit == "memory":
             reason = f"it took more than {self._limits.memory} MiB of memory"
-            reply = TaskReply("memory", reason, wall=seconds)
         elif death.code in OUTSIDE_CODES:
             key = request.task.key
             self._outside_kills[key] += 1
             is_fresh = self._outside_kills[key] >= MAX_OUTSIDE_KILLS
-            times = f"{MAX_OUTSIDE_KILLS} times from outside"
-            reason = f"its process was killed {times}, as a system does that is short of memory"
-            reply = TaskReply("memory", reason, wall=seconds)
+            reason = (
+                f"its process was killed {MAX_OUTSIDE_KILLS} times from outside, "
+                "as a system does that is short of memory"
+            )
         else:
-            reply = TaskReply("crash", f"its process ended with {death.cause}", wall=seconds)
-        return reply if is_fresh else None
+            kind = "crash"
+            reason = f"its process ended with {death.cause}"
+        return TaskReply(kind, reason, wall=seconds) if is_fresh else None
 
     def _log_end(self, request: TaskRequest, reply: TaskReply, *, again: bool) -> None:
         task = request.task

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -129,7 +129,7 @@ def connect_cluster(plan: Plan) -> Iterator[Any]:
             ray.shutdown()
 
 
-def _import_ray(environment: Mapping[str, str]) -> Any:
+def _import_ray(environment: dict[str, str]) -> Any:
     """Return the module `ray`, imported with environment variables as defaults. Raises ModelError
     where it is not installed."""
     for name, value in environment.items():

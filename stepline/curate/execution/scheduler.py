@@ -145,9 +145,10 @@ class Phase:
         self.failures_in_a_row[stage] += 1
         count = self.failures_in_a_row[stage]
         if count >= self.plan.recipe.limits.in_a_row:
-            what = f"stage {stage} failed for {count} videos in a row"
             raise SteplineError(
-                f"{what}, the last with: {failure.reason}; cure it and give --retry-failed, or raise limits.in_a_row"
+                f"stage {stage} failed for {count} videos in a row, "
+                f"the last with: {failure.reason}; "
+                "cure it and give --retry-failed, or raise limits.in_a_row"
             )
 
 
@@ -156,8 +157,8 @@ def make_worker_setup(phase: Phase) -> WorkerSetup:
     where needed."""
     plan = phase.plan
     out = phase.results.out
-    needs = set()
-    versions = {}
+    needs: set[str] = set()
+    versions: dict[str, str] = {}
     for name in phase.stages:
         stage = plan.stages[name]
         needs.update(stage.needs)

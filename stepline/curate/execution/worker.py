@@ -4,6 +4,7 @@ It reads what a task needs, runs the stage and stores the result, and keeps the 
 tasks. It may hang, crash or be killed: the pool waits for it no longer than its limits.
 """
 
+import contextlib
 import errno
 import logging
 import re
@@ -168,26 +169,23 @@ class TaskRunner:
         for library, version in self._setup.versions.items():
             installed = minor_version(library)
             if installed != version:
-                here = f"{socket.gethostname()} has {library} {installed or 'not at all'}"
                 raise SettingsError(
-                    f"{here}, the driver {version or 'none'}; "
+                    f"{socket.gethostname()} has {library} {installed or 'not at all'}, "
+                    f"the driver {version or 'none'}; "
                     "install the same version on every machine"
                 )
         set_device(self._setup.device if request.gpu else "cpu")
-        results = {}
-        folders = {}
         # What it needs: results from the store, and folders on this machine.
+        results = {}
         for need, key in request.task.needs.items():
             if need in self._setup.stages:
                 results[need] = self._results.read_result(self._setup.stages[need], key)
-            if need in self._setup.folders:
-                folders[need] = self._setup.folders[need]
         return VideoContext(
             request.task.item,
             self._setup.recipe,
             **request.files,
             results=results,
-            folders=folders,
+            folders=self._setup.folders,
             notes=notes,
         )
 
@@ -244,11 +242,9 @@ def disk_is_full(error: BaseException) -> bool:
 
 def reset_peak_memory() -> None:
     """Reset the peak memory counter of this process, where the system can (Linux)."""
-    if sys.platform == "linux":
-        try:
-            Path("/proc/self/clear_refs").write_text("5")
-        except OSError:  # not allowed in some containers; the peak is then the process's
-            return
+    # Some containers do not allow it. The peak is then that of the whole process.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak_memory() -> int:

@@ -150,7 +150,7 @@ class DatasetFacts:
 
     def weights(self) -> list[str]:
         """Return the names of the model weights that made the dataset, sorted."""
-        weights = set()
+        weights: set[str] = set()
         for maker in chain.from_iterable(self.makers.values()):
             # A maker's name often contains that of its weights.
             weights.update(name for name in known_weights() if name in maker)

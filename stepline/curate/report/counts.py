@@ -7,14 +7,14 @@ speech, length of the videos.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
 
 from stepline.curate.stage import StageFailure
-from stepline.records import Record, Step, Transcript
+from stepline.records import Record, Transcript
 
 Counts: TypeAlias = Counter[str]
 
@@ -104,10 +104,7 @@ class DatasetCounts:
         self.recognisers[transcript.recogniser or "none"] += 1
         self.sentences += len(sentences)
         # Several steps may cite one sentence, which counts once.
-        cited: set[int] = set()
-        for step in record.steps:
-            cited.update(step.sources)
-        self.cited += len(cited)
+        self.cited += len({source for step in record.steps for source in step.sources})
         self.narration_shown.add(sentence.shown for sentence in sentences)
         if sentences:
             self.spoken_words += sum(len(sentence.text.split()) for sentence in sentences)
@@ -116,24 +113,21 @@ class DatasetCounts:
 
     def _add_steps(self, record: Record) -> None:
         for step in record.steps:
-            self._add_step(step)
+            self.steps += 1
+            self.step_words += len(step.text.split())
+            self.statuses[step.status or "not judged"] += 1
+            # A licence is that of a text that people wrote. Steps made here have none.
+            if step.source_text is not None:
+                self.licences[step.licence or "not stated"] += 1
+            if step.spans:
+                self.placed += 1
+                self.step_seconds += step.spans[0].duration
         # Steps without a place have no order among the others.
         starts = [step.spans[0].start for step in record.steps if step.spans]
         for earlier, later in pairwise(starts):
             self.neighbours += 1
             self.out_of_order += later < earlier
         self.steps_shown.add(step.score for step in record.steps)
-
-    def _add_step(self, step: Step) -> None:
-        self.steps += 1
-        self.step_words += len(step.text.split())
-        self.statuses[step.status or "not judged"] += 1
-        # A licence is that of a text that people wrote. Steps made here have none.
-        if step.source_text is not None:
-            self.licences[step.licence or "not stated"] += 1
-        if step.spans:
-            self.placed += 1
-            self.step_seconds += step.spans[0].duration
 
 
 SOURCE_STAGE = "source"  # the name in losses of what comes before the first stage
@@ -172,21 +166,18 @@ def count_stage_losses(
         videos: number of videos in the dataset.
         stages: names of the stages of the recipe.
     """
-    lost: dict[str, Counter[str]] = {}
-    lost_videos = 0
+    lost: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for failure in left_out:
         # As the reason reads for every video: without the video's id, with # for each number.
         reason = failure.reason.removeprefix(f"{failure.id}: ")
         reason = NUMBER_PATTERN.sub("#", reason)
-        lost.setdefault(failure.stage, Counter())[reason] += 1
-        lost_videos += 1
-    names = [SOURCE_STAGE, *stages]
-    other_names = lost.keys() - set(names)
+        lost[failure.stage][reason] += 1
     losses = []
     # Each stage sees what the ones before it let through.
-    entered = videos + lost_videos
-    for stage in [*names, *sorted(other_names)]:
-        loss = StageLosses(stage, entered, sort_counts(lost.get(stage, Counter())))
+    entered = videos + sum(map(Counter.total, lost.values()))
+    # The stages in the recipe's order, then those of earlier recipes.
+    for stage in dict.fromkeys([SOURCE_STAGE, *stages, *sorted(lost)]):
+        loss = StageLosses(stage, entered, sort_counts(lost[stage]))
         losses.append(loss)
         entered = loss.passed
     return losses
@@ -194,8 +185,7 @@ def count_stage_losses(
 
 def sort_counts(counter: Counter[str]) -> dict[str, int]:
     """Return counts sorted by size, the largest first."""
-    names = sorted(counter, key=lambda name: (-counter[name], name))
-    return {name: counter[name] for name in names}
+    return dict(sorted(counter.items(), key=lambda row: (-row[1], row[0])))
 
 
 LEADING_SHARE = 0.5  # of the videos, from which one language is said to lead
@@ -221,21 +211,26 @@ def describe_biases(counts: DatasetCounts) -> list[str]:
             percent = 100 * count / videos
             sentences.append(f"{percent:.0f} % of the videos have one language: {language}.")
     if counts.tasks:
-        tasks = f"The {min(TOP_TASKS, len(counts.tasks))} commonest of {len(counts.tasks)} tasks"
-        count = sum(count for _, count in counts.tasks.most_common(TOP_TASKS))
-        percent = 100 * count / counts.tasks.total()
-        sentences.append(f"{tasks} have {percent:.0f} % of the videos.")
+        top = counts.tasks.most_common(TOP_TASKS)
+        percent = 100 * sum(count for _, count in top) / counts.tasks.total()
+        sentences.append(
+            f"The {len(top)} commonest of {len(counts.tasks)} tasks "
+            f"have {percent:.0f} % of the videos."
+        )
     elif videos:
         sentences.append("No video names its task, so how the tasks are spread is not known.")
     if counts.left_out:
         percent = 100 * (counts.videos - videos) / counts.videos
         reason, count = counts.left_out.most_common(1)[0]
-        share = f"{percent:.0f} % of the videos are left out"
-        sentences.append(f"{share}. The most common reason ({count:,} videos) is: {reason}.")
+        sentences.append(
+            f"{percent:.0f} % of the videos are left out. "
+            f"The most common reason ({count:,} videos) is: {reason}."
+        )
     if counts.neighbours:
         percent = 100 * counts.out_of_order / counts.neighbours
-        share = f"{percent:.0f} % of neighbouring steps"
-        sentences.append(f"{share} are shown in another order than they are written.")
+        sentences.append(
+            f"{percent:.0f} % of neighbouring steps are shown in another order than they are written."
+        )
     unjudged = counts.steps - sum(counts.steps_shown.texts)
     if unjudged:
         sentences.append(f"{unjudged:,} of {counts.steps:,} steps have no P(shown).")

@@ -116,8 +116,10 @@ def gather(dataset: DatasetContext) -> None:
     with FeatureWriter(dataset.folder / FEATURES_FOLDER) as store:
         rows = ((item, row) for item, row in _iterate_rows(dataset) if item.id not in repeated)
         count = write_dataset(dataset.folder, _make_records(rows, store, writer), left_out)
-    counts = f"{count} videos gathered, {len(repeated)} that came before"
-    dataset.say(f"{counts}, {len(left_out)} left out in all")
+    dataset.say(
+        f"{count} videos gathered, {len(repeated)} that came before, "
+        f"{len(left_out)} left out in all"
+    )
 
 
 def _list_failures(dataset: DatasetContext) -> dict[str, StageFailure]:
@@ -166,7 +168,7 @@ def _iterate_rows(dataset: DatasetContext) -> Iterator[tuple[VideoItem, Row]]:
 
 def _find_duplicates(dataset: DatasetContext) -> dict[str, StageFailure]:
     duplicates = DuplicateFinder(dataset.recipe.gather.same_words)
-    repeated: dict[str, StageFailure] = {}
+    repeated = {}
     for item, row in _iterate_rows(dataset):
         file = from_bytes(ProbeResult, row["probe"])
         coarse = from_bytes(CoarseSteps, row["coarse"])
@@ -312,9 +314,8 @@ class DuplicateFinder:
 
     def minhash(self, transcript: Transcript) -> Hashes | None:
         """Return the MinHash (64,) of a transcript, None where it has too few runs of words."""
-        words: list[str] = []
-        for sentence in transcript.sentences:
-            words += re.findall(r"\w+", sentence.text.lower())
+        text = " ".join(sentence.text for sentence in transcript.sentences)
+        words = re.findall(r"\w+", text.lower())
         # Runs of words as a set: how often a run comes does not count.
         shifted = [words[start:] for start in range(RUN_WORDS)]
         runs = {" ".join(run) for run in zip(*shifted, strict=False)}

@@ -12,6 +12,7 @@ several in no order).
 
 import io
 import math
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -194,7 +195,7 @@ def from_bytes(kind: type[Result], data: bytes) -> Result:
 
 
 # Making an adapter takes milliseconds.
-_type_adapter = cache(TypeAdapter[Any])
+_type_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def pack(header: FrozenModel, arrays: "Mapping[str, Array]") -> bytes:

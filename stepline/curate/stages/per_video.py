@@ -60,16 +60,17 @@ def probe(video: VideoContext) -> bytes:
         duration = video.item.duration or 0.0
         return to_bytes(ProbeResult(duration=duration, picture=False, sound=False))
     info = media.probe(video.media, video.recipe.steps.media)
-    result = ProbeResult(
-        duration=info.duration,
-        picture=info.has_picture,
-        sound=info.has_sound,
-        width=info.width,
-        height=info.height,
-        digest=sha256(video.media),
-        warnings=info.warnings,
+    return to_bytes(
+        ProbeResult(
+            duration=info.duration,
+            picture=info.has_picture,
+            sound=info.has_sound,
+            width=info.width,
+            height=info.height,
+            digest=sha256(video.media),
+            warnings=info.warnings,
+        )
     )
-    return to_bytes(result)
 
 
 def transcribe(video: VideoContext) -> bytes:
@@ -79,10 +80,11 @@ def transcribe(video: VideoContext) -> bytes:
         from stepline.speech import read_captions
 
         captions = read_captions(video.captions, video_id=video.item.id, settings=settings.asr)
-        speech = Speech(
-            transcript=captions.transcript, dropped=captions.dropped, warnings=captions.warnings
+        return to_bytes(
+            Speech(
+                transcript=captions.transcript, dropped=captions.dropped, warnings=captions.warnings
+            )
         )
-        return to_bytes(speech)
     if video.media is None:
         return to_bytes(Speech(transcript=Transcript(), warnings=(NO_SOUND,)))
     # Before minutes of recognition, whether the writer is there that comes after it.
@@ -155,10 +157,8 @@ def filter_video(video: VideoContext) -> bytes:
     """Return the counts of a video. Raises LeftOutError where the recipe leaves the video out."""
     transcript = read_result(Speech, video, "transcribe").transcript
     written = read_result(WrittenSteps, video, "write")
-    words = 0
-    for sentence in transcript.sentences:
-        words += len(re.findall(r"\w+", sentence.text))
-    counts = FilterCounts(language=transcript.language, words=words, steps=len(written.steps))
+    words = re.findall(r"\w+", " ".join(sentence.text for sentence in transcript.sentences))
+    counts = FilterCounts(language=transcript.language, words=len(words), steps=len(written.steps))
     duration = read_result(ProbeResult, video, "probe").duration
     # Captions alone end with their last sentence.
     if not duration:
@@ -268,14 +268,15 @@ def ground_coarsely(video: VideoContext) -> bytes:
         *written.notes,
         *inside.warnings,
     )
-    result = CoarseSteps(
-        duration=duration,
-        transcript=inside.transcript,
-        steps=steps,
-        dropped=(*speech.dropped, *written.dropped, *inside.dropped, *unsaid),
-        warnings=tuple(dict.fromkeys(warnings)),  # without repetitions
+    return to_bytes(
+        CoarseSteps(
+            duration=duration,
+            transcript=inside.transcript,
+            steps=steps,
+            dropped=(*speech.dropped, *written.dropped, *inside.dropped, *unsaid),
+            warnings=tuple(dict.fromkeys(warnings)),  # without repetitions
+        )
     )
-    return to_bytes(result)
 
 
 def ground(video: VideoContext) -> bytes:
@@ -291,8 +292,8 @@ def ground(video: VideoContext) -> bytes:
     visual = _read_features(video)
     if not steps or not (visual.features is not None or visual.activity is not None):
         update = {"status": "said", "score": 0.0}
-        unseen = [step.model_copy(update=update) for step in steps]
-        return pack(GroundedSteps(steps=tuple(unseen)), {})
+        unseen = tuple(step.model_copy(update=update) for step in steps)
+        return pack(GroundedSteps(steps=unseen), {})
     # The default grounder or a trained network, and then a model that is asked.
     aligner = _aligner(settings)
     grounding = ground_steps(steps, duration, coarse.transcript, visual, settings, aligner)

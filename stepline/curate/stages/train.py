@@ -62,7 +62,7 @@ def sieve_swap(dataset: DatasetContext) -> None:
     # The split is in each record's settings.
     splits = (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT)
     files = [file for split in splits for file in sorted((out / split).glob("*.parquet"))]
-    records: list[Record] = []
+    records = []
     # A video without any swapped step is left out, with the reason of the sieve.
     for record in chain.from_iterable(map(read_parquet, files)):
         if record.steps:
@@ -131,7 +131,7 @@ def refine(dataset: DatasetContext) -> None:
     left_out = read_left_out(previous_folder(dataset))
     reasons = {entry.id: entry.reason for entry in refined.omitted if entry.what == "step"}
     texts: list[LabelledTexts] = []
-    tasks: list[str | None] = []
+    tasks = []
     for record in read_parquet(folder / REFINED_FILE):
         if record.steps:
             texts += iterate_labelled_texts([record], "step")
@@ -209,12 +209,10 @@ def calibrate(
             own_fit = vectors.fit(loaded, video, own, settings)
             yield own_fit, vectors.fit(loaded, video, both, settings)
 
-    mode = settings.aligner.mode
-    rate = settings.shown_rate
     try:
         # Without enough videos the network stays as it is.
         calibration, fraction = calibrate_on_foreign_texts(
-            loaded, score_pairs(), mode=mode, rate=rate
+            loaded, score_pairs(), mode=settings.aligner.mode, rate=settings.shown_rate
         )
     except DatasetError as error:
         return loaded, f"not calibrated: {error}"
@@ -229,9 +227,12 @@ def assign_final_spans(
     # The labels are those of self-training, and the places are the network's.
     steps = vectors.vectors(next(iterate_labelled_texts([record], "step")))
     fit = vectors.fit(loaded, record.video.id, steps, settings)
-    duration = record.video.duration
     grounding = place_steps(
-        record.steps, fit, loaded.calibration, settings=settings.aligner, duration=duration
+        record.steps,
+        fit,
+        loaded.calibration,
+        settings=settings.aligner,
+        duration=record.video.duration,
     )
     network = {"network": "self-trained", "calibrated": loaded.calibration is not None}
     models = record.models | {"placing": network}
