@@ -60,7 +60,7 @@ RENAMED_SETTINGS = {("vision", "witness"): "vlm"}
 # Sections of all commands. A section that one command does not have may be another's. One that no
 # command has is a mistake.
 _SECTION_TEXT = """
-asr clean clips coarse compare contrast data detector engine export filter forecast gather judge
+asr clean clips coarse compare contrast data detector engine export filter gather judge
 labels limits links loss match media model nasva pairing place places procx pseudo refine report
 rounds run said sieve_swap source stages steps text_base threads train vision visible
 vocabulary writing

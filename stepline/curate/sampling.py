@@ -35,7 +35,12 @@ class ReservoirSample(Generic[Value]):
         self._heap: list[tuple[int, str, Value]] = []  # the largest random key first
 
     def add(self, key: str, value: Value) -> None:
-        """Offer a value to the sample. key: unique name of the value."""
+        """Offer a value to the sample.
+
+        Args:
+            key: unique name of the value.
+            value: the value.
+        """
         number = hash_to_int(self._seed, key)
         # The heap's root is the largest key, which the next smaller one replaces.
         entry = (-number, key, value)
@@ -50,17 +55,17 @@ class ReservoirSample(Generic[Value]):
 
 
 def hash_to_int(seed: int, name: str) -> int:
-    """Return a pseudo-random 64-bit integer from a seed and a name."""
+    """Return a pseudo-random 64-bit integer that depends on a seed and a name."""
     # A hash, so that a value is chosen by its name and not by when it comes.
     return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8], "big")
 
 
 @dataclass(frozen=True)
 class Proportion:
-    """A proportion with its 95 % interval. NaN where it is unknown.
+    """A proportion of texts with its 95 % interval, all NaN without texts.
 
     Attributes:
-        value: in [0, 1].
+        value: the proportion, in [0, 1].
         low: lower end of the interval.
         high: upper end of the interval.
         texts: number of texts.
@@ -74,7 +79,7 @@ class Proportion:
     videos: int
 
     def __str__(self) -> str:
-        """Return the proportion as text: 60.6 % [55.1, 66.0]."""
+        """Return the proportion as text, such as "60.6 % [55.1, 66.0]"."""
         if math.isnan(self.value):
             return "not known"
         return f"{100 * self.value:.1f} % [{100 * self.low:.1f}, {100 * self.high:.1f}]"
@@ -86,8 +91,8 @@ def estimate_proportion(
     """Return sum(hits) / sum(totals) with a 95 % interval from a bootstrap over videos.
 
     Args:
-        hits: number of positive texts of each video, V numbers.
-        totals: number of texts of each video, V numbers. Without any text, value and interval are NaN.
+        hits: number of positive texts of each of V videos. A fraction counts in part.
+        totals: number of texts of each of V videos.
         seed: random seed of the bootstrap.
     """
     # Both sums are over videos, which are drawn again as a whole.

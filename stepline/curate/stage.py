@@ -105,7 +105,10 @@ FailureKind: TypeAlias = Literal["left out", "error", "hang", "crash", "memory"]
 
 
 class LeftOutError(Exception):
-    """Raised by a video stage where a rule of the recipe leaves the video out. It is never retried."""
+    """Raised by a video stage where a rule of the recipe leaves the video out.
+
+    It is never retried.
+    """
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,10 @@ class SplitEdit(FrozenModel):
 
 
 class MergeEdit(FrozenModel):
-    """Merge of steps into the first one, which keeps its id. Without `text`, the texts are joined."""
+    """Merge of steps into the first one, which keeps its id.
+
+    Without `text`, the texts are joined.
+    """
 
     do: Literal["merge"]
     steps: Annotated[tuple[StepId, ...], Field(min_length=2)]

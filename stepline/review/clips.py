@@ -76,7 +76,10 @@ def write_clips(clips: Iterable[AnnotationClip], path: Path) -> None:
 
 
 def check_qualifying(clips: Sequence[AnnotationClip], source: Path) -> list[AnnotationClip]:
-    """Return the clips of a qualification test. Raises DatasetError where one has no known answer."""
+    """Return the clips of a qualification test.
+
+    Raises DatasetError where one has no known answer.
+    """
     for clip in clips:
         if clip.shown is None:
             raise DatasetError(

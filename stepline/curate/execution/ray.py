@@ -42,10 +42,13 @@ OBJECT_STORE_BYTES = 80 * BYTES_PER_MIB  # near the least that Ray takes: nothin
 
 
 def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
-    """Run the stages of a phase over all videos on a Ray cluster, which is started here if none is
-    named.
+    """Run video stages over all videos on a Ray cluster. Without an address, one is started here.
 
-    Raises ModelError where Ray is not installed, SteplineError where the run must end.
+    Args:
+        phase: the stages, and where their results are stored.
+        items: the videos.
+
+    Raises ModelError if Ray is not installed, SteplineError if the run cannot continue.
     """
     # Actors are started only where there is something to do.
     unfinished = _select_unfinished(phase, items)
@@ -73,7 +76,7 @@ def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
 
 
 def _select_unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[VideoItem]:
-    """Yield the videos with tasks to do. Report the others as finished."""
+    """Yield the videos with tasks to run. The others are reported as finished."""
     for item in items:
         video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
         if not video.tasks:
@@ -84,7 +87,7 @@ def _select_unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[Vid
 
 @contextlib.contextmanager
 def _ray_errors_in_one_line(ray: Any) -> Iterator[None]:
-    """Raise Ray errors that end the run as SteplineError."""
+    """Convert errors of Ray to SteplineError, with a message of one line."""
     try:
         yield
     except ray.exceptions.RayError as error:
@@ -96,8 +99,12 @@ def _ray_errors_in_one_line(ray: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def connect_cluster(plan: Plan) -> Iterator[Any]:
-    """Yield the module `ray`, connected to a cluster. A cluster that was started here is shut down
-    at the end."""
+    """Yield the module `ray`, connected to the cluster that the recipe names.
+
+    Without a name, a cluster is started on this machine, and shut down at the end.
+
+    Raises ModelError if Ray is not installed, SettingsError if this machine has too few GPUs.
+    """
     engine = plan.recipe.engine
     address = engine.address or os.environ.get("RAY_ADDRESS") or "local"
     is_local = address == "local"
@@ -130,8 +137,10 @@ def connect_cluster(plan: Plan) -> Iterator[Any]:
 
 
 def _import_ray(environment: dict[str, str]) -> Any:
-    """Return the module `ray`, imported with environment variables as defaults. Raises ModelError
-    where it is not installed."""
+    """Return the module `ray`. Raises ModelError if it is not installed.
+
+    environment: environment variables to set before the import, unless they are set already.
+    """
     for name, value in environment.items():
         os.environ.setdefault(name, value)
     try:
@@ -144,7 +153,13 @@ def _import_ray(environment: dict[str, str]) -> Any:
 
 
 def _start_ray(ray: Any, address: str, **options: Any) -> None:
-    """Connect to a Ray cluster, or start one on this machine. Starting is tried twice."""
+    """Connect to a Ray cluster, or start one on this machine, which is tried twice.
+
+    Args:
+        ray: the module `ray`.
+        address: address of the cluster, or "local" to start one.
+        options: further arguments of `ray.init`.
+    """
     # A second try only for a cluster that is started here.
     for last in (False, True):
         try:
@@ -163,7 +178,7 @@ def _start_ray(ray: Any, address: str, **options: Any) -> None:
 
 @contextlib.contextmanager
 def _shared_module_folders() -> Iterator[None]:
-    """Let child processes import modules from the folders of this process."""
+    """Let processes that are started in a `with` block import modules from this process's folders."""
     # Processes of Ray read it when they start.
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(module_folders())

@@ -55,8 +55,8 @@ def dataset_card(
     """Return the dataset card: a README in Markdown with YAML metadata.
 
     Args:
-        dataset: contents of `dataset.json`.
-        settings: name and licence.
+        dataset: contents of `dataset.json`, as `describe_dataset` returns them.
+        settings: name and licence of the dataset.
         stages: names of the stages of the recipe.
     """
     from jinja2 import Environment, StrictUndefined
@@ -80,13 +80,18 @@ def dataset_card(
 
 
 def _language_codes(languages: Iterable[str]) -> list[str]:
-    """Return the ISO 639 codes of languages without regions, sorted."""
+    """Return the ISO 639 codes of language tags without regions, such as "en" for "en-GB", sorted."""
     codes = {language.partition("-")[0] for language in languages}
     return sorted(filter(LANGUAGE_PATTERN.fullmatch, codes))
 
 
 def _format_settings(settings: Mapping[str, JsonValue], stages: Sequence[str]) -> dict[str, str]:
-    """Return the settings of each stage as one line of JSON, in the order of the recipe."""
+    """Return the settings of each stage as one line of JSON, in the order of the recipe.
+
+    Args:
+        settings: stage -> settings that decide its result. Stages without any are omitted.
+        stages: names of the stages of the recipe.
+    """
     # The recipe's order, and after it what no stage of it owns.
     names = [name for name in stages if name in settings]
     names += sorted(settings.keys() - set(stages))
@@ -99,8 +104,12 @@ def _format_settings(settings: Mapping[str, JsonValue], stages: Sequence[str]) -
 
 
 def format_counts(counted: Mapping[str, int], most: int = 6) -> str:
-    """Return counts as text for a table cell: "en 12, de 3, 4 others". most: number of entries that
-    are named."""
+    """Return counts as text for a table cell, such as "en 12, de 3, 4 others".
+
+    Args:
+        counted: name -> count, the largest count first.
+        most: number of names that are listed. The counts of all others are added up.
+    """
     texts = [f"{_escape_markdown(name)} {count:,}" for name, count in counted.items()]
     # The rare ones are added up, so that the cell stays short.
     others = sum([*counted.values()][most:])
@@ -110,7 +119,7 @@ def format_counts(counted: Mapping[str, int], most: int = 6) -> str:
 
 
 def _escape_markdown(text: Any) -> str:
-    """Return untrusted text as one line with its Markdown characters escaped."""
+    """Return untrusted text as one line, with its Markdown characters escaped."""
     # Names and reasons may hold what Markdown reads as markup.
     line = " ".join(str(text).split())
     return re.sub(r"([|`<>\[\]*_\\])", r"\\\1", line)[:MAX_CELL_CHARS]
@@ -129,7 +138,8 @@ class DatasetFacts:
 
     Attributes:
         counts: numbers of videos, steps, sentences and reasons.
-        makers: number of videos by the model that made each part, by kind of part.
+        makers: number of videos by the model that made a part of the record. Kinds of parts: "asr",
+            "writer", "vision", "judge".
         featured: number of videos with features.
     """
 
@@ -171,8 +181,8 @@ def describe_dataset(
         facts: counts of the records.
         losses: videos that each stage left out.
         files: files of the dataset with their sha256.
-        settings: name and licence.
-        stage_settings: result settings of each stage.
+        settings: name and licence of the dataset.
+        stage_settings: stage -> settings that decide its result.
     """
     counts = facts.counts
     # What each stage left out.
@@ -213,8 +223,10 @@ def describe_dataset(
 
 
 def strip_folders(value: JsonValue) -> JsonValue:
-    """Return settings in which each path is reduced to its last name, so that no folder of a
-    machine is published."""
+    """Return settings in which each path is reduced to its last name.
+
+    So no folder of a machine is published. "clip:/weights/clip" becomes "clip:clip".
+    """
     if isinstance(value, dict):
         return {key: strip_folders(inner) for key, inner in value.items()}
     if isinstance(value, list):

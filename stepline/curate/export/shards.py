@@ -22,9 +22,9 @@ class Column:
     """A column of the Parquet shards.
 
     Attributes:
-        name: of the column.
+        name: name of the column.
         kind: Arrow type.
-        meaning: description for the card.
+        meaning: description for the dataset card.
     """
 
     name: str
@@ -78,13 +78,18 @@ RECORD_COLUMNS = (
 
 @dataclass(frozen=True)
 class DatasetRow:
-    """A row of the Parquet shards: a record, and the failure of a video that is left out."""
+    """A row of the Parquet shards.
+
+    Attributes:
+        record: the record of a video.
+        failure: why the video is left out. None for a video of the dataset.
+    """
 
     record: Record
     failure: StageFailure | None = None
 
     def column_values(self) -> dict[str, object]:
-        """Return the value of each column."""
+        """Return column name -> value, for all columns of RECORD_COLUMNS."""
         record = self.record
         steps = record.steps
         video = record.video
@@ -130,9 +135,9 @@ class ExportedFile:
     """A file of the dataset.
 
     Attributes:
-        path: relative to the dataset.
-        bytes: size.
-        sha256: hex digest of its contents.
+        path: path relative to the folder of the dataset.
+        bytes: size in bytes.
+        sha256: sha256 of its contents in hexadecimal.
     """
 
     path: str
@@ -148,9 +153,9 @@ def write_shards(
     Equal rows give equal files.
 
     Args:
-        rows: sorted by id.
-        split: "train" or "left_out".
-        folder: of the dataset.
+        rows: the rows, sorted by id.
+        split: name of the split: "train" or "left_out".
+        folder: folder of the dataset.
         limit: maximal number of rows per shard.
     """
     data = folder / DATA_FOLDER
@@ -169,7 +174,10 @@ def write_shards(
 
 
 def _split_into_shards(rows: Iterable[DatasetRow], limit: int) -> Iterator[list[dict[str, object]]]:
-    """Yield the column values of the rows of each shard. Without rows, one empty list."""
+    """Yield the rows of each shard as column name -> value. Without rows, one empty list.
+
+    limit: maximal number of rows per shard. MAX_SHARD_CHARS limits its size too.
+    """
     block: list[dict[str, object]] = []
     size = 0
     for row in rows:
@@ -211,10 +219,10 @@ def copy_features(
     """Copy features from a store into FOLDER/features and return the files.
 
     Args:
-        ids: of the videos, sorted.
-        store: features of the videos.
-        folder: of the dataset.
-        shard_bytes: size of a shard of the copy.
+        ids: ids of the videos to copy, sorted.
+        store: the store with their features.
+        folder: folder of the dataset.
+        shard_bytes: maximal bytes of a shard of the copy.
     """
     features = folder / "features"
     with FeatureWriter(features, shard_bytes=shard_bytes) as writer:

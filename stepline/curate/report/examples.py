@@ -22,11 +22,11 @@ class ExampleStep:
     """A step of an example video.
 
     Attributes:
-        number: of the step in its video, from 1.
-        text: of the step.
+        number: number of the step in its video, from 1.
+        text: text of the step.
         span: seconds in which it is shown.
-        at: second of its frame.
-        score: P(shown), None where nothing judged it.
+        at: second of its picture.
+        score: P(shown), None if it was not judged.
     """
 
     number: int
@@ -37,7 +37,7 @@ class ExampleStep:
 
     @property
     def seconds(self) -> str:
-        """The span as clock times."""
+        """The span as text with clock times, such as "0:12 – 0:20"."""
         return f"{clock(self.span.start)} – {clock(self.span.end)}"
 
 
@@ -46,7 +46,7 @@ class ExampleVideo:
     """A video of the dataset that the report shows as an example.
 
     Attributes:
-        record: the record of the video.
+        record: record of the video.
         steps: the steps that the report shows.
     """
 
@@ -60,7 +60,7 @@ class ExampleVideo:
 
     @property
     def facts(self) -> list[str]:
-        """Task, language of the speech, duration and number of all steps, each if it is known."""
+        """Task, language of the speech, duration and number of steps as texts, if they are known."""
         video, transcript = self.record.video, self.record.transcript
         facts = [video.task, transcript and transcript.language]
         if video.duration is not None:
@@ -71,7 +71,7 @@ class ExampleVideo:
 
 
 def example_video(record: Record, count: int) -> ExampleVideo:
-    """Return a video with at most `count` of its grounded steps, evenly spread."""
+    """Return a video with at most `count` of its steps that have a time, evenly spread."""
     # Only a step with a time can be shown with a picture.
     placed = []
     for number, step in enumerate(record.steps, start=1):
@@ -87,7 +87,10 @@ def example_video(record: Record, count: int) -> ExampleVideo:
 
 
 def read_jpegs(video: Path, times: Sequence[float]) -> dict[float, bytes]:
-    """Return small JPEGs of the frames at some seconds. Frames that cannot be decoded are absent."""
+    """Return second -> small JPEG of the frame at that second. Undecodable frames are absent.
+
+    times: seconds, sorted.
+    """
     from PIL import Image
 
     from stepline.media.reader import read_frames_at
@@ -101,9 +104,11 @@ def read_jpegs(video: Path, times: Sequence[float]) -> dict[float, bytes]:
 
 
 def video_link(address: str | None, folder: Path | None) -> str | None:
-    """Return a link to a video from a page in `folder`. None where there is no such file.
+    """Return a link to a video for a web page. None if there is no such file.
 
-    address: path or web address of the video. Addresses of other kinds give no link.
+    Args:
+        address: path or http(s) address of the video. All other addresses give no link.
+        folder: folder of the web page. None: only http(s) addresses give a link.
     """
     if address is None:
         return None
@@ -117,7 +122,10 @@ def video_link(address: str | None, folder: Path | None) -> str | None:
 
 
 def step_link(link: str | None, step: ExampleStep) -> str | None:
-    """Return a link to the seconds of a step. link: to the video, None without one."""
+    """Return a link to the seconds of a step in a video.
+
+    link: link to the video. None gives None.
+    """
     # The page of a site takes no media fragment.
     if link is None or link.lower().startswith(WEB_SCHEMES):
         return link

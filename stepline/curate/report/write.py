@@ -32,8 +32,12 @@ VERDICTS_PATH = "audit/verdicts.jsonl"
 
 
 def read_dataset(out: RemotePath) -> Iterator[Record]:
-    """Yield all records of the dataset in OUT, also those of videos that are left out. Raises
-    StoreError where there is no dataset."""
+    """Yield all records of the published dataset, also those of videos that are left out.
+
+    out: output folder of the run.
+
+    Raises StoreError if there is no dataset.
+    """
     folder = out / DATASET_FOLDER / "data"
     names = sorted(entry.name for entry in list_files(folder) if entry.name.endswith(".parquet"))
     if not names:
@@ -58,7 +62,7 @@ def _fetch_if_remote(file: RemotePath, scratch: Path) -> Path:
 
 
 def read_report_recipe(out: RemotePath) -> Recipe:
-    """Return the recipe of the last run in OUT, or the default recipe without a run."""
+    """Return the recipe of the last run in an output folder, or the default recipe without a run."""
     return read_recipe(out) if (out / RUN_FILE).exists() else Recipe()
 
 
@@ -94,10 +98,14 @@ def _read_failure(record: Record) -> StageFailure:
 
 
 def make_report(out: RemotePath, settings: ReportSettings, *, with_audit: bool = False) -> Report:
-    """Return the report of the dataset in OUT, with frames and links.
+    """Return the report of the dataset in an output folder, with frames and links.
 
-    Raises StoreError where there is no dataset. with_audit: read also the frames of the audited
-    texts.
+    Args:
+        out: output folder of the run.
+        settings: sizes of the random samples, and whether frames are shown.
+        with_audit: whether to read the frames of the audited texts too.
+
+    Raises StoreError if there is no dataset.
     """
     # What the dataset and the run record of themselves, as JSON.
     provenance = {}
@@ -137,7 +145,7 @@ def make_report(out: RemotePath, settings: ReportSettings, *, with_audit: bool =
 
 
 def _video_addresses(out: RemotePath, report: Report) -> dict[str, str]:
-    """Return the address of the file of each example and audited video, by id."""
+    """Return the path or URL of the file of each example and audited video, by id."""
     addresses = {id: video.path for id, video in report.sample.videos.items()}
     addresses |= {e.record.id: e.record.video.path for e in report.examples}
     # The run's list names the file itself. A published record has only its path in the source.
@@ -151,7 +159,13 @@ def _video_addresses(out: RemotePath, report: Report) -> dict[str, str]:
 def _read_frames(
     address: str | None, times: Iterable[float], out: RemotePath
 ) -> Mapping[float, bytes]:
-    """Return JPEGs of a video by second. Empty where its file is missing."""
+    """Return second -> JPEG of a video. Empty if its file is missing.
+
+    Args:
+        address: path or URL of the video, None if unknown.
+        times: seconds of the frames.
+        out: output folder of the run, with the settings of remote files.
+    """
     if address is None:
         return {}
     file = RemotePath(address, out.settings)
@@ -162,8 +176,13 @@ def _read_frames(
 
 
 def write_report(out: RemotePath, settings: ReportSettings, report: Report | None = None) -> Report:
-    """Write OUT/report.html with the verdicts so far and return the report. report: one that was
-    made before."""
+    """Write report.html with the answers of the audit so far, and return the report.
+
+    Args:
+        out: output folder of the run.
+        settings: sizes of the random samples, and whether frames are shown.
+        report: the report, if it was made already. None: it is made from the dataset.
+    """
     if report is None:
         report = make_report(out, settings)
     verdicts = [] if out.local is None else list(open_verdicts(out))
@@ -172,7 +191,10 @@ def write_report(out: RemotePath, settings: ReportSettings, report: Report | Non
 
 
 def open_verdicts(out: RemotePath) -> AnswerLog:
-    """Return the log of verdicts in OUT. Raises StoreError where OUT is not on this machine."""
+    """Return the log of the answers of the audit in an output folder.
+
+    Raises StoreError if the output folder is remote.
+    """
     if out.local is None:
         raise StoreError(
             f"{out.display_url}: an audit keeps its verdicts on this machine; copy OUT/dataset "
