@@ -107,10 +107,7 @@ class CurrentRecord:
 
     @cached_property
     def stamp(self) -> str:
-        """Hash of the machine's record.
-
-        Corrections carry it to name their version of the record.
-        """
+        """Hash of the machine's record. Corrections carry it to name their version of the record."""
         return hashlib.sha256(to_json(self.machine).encode()).hexdigest()[:16]
 
 

@@ -101,10 +101,7 @@ class SplitEdit(FrozenModel):
 
 
 class MergeEdit(FrozenModel):
-    """Merge of steps into the first one, which keeps its id.
-
-    Without `text`, the texts are joined.
-    """
+    """Merge of steps into the first one, which keeps its id. Without `text`, the texts are joined."""
 
     do: Literal["merge"]
     steps: Annotated[tuple[StepId, ...], Field(min_length=2)]

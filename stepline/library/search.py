@@ -192,8 +192,7 @@ class SearchIndex:
     Args:
         folder: of the records.
         embedder: texts to unit vectors (N, D). None searches by words only.
-        corrections: the library whose corrected records are indexed; None for the files as they
-            are.
+        corrections: the library whose corrected records are indexed; None for the files as they are.
     Raises StoreError where there is no folder, or the index cannot be written.
     """
 

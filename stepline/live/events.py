@@ -131,8 +131,7 @@ class LiveLog:
     """The log of a run's events on disk, with the sentences and steps that result from them.
 
     Memory holds the words of the last SENTENCES_WITH_WORDS sentences and the last event. Everything
-    else is only on disk. Raises StoreError where the file holds anything else, or cannot be
-    written.
+    else is only on disk. Raises StoreError where the file holds anything else, or cannot be written.
 
     Attributes:
         path: path of the log file.

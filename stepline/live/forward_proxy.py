@@ -102,8 +102,8 @@ class _ProxyHandler(http.server.BaseHTTPRequestHandler):
     def _relay_head(self, server: socket.socket) -> None:
         """Relay the status and headers of a response, with "Connection: close".
 
-        Without this header FFmpeg sends its next request on a connection that is already closed,
-        and takes the failure for the end of the video.
+        Without this header FFmpeg sends its next request on a connection that is already closed, and
+        takes the failure for the end of the video.
         """
         head = b""
         while b"\r\n\r\n" not in head and len(head) < MAX_HEAD_BYTES:

@@ -154,10 +154,7 @@ class LiveVision:
         return self._values.count / self._settings.rate
 
     def snapshot(self) -> LivePicture:
-        """Return the visual evidence so far.
-
-        Its arrays are views that never change below `until`.
-        """
+        """Return the visual evidence so far. Its arrays are views that never change below `until`."""
         with self._lock:
             rate = self._settings.rate
             until = self.until
@@ -180,10 +177,7 @@ class LiveVision:
 
 
 class _GrowingRows:
-    """Growing rows (T, D) float32 from row number `first` on.
-
-    A missing row repeats the one before.
-    """
+    """Growing rows (T, D) float32 from row number `first` on. A missing row repeats the one before."""
 
     def __init__(self, width: int) -> None:
         self._rows = np.zeros((FIRST_ROWS, width), np.float32)

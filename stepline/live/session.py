@@ -233,10 +233,7 @@ class LiveSession:
             yield items
 
     def _join_threads(self, threads: Sequence[threading.Thread]) -> None:
-        """Stop the threads and wait for each at most MAX_JOIN_SECONDS.
-
-        Their last items are dropped.
-        """
+        """Stop the threads and wait for each at most MAX_JOIN_SECONDS. Their last items are dropped."""
         self.stop.set()
         for thread in threads:
             until = time.monotonic() + MAX_JOIN_SECONDS
