@@ -20,12 +20,13 @@ BLOCK_BYTES = 2**20  # that are read at a time
 class FileDigests:
     """Cache of the sha256 of files, by path, modification time and size.
 
-    on_done: called in the background thread after each digest.
+    Attributes:
+        on_done: called in the background thread after each digest.
     """
 
     def __init__(self) -> None:
         self.on_done: Callable[[], None] = lambda: None
-        # None: that it cannot be read
+        # None for a file that cannot be read
         self._digests: OrderedDict[FileVersion, str | None] = OrderedDict()
         self._waiting: queue.SimpleQueue[FileVersion | None] = queue.SimpleQueue()
         self._asked: set[FileVersion] = set()
@@ -34,8 +35,8 @@ class FileDigests:
         self._is_closed = threading.Event()
 
     def get(self, path: Path) -> str | None:
-        """Return the sha256 of a file, or None until it is computed. Raises OSError for a file that
-        is gone."""
+        """Return the sha256 of a file as hexadecimal digits. None until it is computed in the
+        background, and for a file that cannot be read. Raises OSError for a missing file."""
         # A file that changed has another version, and another digest.
         state = path.stat()
         version = (path, state.st_mtime_ns, state.st_size)
@@ -49,7 +50,7 @@ class FileDigests:
         return None
 
     def close(self) -> None:
-        """End the thread."""
+        """Stop the background thread and wait for its end."""
         self._is_closed.set()
         self._waiting.put(None)
         if self._thread is not None:

@@ -201,18 +201,24 @@ class OpenMedia:
         Unreadable packets are skipped and counted.
         """
         if self.live is not None:
-            return self._readable_packets()
+            return self.stored_packets()
         streams = (self.video_stream, self.audio_stream)
         used = [stream.index for stream in streams if stream is not None]
         is_joined = JOINED_FORMATS & _format_names(self.container)
         max_pause = MAX_PAUSE_SECONDS if is_joined else MAX_FILE_PAUSE_SECONDS
         clock = PacketClock(used, max_pause=max_pause, damage=self.damage)
-        return clock.correct(self._readable_packets())
+        return clock.correct(self.stored_packets())
 
-    def _readable_packets(self) -> Iterator[Any]:
+    def stored_packets(self, *, raises_network_errors: bool = False) -> Iterator[Any]:
+        """Yield the packets of the video and audio streams with the time stamps of the file.
+
+        Unreadable packets are skipped and counted, unless MAX_READ_FAILURES come in a row.
+
+        raises_network_errors: whether an FFmpegError that is not about invalid data is raised, not
+            counted.
+        """
         import av
 
-        # a damaged place is read past, unless failures come in a row
         failures = 0
         while failures < MAX_READ_FAILURES:
             try:
@@ -225,7 +231,9 @@ class OpenMedia:
                 return
             except av.error.EOFError:
                 return
-            except av.error.FFmpegError:
+            except av.error.FFmpegError as error:
+                if raises_network_errors and not isinstance(error, av.error.InvalidDataError):
+                    raise
                 failures += 1
                 self.damage.packet_count += 1
 

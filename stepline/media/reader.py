@@ -90,7 +90,16 @@ class MediaReader:
         with open_media(self._path, self._settings) as media:
             if self._start > 0:
                 seek_before(media, self._start)
-            readers = self._stream_readers(media)
+            readers = stream_readers(
+                media,
+                self._start,
+                self._length,
+                rate=self._rate,
+                size=self._size,
+                has_audio=self._has_audio,
+                skip_nonref=self._settings.skip_nonref and media.is_seekable,
+                thumbnails=self._thumbnails,
+            )
             for packet in media.packets():
                 packet_end = media.packet_end(packet) - self._start
                 self.end = max(self.end, min(packet_end, self._length))
@@ -112,24 +121,6 @@ class MediaReader:
             if media.is_seekable and media.duration:
                 claimed = min(media.duration, self._start + self._length)
             self.warnings = media.damage.warnings(self._start + self.end, claimed)
-
-    def _stream_readers(
-        self, media: OpenMedia
-    ) -> "dict[int, VideoStreamReader | AudioStreamReader]":
-        """Return stream index -> reader, for each stream to read."""
-        readers: dict[int, VideoStreamReader | AudioStreamReader] = {}
-        video, audio = media.video_stream, media.audio_stream
-        if self._rate is not None and video is not None:
-            scaler = FrameScaler(shorter=self._size, aspect=media.aspect)
-            sampler = FrameSampler(self._rate, scaler, self._thumbnails)
-            readers[video.index] = VideoStreamReader(media, sampler, self._start, self._length)
-            # Where few frames are wanted, frames that no other needs are not decoded.
-            is_sparse = self._rate * MIN_SPARSE_RATIO <= frame_rate(video)
-            if self._settings.skip_nonref and media.is_seekable and is_sparse:
-                video.codec_context.skip_frame = "NONREF"
-        if self._has_audio and audio is not None:
-            readers[audio.index] = AudioStreamReader(media, self._start, self._length)
-        return readers
 
 
 class VideoStreamReader:
@@ -217,6 +208,45 @@ class AudioStreamReader:
         """Yield the last, shorter block, if any audio remains."""
         for start, samples in self._timeline.finish():
             yield AudioBlock(start, samples[0])
+
+
+StreamReaders: TypeAlias = dict[int, VideoStreamReader | AudioStreamReader]  # by stream index
+
+
+def stream_readers(
+    media: OpenMedia,
+    start: float,
+    length: float,
+    *,
+    rate: float | None,
+    size: int | None,
+    skip_nonref: bool,
+    has_audio: bool = True,
+    thumbnails: Thumbnails | None = None,
+) -> StreamReaders:
+    """Return stream index -> reader of a part of a video, for each stream to read.
+
+    Args:
+        media: the open video.
+        start: start of the part in seconds.
+        length: length of the part in seconds.
+        rate: frames per second, None for no frames.
+        size: pixels of a frame's shorter side, None for full size.
+        skip_nonref: whether frames that no other frame refers to are not decoded, if few are needed.
+        has_audio: whether audio is read.
+        thumbnails: collects JPEG thumbnails of the frames. None for no thumbnails.
+    """
+    readers: StreamReaders = {}
+    video, audio = media.video_stream, media.audio_stream
+    if rate is not None and video is not None:
+        scaler = FrameScaler(shorter=size, aspect=media.aspect)
+        sampler = FrameSampler(rate, scaler, thumbnails)
+        readers[video.index] = VideoStreamReader(media, sampler, start, length)
+        if skip_nonref and rate * MIN_SPARSE_RATIO <= frame_rate(video):
+            video.codec_context.skip_frame = "NONREF"
+    if has_audio and audio is not None:
+        readers[audio.index] = AudioStreamReader(media, start, length)
+    return readers
 
 
 def read_sound(path: Path | str, settings: MediaSettings | None = None) -> Iterator[AudioBlock]:
