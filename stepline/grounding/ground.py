@@ -91,9 +91,10 @@ INSTRUCTS_PRIOR = 0.95
 MIN_INSTRUCTS_LOG_ODDS = -1.6
 VISIBLE_MARGIN = 1e-3  # distance of P(shown) by wording from 0 and 1
 MAX_LOG_ODDS = 50.0  # nats, against overflow
-# duration of a user's line as a fraction of duration / lines, within limits in seconds. The median of
-# YouCook2's 2,441 steps is .42, of 27 short clips .69
+# duration of a user's line as a fraction of the mean distance of lines, within limits in seconds.
+# The median of YouCook2's 2,441 steps is .42, of 27 short clips .69
 LINE_FRACTION = 0.4
+DEFAULT_LINE_SECONDS = 8.0  # of a single line; WhenAct's median of an action
 MIN_LINE_SECONDS = 4.0
 MAX_LINE_SECONDS = 20.0
 MIN_MOVE_SECONDS = 2  # from the second by speech only, beyond which the pictures moved a step
@@ -177,6 +178,14 @@ class Grounding:
     alignment: Alignment
     report: GroundReport
 
+    def select(self, rows: Sequence[int]) -> "Grounding":
+        """Return the grounding of some of the steps. rows: their indices."""
+        steps = tuple(self.steps[row] for row in rows)
+        texts = tuple(self.alignment.texts[row] for row in rows)
+        scores = self.alignment.scores[list(rows)]
+        alignment = replace(self.alignment, texts=texts, scores=scores)
+        return replace(self, steps=steps, alignment=alignment)
+
 
 def ground(
     steps: Sequence[Step],
@@ -245,15 +254,21 @@ def ground_inputs(inputs: GroundingInputs, settings: GroundSettings) -> Groundin
     else:
         grounding = _ground_windows(inputs, video, windows, settings)
     log.info("grounding: %s", grounding.report.note)
-    return replace(
-        grounding,
-        steps=mark_conditional_last_step_unclear(separate_overlapping_spans(grounding.steps)),
-    )
+    grounding = replace(grounding, steps=separate_overlapping_spans(grounding.steps))
+    if inputs.lines is not None:
+        grounding = grounding.select(inputs.lines)
+    return replace(grounding, steps=mark_conditional_last_step_unclear(grounding.steps))
 
 
 def line_seconds(inputs: GroundingInputs) -> float:
-    """Return the typical duration in seconds of a user's line, by the number of lines."""
-    seconds = LINE_FRACTION * inputs.duration / len(inputs.steps)
+    """Return the typical duration in seconds of a user's line, by the seconds between the steps.
+
+    The steps may fill a part of the video, so the duration of the video does not count.
+    """
+    starts = sorted(step.said.start for step in inputs.steps if step.said is not None)
+    if len(starts) < 2 or starts[0] == starts[-1]:
+        return DEFAULT_LINE_SECONDS
+    seconds = LINE_FRACTION * (starts[-1] - starts[0]) / (len(starts) - 1)
     return min(MAX_LINE_SECONDS, max(MIN_LINE_SECONDS, seconds))
 
 

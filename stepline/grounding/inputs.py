@@ -165,6 +165,8 @@ class GroundingInputs:
             all passages that say a step describe it equally.
         instruction: log Bayes factor that the speech instructs, by a scorer of its sentences. None:
             by the number of sentences that steps cite.
+        lines: indices of the user's lines among the steps. The other steps only claim their seconds.
+            None: all steps.
         ahead: seconds after `duration` in which a running video may still show a step.
 
     Raises ShapeError when arrays do not fit together.
@@ -182,6 +184,7 @@ class GroundingInputs:
     written: bool = True
     sentence_probabilities: Array | None = None
     instruction: float | None = None
+    lines: Sequence[int] | None = None
     ahead: int = 0
 
     def __post_init__(self) -> None:

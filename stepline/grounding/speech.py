@@ -34,10 +34,15 @@ from stepline.records import (
 )
 from stepline.writing.types import instruction_kind
 
+# P(describes a step), from which a sentence that no line cites is a step that the list leaves out
+MIN_UNLISTED_PROBABILITY = 0.5
 MIN_SAID_PROBABILITY = 0.5  # P(said), from which a user's own line counts as said
 # In the first sentences of a narration the model knows too little. There a cosine is enough, which is
 # that of the headings of 53 tutorials with their sentences, if no other line is much more similar.
 MIN_MODEL_SENTENCES = 4
+# Evidence in nats of a sentence that a line cites. Of lines of other recipes among those of 119 videos
+# of YouCook2, as many are then taken for said (.17) as own lines for not said (.17).
+MIN_LINE_EVIDENCE = 4.5
 MIN_LINE_COSINE = 0.35  # of a user's own line with its sentence. MiniLM: unrelated texts < 0.3
 EARLY_COSINE = 0.66
 MAX_EARLY_LEAD = 0.15
@@ -255,8 +260,8 @@ def steps_from_texts(
 ) -> TextPlacement:
     """Return a user's own lines as steps, with `said` set to where the narration says them.
 
-    `said` stays None if P(said) by `line_model` is below 0.5, or if no sentence has a cosine of 0.35 or
-    more with the line.
+    `said` stays None if P(said) by `line_model` is below 0.5, or if no sentence that the line cites is
+    like it: MIN_LINE_EVIDENCE, or MIN_LINE_COSINE while the narration is still running.
 
     Args:
         texts: K lines in the user's order. The steps have the same order.
@@ -283,13 +288,15 @@ def steps_from_texts(
         so_far=so_far,
     )
 
-    # which lines are said at all
+    # which lines are said at all: the sentences that a line cites must be like it
     cosines = cosine_matrix(text_vectors, sentence_vectors)  # (K, S)
-    best_cosines = cosines.max(axis=1)  # (K,)
-    is_likely = match.said_probabilities >= MIN_SAID_PROBABILITY
-    is_said = is_likely & (best_cosines >= MIN_LINE_COSINE)
+    passages = [match.passage_of(k) for k in range(len(steps))]
+    likeness, least = (cosines, MIN_LINE_COSINE) if so_far else (match.evidence, MIN_LINE_EVIDENCE)
+    cited = np.array([likeness[k, list(passage)].max() for k, passage in enumerate(passages)])
+    is_said = (match.said_probabilities >= MIN_SAID_PROBABILITY) & (cited >= least)
     # In the first sentences a cosine may be enough.
     if so_far and len(sentences) < MIN_MODEL_SENTENCES:
+        best_cosines = cosines.max(axis=1)  # (K,)
         best_sentences = cosines.argmax(axis=1)
         rivals = cosines.max(axis=0)[best_sentences]  # (K,) best at its sentence
         is_near = rivals - best_cosines <= MAX_EARLY_LEAD
@@ -297,7 +304,7 @@ def steps_from_texts(
     placed = []
     for k, step in enumerate(steps):
         if is_said[k]:
-            sources = match.passage_of(k)
+            sources = passages[k]
             first = sentences[sources[0]].span
             last = sentences[sources[-1]].span
             said_span = Span(first.start, max(first.end, last.end))
@@ -305,6 +312,65 @@ def steps_from_texts(
         placed.append(step)
     sentence_probabilities = match.sentence_distribution * match.said_probabilities[:, None]
     return TextPlacement(tuple(placed), sentence_probabilities)
+
+
+@dataclass(frozen=True)
+class CompletedList:
+    """A user's lines together with the steps that the narration tells and no line names.
+
+    Attributes:
+        steps: lines and other steps, in the order of the narration. Lines keep their order.
+        sentence_probabilities: of each, (N, S) P(the sentence describes the step).
+        lines: indices of the lines among the steps.
+    """
+
+    steps: tuple[Step, ...]
+    sentence_probabilities: npt.NDArray[np.float64]
+    lines: tuple[int, ...]
+
+
+def add_unlisted_steps(
+    placement: TextPlacement,
+    transcript: Transcript,
+    step_probabilities: npt.NDArray[np.float64] | None,
+) -> CompletedList:
+    """Return the lines of a list, and each sentence that describes a step and that no line cites.
+
+    A part of a recipe is then grounded like the whole: the other steps claim their own seconds.
+
+    Args:
+        placement: the K lines, as `steps_from_texts` returns them.
+        transcript: the S sentences of the narration.
+        step_probabilities: (S,) P(the sentence describes a step). None: unknown, nothing is added.
+    """
+    count = len(transcript.sentences)
+    probabilities = np.zeros(count) if step_probabilities is None else step_probabilities
+    cited = {source for step in placement.steps for source in step.sources}
+    likely = np.flatnonzero(probabilities >= MIN_UNLISTED_PROBABILITY).tolist()
+    unlisted = [index for index in likely if index not in cited]
+    steps: list[Step] = []
+    rows: list[npt.NDArray[np.float64]] = []
+    lines = []
+
+    def add_unlisted(until: int) -> None:
+        while unlisted and unlisted[0] < until:
+            index = unlisted.pop(0)
+            sentence = transcript.sentences[index]
+            steps.append(
+                Step(
+                    id=f"unlisted-{index}", text=sentence.text, said=sentence.span, sources=(index,)
+                )
+            )
+            rows.append(np.eye(1, count, index)[0] * probabilities[index])
+
+    for step, row in zip(placement.steps, placement.sentence_probabilities, strict=True):
+        if step.sources:
+            add_unlisted(step.sources[0])
+        lines.append(len(steps))
+        steps.append(step)
+        rows.append(row)
+    add_unlisted(count)
+    return CompletedList(tuple(steps), np.array(rows).reshape(len(steps), count), tuple(lines))
 
 
 def line_steps(texts: Sequence[str], graph: TaskGraph | None = None) -> tuple[Step, ...]:

@@ -202,8 +202,8 @@ class Access:
             user = self._request_user(request)
         except SettingsError as error:
             self._warn_of_keys(str(error))
-            reply = {"error": "the keys of this studio cannot be read; its log says why"}
-            return JSONResponse(reply, HTTPStatus.SERVICE_UNAVAILABLE)
+            reason = "the keys of this studio cannot be read; its log says why"
+            return JSONResponse({"error": reason}, HTTPStatus.SERVICE_UNAVAILABLE)
         if user is not None:
             request.state.user, role = user
             return _role_refusal(role, request)
