@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ShapeError
-from stepline.grounding.line_model import match_lines
+from stepline.grounding.line_model import match_lines, word_overlap
 from stepline.grounding.settings import CoarseSettings, LabelRule
 from stepline.numeric import cosine_matrix, softmax
 from stepline.records import (
@@ -40,9 +40,10 @@ MIN_SAID_PROBABILITY = 0.5  # P(said), from which a user's own line counts as sa
 # In the first sentences of a narration the model knows too little. There a cosine is enough, which is
 # that of the headings of 53 tutorials with their sentences, if no other line is much more similar.
 MIN_MODEL_SENTENCES = 4
-# Evidence in nats of a sentence that a line cites. Of lines of other recipes among those of 119 videos
-# of YouCook2, as many are then taken for said (.17) as own lines for not said (.17).
-MIN_LINE_EVIDENCE = 4.5
+# Cosine of a line with a sentence that it cites, plus the fraction of its words in the sentence. Of
+# lines of other recipes in lists of 119 videos of YouCook2, as many are then taken for said (.16) as
+# lines of the video for not said (.18).
+MIN_LINE_LIKENESS = 0.6
 MIN_LINE_COSINE = 0.35  # of a user's own line with its sentence. MiniLM: unrelated texts < 0.3
 EARLY_COSINE = 0.66
 MAX_EARLY_LEAD = 0.15
@@ -261,7 +262,7 @@ def steps_from_texts(
     """Return a user's own lines as steps, with `said` set to where the narration says them.
 
     `said` stays None if P(said) by `line_model` is below 0.5, or if no sentence that the line cites is
-    like it: MIN_LINE_EVIDENCE, or MIN_LINE_COSINE while the narration is still running.
+    like it: MIN_LINE_LIKENESS, or MIN_LINE_COSINE while the narration is still running.
 
     Args:
         texts: K lines in the user's order. The steps have the same order.
@@ -291,7 +292,8 @@ def steps_from_texts(
     # which lines are said at all: the sentences that a line cites must be like it
     cosines = cosine_matrix(text_vectors, sentence_vectors)  # (K, S)
     passages = [match.passage_of(k) for k in range(len(steps))]
-    likeness, least = (cosines, MIN_LINE_COSINE) if so_far else (match.evidence, MIN_LINE_EVIDENCE)
+    words, _ = word_overlap(texts, [sentence.text for sentence in sentences])
+    likeness, least = (cosines, MIN_LINE_COSINE) if so_far else (cosines + words, MIN_LINE_LIKENESS)
     cited = np.array([likeness[k, list(passage)].max() for k, passage in enumerate(passages)])
     is_said = (match.said_probabilities >= MIN_SAID_PROBABILITY) & (cited >= least)
     # In the first sentences a cosine may be enough.
