@@ -164,11 +164,11 @@ def _align_by_weights(
         start, end = grow_window(row, int(row.argmax()), settings.grow)
         said_span = Span(float(start), min(float(end), duration))
         # Its sources are sentences in the span with more than the average weight.
-        sources = []
-        for n, sentence in enumerate(sentences):
-            overlaps = sentence.span.overlap(said_span) > 0
-            if overlaps and weight[n] >= 1 / len(weight):
-                sources.append(n)
+        sources = [
+            n
+            for n, sentence in enumerate(sentences)
+            if sentence.span.overlap(said_span) > 0 and weight[n] >= 1 / len(weight)
+        ]
         update = {"said": said_span, "score": min(1.0, best), "sources": tuple(sources)}
         placed.append(step.model_copy(update=update))
     return tuple(placed), tuple(dropped)

@@ -106,10 +106,9 @@ class LabelMatcher:
         label = self._lines[number]
 
         # the fraction of the label that the step says
-        label_letters = sum(map(len, label))
-        named = [word for word in label if is_said(word, self._said_words[step])]
+        named = self._named_words(step, label)
         letters = sum(map(len, named))
-        share = letters / max(1, label_letters)
+        share = letters / max(1, sum(map(len, label)))
         surety = float(np.clip((letters - 1) / (MIN_SURE_LETTERS - 1), 0.0, 1.0))
 
         # the fraction of the step that the label has
@@ -136,11 +135,11 @@ class LabelMatcher:
             line: text of the line, one of the L lines.
         """
         label = self._lines[self._line_index[line]]
-        named = [word for word in label if is_said(word, self._said_words[step])]
-        letters = sum(map(len, named))
-        if letters < MIN_SURE_LETTERS:
-            return 0.0
-        return letters / sum(map(len, label))
+        letters = sum(map(len, self._named_words(step, label)))
+        return letters / sum(map(len, label)) if letters >= MIN_SURE_LETTERS else 0.0
+
+    def _named_words(self, step: int, label: Sequence[str]) -> list[str]:
+        return [word for word in label if is_said(word, self._said_words[step])]
 
 
 def split_words(text: str) -> list[str]:
@@ -474,11 +473,7 @@ def _click_span(events: Sequence[ScreenEvent], number: int) -> Span:
     """
     event = events[number]
     before = events[number - 1].end if number else 0.0
-    after = math.inf
-    if number + 1 < len(events):
-        after = events[number + 1].start
-    lead = max(event.start - LEAD_SECONDS, before)
-    tail = min(event.end + TAIL_SECONDS, after)
-    start = max(0.0, min(event.start, lead))
-    end = max(event.end, tail)
-    return Span(round(start, SPAN_DECIMALS), round(end, SPAN_DECIMALS))
+    after = events[number + 1].start if number + 1 < len(events) else math.inf
+    start = min(event.start, max(event.start - LEAD_SECONDS, before))
+    end = max(event.end, min(event.end + TAIL_SECONDS, after))
+    return Span(round(max(0.0, start), SPAN_DECIMALS), round(end, SPAN_DECIMALS))

@@ -305,11 +305,8 @@ def sampled_screen_statistics(
     """
     from stepline.media import read_frames_at
 
-    times = []
-    for pair in range(SAMPLED_PAIRS):
-        first = start + (pair + 0.5) * duration / SAMPLED_PAIRS
-        times.append(first)
-        times.append(first + PAIR_SECONDS)
+    firsts = [start + (pair + 0.5) * duration / SAMPLED_PAIRS for pair in range(SAMPLED_PAIRS)]
+    times = [first + gap for first in firsts for gap in (0.0, PAIR_SECONDS)]
     pairs: dict[int, ScreenMeter] = {}
     for frame in read_frames_at(path, times, settings=media, shorter=SAMPLED_PAIR_PIXELS):
         pair = int((frame.time - start) * SAMPLED_PAIRS / duration)

@@ -180,15 +180,14 @@ class StepInquiry:
 
     def choice_answers(self) -> list[ChoiceAnswer]:
         """Return the answers so far, one per step of each question, without refused replies."""
-        choice_answers = []
-        for answered in self.answered:
-            question = answered.question
-            for (k, reply), is_repeat in zip(answered.by_step(), question.is_repeat, strict=True):
-                if not reply.refusal:
-                    choice_answers.append(
-                        ChoiceAnswer(k, question.choices, reply.answer, is_repeat)
-                    )
-        return choice_answers
+        return [
+            ChoiceAnswer(k, answered.question.choices, reply.answer, is_repeat)
+            for answered in self.answered
+            for (k, reply), is_repeat in zip(
+                answered.by_step(), answered.question.is_repeat, strict=True
+            )
+            if not reply.refusal
+        ]
 
     def infer_probabilities(self) -> AnswerInference:
         """Return the places of the steps and the reliability of the model, given the answers so far."""
