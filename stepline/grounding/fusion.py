@@ -360,9 +360,7 @@ def _midpoint(first: float, second: float) -> float:
     """Return the whole second at or after the middle of two times, the middle itself without one."""
     middle = (first + second) / 2
     whole_second = float(math.ceil(middle))
-    if whole_second < second:
-        return whole_second
-    return middle
+    return whole_second if whole_second < second else middle
 
 
 def _with_best_span(step: Step, start: float, end: float) -> Step:

@@ -128,12 +128,9 @@ def to_video_time(step: Step, original: Step, window: GroundingWindow) -> Step:
     """
     start = window.context.start
     spans = [Span(span.start + start, span.end + start) for span in step.spans]
-    at = step.at
-    if at is not None:
-        at = at + start
     changes = {
         "spans": tuple(spans),
-        "at": at,
+        "at": None if step.at is None else step.at + start,
         "score": step.score,
         "status": step.status,
         "basis": step.basis,
@@ -222,9 +219,7 @@ class GroundingInputs:
     @property
     def cuts(self) -> tuple[float, ...]:
         """Times of cuts in seconds, () where unknown."""
-        if self.activity is None:
-            return ()
-        return self.activity.cuts
+        return () if self.activity is None else self.activity.cuts
 
     @property
     def shots(self) -> list[slice]:
@@ -382,11 +377,8 @@ def _correspondence_log_odds(inputs: GroundingInputs) -> float | None:
         sentences = inputs.transcript.sentences
     else:
         # Without a transcript, the steps that are said take the place of sentences.
-        steps_as_sentences = []
-        for step in inputs.steps:
-            if step.said is not None:
-                steps_as_sentences.append(Sentence(text=step.text, span=step.said))
-        sentences = tuple(steps_as_sentences)
+        said_steps = [(step.text, step.said) for step in inputs.steps if step.said is not None]
+        sentences = tuple(Sentence(text=text, span=span) for text, span in said_steps)
     evidence = measure_correspondence(
         sentences,
         inputs.duration,
