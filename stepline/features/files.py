@@ -20,6 +20,7 @@ import numpy as np
 from stepline.errors import ShapeError, StoreError, first_line
 from stepline.files.atomic_files import write_atomic
 from stepline.limits import MAX_FEATURES_BYTES, check_zip, parse_json, read_safetensors_header
+from stepline.numeric import unit_rows
 from stepline.records import RECORD_VERSION, FeatureSequence, Matrix
 
 TORCH_SUFFIXES = (".pth", ".pt", ".pth.tar")
@@ -167,14 +168,6 @@ def parse_rate(location: object, metadata: Mapping[str, str], rate: float) -> fl
             f"{location}: rate {stated!r} is not a rate in rows/s; write the features again"
         )
     return number
-
-
-def unit_rows(values: Matrix) -> Matrix:
-    """Return the rows of a matrix (N, D), each scaled to length 1. A row of zeros stays zero."""
-    # A length of 1 leaves a row of zeros as it is.
-    length: Matrix = np.linalg.norm(values, axis=1, keepdims=True)
-    length[length == 0] = 1
-    return values / length
 
 
 def write_feature_file(features: FeatureSequence, path: Path) -> None:

@@ -95,9 +95,9 @@ def find_features(source: Path) -> Iterator[FeatureFile]:
 
 
 def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
-    """Yield the items of a file: one item, or one per key of a dict.
+    """Yield the items of a file: one item, or one per key of a dict of several items.
 
-    Raises StoreError for an unreadable file.
+    Raises StoreError if the file cannot be read.
     """
     content, metadata = file.read_content()
     if not isinstance(content, Mapping):

@@ -27,9 +27,10 @@ def read_text_column(path: Path, column: str) -> Iterator[str]:
     try:
         table = ParquetReader(path)
         if column not in table.columns:
-            has = f"it has {', '.join(table.columns)[:200]}" if table.columns else "it has none"
             raise StoreError(
-                f"{path}: lacks the column {column!r}, {has}; give records that Stepline wrote"
+                f"{path}: lacks the column {column!r}, "
+                f"it has {', '.join(table.columns)[:200] or 'none'}; "
+                "give records that Stepline wrote"
             )
         if not types.is_string(table.schema.field(column).type):
             raise StoreError(

@@ -143,14 +143,9 @@ class LibraryDatabase:
     @contextlib.contextmanager
     def locked_connection(self) -> Iterator[None]:
         """Lock the connection for one thread, and raise SQLite errors as StoreError."""
-        with self._lock:
-            try:
-                yield
-            except (sqlite3.Error, OSError) as error:
-                cure = "see who else works on it, or put a copy of the file back"
-                if is_full_disk(error):
-                    cure = "free some space"
-                raise StoreError(f"{self.path}: {error}; {cure}") from error
+        cure = "see who else works on it, or put a copy of the file back"
+        with self._lock, sqlite_errors(self.path, cure):
+            yield
 
     def _open(self, is_read_only: bool) -> sqlite3.Connection:
         writable = os.access(self.folder, os.W_OK)
@@ -197,11 +192,21 @@ class LibraryDatabase:
             raise StoreError(f"{self.path}: {reason}; put a copy of the file back, or delete it")
 
 
-def is_full_disk(error: sqlite3.Error | OSError) -> bool:
-    """Return whether the cause of an error of SQLite or of a file is a full disk."""
-    if isinstance(error, OSError):
-        return error.errno in FULL_DISK_ERRORS
-    return getattr(error, "sqlite_errorname", None) in WRITE_ERRORS
+@contextlib.contextmanager
+def sqlite_errors(path: Path, cure: str) -> Iterator[None]:
+    """Raise the errors of SQLite and of files in this context as StoreError.
+
+    Args:
+        path: path of the database, for the message.
+        cure: what the user can do, unless the disk is full.
+    """
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        is_full = getattr(error, "sqlite_errorname", None) in WRITE_ERRORS
+        if is_full or getattr(error, "errno", None) in FULL_DISK_ERRORS:
+            cure = "free some space"
+        raise StoreError(f"{path}: {error}; {cure}") from error
 
 
 def check_database_files(path: Path) -> None:

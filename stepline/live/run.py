@@ -83,7 +83,11 @@ def run_live(
     with lock_video(f"{stem}{RECORDING_SUFFIX}", job.out):
         # where the run begins or resumes
         log = _open_log(job, inputs, stem)
-        start = _start_second(log, inputs)
+        is_stream = isinstance(inputs[0], LiveInput)
+        start = log.resume_second if log.count else 0.0
+        # A stream continues without a run: its second follows from the time of the first start.
+        if is_stream and log.first is not None and log.first.wall is not None:
+            start = max(start, time.time() - log.first.wall)
         backbone = None
         files = RunFiles(stem, log, job.out / f"{stem}{VTT_SUFFIX}")
         pictures = PictureRate()
@@ -95,15 +99,20 @@ def run_live(
             pictures = PictureRate(rate, settings.vision.frame_size)
         stop = stop or Event()
         session = LiveSession(files, settings, emit, job.options, backbone, recognise, stop)
-        _emit_start(job, inputs, log, start, emit)
+        if not log.count:
+            source, digest = display_source(job, inputs), source_digest(inputs)
+            emit(log.add("started", 0.0, source=source, digest=digest, wall=time.time()))
+        elif is_stream:
+            seconds = round(start - log.resume_second, 3)
+            emit(log.add("gap", start, seconds=seconds, reason="Stepline did not run"))
 
         # the run
         recordings: Sequence[StreamRecorder] = ()
-        if isinstance(inputs[0], LiveInput) and job.at_end is not None:
+        if is_stream and job.at_end is not None:
             recordings = _recordings(job, stem)[: len(inputs)]
         sources = [
             LiveSource(
-                source,
+                live_input,
                 pictures=pictures,
                 media=settings.media,
                 links=settings.links,
@@ -112,7 +121,7 @@ def run_live(
                 recording=recording,
                 stop=session.stop,
             )
-            for source, recording in itertools.zip_longest(inputs, recordings)
+            for live_input, recording in itertools.zip_longest(inputs, recordings)
         ]
         session.warm_up()
         session.run(sources)
@@ -123,40 +132,6 @@ def run_live(
         if job.at_end is not None:
             files_written += _write_record(job, inputs[0], stem, settings, recordings)
     return tuple(path for path in files_written if path.is_file())
-
-
-def _start_second(log: LiveLog, inputs: Sequence[Path | LiveInput]) -> float:
-    """Return the second of the source at which the run begins or resumes."""
-    start = log.resume_second if log.count else 0.0
-    # A stream continues without a run: its second follows from the wall clock at the first start.
-    wall_start = None if log.first is None else log.first.wall
-    if isinstance(inputs[0], LiveInput) and wall_start is not None:
-        start = max(start, time.time() - wall_start)
-    return start
-
-
-def _emit_start(
-    job: LiveJob,
-    inputs: Sequence[Path | LiveInput],
-    log: LiveLog,
-    start: float,
-    emit: Callable[[LiveEvent], None],
-) -> None:
-    """Emit the start of a new run, or the gap of a stream while no run was active.
-
-    Args:
-        job: arguments of the run.
-        inputs: inputs of its source.
-        log: log to which the event is added.
-        start: second of the source at which the run begins or resumes.
-        emit: called with the event.
-    """
-    if not log.count:
-        source, digest = display_source(job, inputs), source_digest(inputs)
-        emit(log.add("started", 0.0, source=source, digest=digest, wall=time.time()))
-    elif isinstance(inputs[0], LiveInput):
-        seconds = round(start - log.resume_second, 3)
-        emit(log.add("gap", start, seconds=seconds, reason="Stepline did not run"))
 
 
 def source_id(inputs: Sequence[Path | LiveInput]) -> str:

@@ -504,14 +504,14 @@ def _scan_packets(
     scan = PacketScan()
     # each answer needs a container of its own, read from its start
     if find_film:
-        with contextlib.closing(_open_container(path, settings)) as container:
+        with _open_container(path, settings) as container:
             scan = replace(scan, video_index=_film_index(container, _video_streams(container)))
     if find_audible:
-        with contextlib.closing(_open_container(path, settings)) as container:
+        with _open_container(path, settings) as container:
             audio_streams = _usable_streams(container.streams.audio)
             scan = replace(scan, audio_index=_audible_index(container, audio_streams))
     if find_end or (check_end and not _ends_as_claimed(path, settings)):
-        with contextlib.closing(_open_container(path, settings)) as container:
+        with _open_container(path, settings) as container:
             media = OpenMedia(path, container, settings, scan=scan)
             media.choose_streams()
             end = max(map(media.packet_end, media.packets()), default=0.0)
@@ -524,7 +524,7 @@ def _ends_as_claimed(path: Path, settings: MediaSettings) -> bool:
     """Return whether the last packets end at about the duration in the header."""
     import av
 
-    with contextlib.closing(_open_container(path, settings)) as container:
+    with _open_container(path, settings) as container:
         last_seconds: dict[int, float] = {}  # by stream
         try:
             container.seek(container.duration, backward=True)

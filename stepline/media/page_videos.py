@@ -120,12 +120,12 @@ def _limited_downloader_class(youtube_dl: Any, limits: LinkLimits) -> Any:
 
 
 def _youtube_dl_options(settings: LinkSettings) -> Info:
-    height = f"[height<=?{settings.height}]"
-    # Forbidden protocols are not chosen. Where there is no other, `dl` raises the error.
+    # Forbidden protocols are not chosen. If there is no other, `dl` raises the error.
     allowed = PROTOCOL_FILTER
+    fitting = f"{allowed}[height<=?{settings.height}]"
     return {
         # the last but one: video and audio as two files, or only one of them
-        "format": f"b{allowed}{height}/b{allowed}/((bv{allowed}{height}/bv{allowed}),ba{allowed})/b",
+        "format": f"b{fitting}/b{allowed}/((bv{fitting}/bv{allowed}),ba{allowed})/b",
         "extract_flat": "in_playlist",
         "noplaylist": True,
         "playlistend": settings.most,
