@@ -68,11 +68,9 @@ def chapters(record: Record) -> str | None:
     # Every line has an equal part of the description.
     line_chars = MAX_DESCRIPTION_CHARS // len(plan.chapters)
     limit = min(MAX_TITLE_CHARS, line_chars - len("00:00:00 \n"))
-    lines = []
-    for chapter in plan.chapters:
-        title = shorten(chapter.title, limit)
-        lines.append(f"{clock(chapter.start)} {title}\n")
-    return "".join(lines)
+    return "".join(
+        f"{clock(chapter.start)} {shorten(chapter.title, limit)}\n" for chapter in plan.chapters
+    )
 
 
 def plan_chapters(record: Record) -> ChapterPlan:

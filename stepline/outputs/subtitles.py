@@ -74,11 +74,10 @@ def _format_srt(cues: list[Subtitle]) -> str:
 
 
 def _sentence_cues(record: Record) -> list[Subtitle]:
-    cues = []
-    for number, sentence in enumerate(record.sentences, start=1):
-        text = one_line(sentence.text) or "…"
-        cues.append(_make_cue(number, sentence.span, text))
-    return cues
+    return [
+        _make_cue(number, sentence.span, one_line(sentence.text) or "…")
+        for number, sentence in enumerate(record.sentences, start=1)
+    ]
 
 
 def _step_cues(record: Record, *, with_said: bool) -> list[Subtitle]:
