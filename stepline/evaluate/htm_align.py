@@ -356,6 +356,5 @@ def spoken_times(transcript: Mapping[str, Node], id: str) -> Floats | None:
             f"{id}: not in the transcript next to the annotations"
             "; give the transcript of all videos"
         )
-    starts = read_numbers(transcript[id]["start"])
-    ends = read_numbers(transcript[id]["end"])
-    return np.stack([starts, ends], axis=1)
+    columns = [read_numbers(transcript[id][key]) for key in ("start", "end")]
+    return np.stack(columns, axis=1)

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Chapter:
-    """A chapter of a video, which ends at the start of the next chapter or of the video's end.
+    """A chapter of a video. It ends where the next chapter starts, or at the end of the video.
 
     Attributes:
         start: whole second of the video at which the chapter begins.

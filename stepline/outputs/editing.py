@@ -175,12 +175,10 @@ def _marker(span: Span, step: Step) -> JsonObject:
 
 
 def _shown_steps(record: Record) -> list[tuple[Span, Step]]:
-    shown_steps = []
-    for step in record.steps:
-        span = shown_span(step)
-        if span is not None:
-            shown_steps.append((span, step))
-    return shown_steps
+    spans = map(shown_span, record.steps)
+    return [
+        (span, step) for span, step in zip(spans, record.steps, strict=True) if span is not None
+    ]
 
 
 def _to_json(tree: JsonValue) -> str:

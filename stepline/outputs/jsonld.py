@@ -95,7 +95,14 @@ def _work_properties(
 ) -> JsonObject:
     """Return the known properties that HowTo and Recipe share: title, image, author, times, yield.
 
-    Of a range of time it is the longer time.
+    If the speaker says a range of time, the longer time is given.
+
+    Args:
+        record: the title, author, times and yields of the video.
+        links: links to the page and pictures.
+        type_name: schema.org type, "HowTo" or "Recipe".
+        time_fields: kind of time -> name of its property.
+        yield_field: name of the property that holds the yield.
     """
     tree: JsonObject = {"@context": "https://schema.org", "@type": type_name, "name": title(record)}
     if links.page:

@@ -43,7 +43,12 @@ def srt(record: Record, *, said: bool = True) -> str:
     """Return the steps as SubRip, numbered by time.
 
     SubRip has no escapes: an invisible word joiner breaks up `-->`, tags and `{\\` so that players
-    show them as text. said: as of `webvtt`.
+    show them as text.
+
+    Args:
+        record: the steps of the video.
+        said: whether a step that is said but not shown has a marked cue too, at the time of its
+            words.
     """
     return _format_srt(_step_cues(record, with_said=said))
 
