@@ -471,7 +471,7 @@ def _join_events(before: ScreenEvent, event: ScreenEvent) -> ScreenEvent:
 
 
 def _new_lines(lines: Sequence[ScreenLine], others: Sequence[ScreenLine]) -> tuple[ScreenLine, ...]:
-    """Return the lines without an equal text in the same position among `others`."""
+    """Return the lines that have no line with the same text in the same position among `others`."""
 
     def stays(line: ScreenLine) -> bool:
         return any(
