@@ -332,8 +332,7 @@ def has_screen_text(path: Path, seconds: Sequence[float]) -> bool:
     reader = ScreenLineReader(find_weights("pp-ocr"))
     counts: list[int] = []
     for frame in read_frames_at(path, seconds, TEXT_SAMPLE_PIXELS):
-        lines = reader.read(frame.image, max_lines=MAX_TEXT_SAMPLE_LINES)
-        counts.append(len(lines))
+        counts.append(len(reader.read(frame.image, max_lines=MAX_TEXT_SAMPLE_LINES)))
 
         # Once most frames agree, the others cannot change the result.
         enough_count = sum(count >= MIN_SCREEN_LINES for count in counts)
