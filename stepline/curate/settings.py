@@ -1,9 +1,7 @@
-"""Settings of `stepline curate`: remote files, sources, stages, limits and engines, export,
-forecast and report.
+"""Settings of `stepline curate`: sources, stages, limits and engines, export and report.
 
 Those of the stages that other packages have are those packages' own (stage.Recipe joins them).
-Remote files, limits, engines, the forecast, the report and the audit never decide what is in a
-dataset.
+Remote files, limits, engines, the report and the audit never decide what is in a dataset.
 """
 
 from pathlib import Path
@@ -136,15 +134,6 @@ class EngineSettings(Settings):
     address: str | None = Field(
         None, description="of a Ray cluster; none = one is started on this machine"
     )
-
-
-class ForecastSettings(Settings):
-    """The sample of videos of `--dry-run`."""
-
-    sample: Annotated[int, Field(ge=6, le=100_000)] = Field(
-        24, description="videos worked on. Their results are not made again"
-    )
-    seed: Seed = Field(0, description="of the sample")
 
 
 class ReportSettings(Settings):

@@ -22,7 +22,6 @@ from stepline.curate.settings import (
     EngineSettings,
     ExportSettings,
     FilterSettings,
-    ForecastSettings,
     GatherSettings,
     LimitsSettings,
     PlacingSettings,
@@ -106,7 +105,10 @@ FailureKind: TypeAlias = Literal["left out", "error", "hang", "crash", "memory"]
 
 
 class LeftOutError(Exception):
-    """Raised by a video stage where a rule of the recipe leaves the video out. It is never retried."""
+    """Raised by a video stage where a rule of the recipe leaves the video out.
+
+    It is never retried.
+    """
 
 
 @dataclass(frozen=True)
@@ -276,7 +278,6 @@ class Recipe(Settings):
     visible: VisibleSettings = VisibleSettings()
     export: ExportSettings = ExportSettings()
     report: ReportSettings = ReportSettings()
-    forecast: ForecastSettings = ForecastSettings()
     places: RemoteSettings = RemoteSettings()
     limits: LimitsSettings = LimitsSettings()
     engine: EngineSettings = EngineSettings()
@@ -314,8 +315,7 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, preset: Path | None
     # What no run over many videos can do.
     if steps.vision.vlm.dry_run or steps.writing.llm.dry_run:
         raise SettingsError(
-            "steps: dry_run asks no model; take it out, and let `stepline curate --dry-run` ask a "
-            "sample"
+            "steps: dry_run asks no model; take it out, and give --limit to ask about few videos"
         )
     return recipe
 
@@ -326,7 +326,7 @@ def resolve_stages(recipe: Recipe, stages: StageTable) -> tuple[Stage, ...]:
     Raises SettingsError for a stage that is unknown, repeated, or named before one that it needs.
     """
     # Each stage is checked against those before it.
-    resolved: dict[str, Stage] = {}
+    resolved = {}
     for name in recipe.stages:
         if name not in stages:
             raise SettingsError(f"recipe: no stage {name!r}; {_nearest_stage(name, stages)}")

@@ -112,9 +112,9 @@ class AppendLog(Generic[Entry]):
                 try:
                     entry = self._kind.model_validate_json(line)
                 except ValidationError as error:
-                    where = f"{self._path}:{self._lines + 1}"
                     raise StoreError(
-                        f"{where}: not {self._noun}; correct or remove that line"
+                        f"{self._path}:{self._lines + 1}: "
+                        f"not {self._noun}; correct or remove that line"
                     ) from error
                 self._size += len(line)
                 self._lines += 1

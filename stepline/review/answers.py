@@ -117,7 +117,7 @@ def consensus(
 
     Only the first `rule.annotators` answers of a clip count.
     """
-    verdicts: dict[str, bool | None] = {}
+    verdicts = {}
     for clip, shown_votes in _positive_votes(answers, rule).items():
         # A verdict needs a majority for or against.
         has_majority = max(shown_votes, rule.annotators - shown_votes) >= rule.majority
@@ -129,8 +129,7 @@ def agreement(answers: Iterable[Answer], rule: AgreementRule = PAPER_RULE) -> Ag
     """Return how well annotators agree on the complete clips."""
     answers = list(answers)
     verdicts = list(consensus(answers, rule).values())
-    votes = _positive_votes(answers, rule)
-    shown_votes = np.array(list(votes.values()), dtype=np.int_)  # (clips,)
+    shown_votes = np.array(list(_positive_votes(answers, rule).values()), dtype=np.int_)  # (clips,)
     # Two columns, so that Fleiss' kappa of two categories can be taken.
     kappa, same = fleiss_kappa(np.stack([shown_votes, rule.annotators - shown_votes], axis=1))
     return Agreement(
@@ -222,8 +221,10 @@ def export_annotations(
         if verdicts.get(clip.id) is not None
     ]
     if not labelled:
-        missing = f"no clip yet has {rule.annotators} answers with {rule.majority} that agree"
-        raise DatasetError(f"{missing}; annotate on, or ask fewer")
+        raise DatasetError(
+            f"no clip yet has {rule.annotators} answers with {rule.majority} that agree; "
+            "annotate on, or ask fewer"
+        )
 
     # what the report says
     summary = agreement(answers, rule)

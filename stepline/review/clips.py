@@ -41,14 +41,18 @@ def read_clips(path: Path) -> list[AnnotationClip]:
         records = read_parquet(path) if path.suffix == ".parquet" else [read_record(path)]
         clips = [clip for record in records for clip in record_clips(record)]
     if not clips:
-        cure = "give records of transcribed videos, or clips"
-        raise DatasetError(f"{path}: no sentence with a video to watch; {cure}")
+        raise DatasetError(
+            f"{path}: no sentence with a video to watch; "
+            "give records of transcribed videos, or clips"
+        )
     # Answers are kept by the id, so two clips of one id would share theirs.
     counts = Counter(clip.id for clip in clips)
     repeated = [id for id, count in counts.items() if count > 1]
     if repeated:
-        ids = f"{len(repeated)} ids occur twice, first {repeated[0]!r}"
-        raise DatasetError(f"{path}: {ids}; every clip needs its own")
+        raise DatasetError(
+            f"{path}: {len(repeated)} ids occur twice, first {repeated[0]!r}; "
+            "every clip needs its own"
+        )
     return clips
 
 
@@ -72,7 +76,10 @@ def write_clips(clips: Iterable[AnnotationClip], path: Path) -> None:
 
 
 def check_qualifying(clips: Sequence[AnnotationClip], source: Path) -> list[AnnotationClip]:
-    """Return the clips of a qualification test. Raises DatasetError where one has no known answer."""
+    """Return the clips of a qualification test.
+
+    Raises DatasetError where one has no known answer.
+    """
     for clip in clips:
         if clip.shown is None:
             raise DatasetError(
@@ -105,8 +112,7 @@ def widen_clip(span: Span, duration: float | None) -> Span:
     """Return a span widened to at least `MIN_CLIP_SECONDS`, inside the video. duration: seconds,
     None where unknown."""
     # Widened to both sides, and moved inside where the video begins or ends.
-    lacking = max(0.0, MIN_CLIP_SECONDS - span.duration)
-    start = max(0.0, span.start - lacking / 2)
+    start = max(0.0, span.start - max(0.0, MIN_CLIP_SECONDS - span.duration) / 2)
     end = max(span.end, start + MIN_CLIP_SECONDS)
     if duration is not None and end > duration:
         start = max(0.0, min(start, duration - MIN_CLIP_SECONDS))

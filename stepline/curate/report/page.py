@@ -29,16 +29,15 @@ Frames = Mapping[str, Mapping[float, bytes]]  # id of a video -> second -> JPEG
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a report shows, except the verdicts of people.
+    """Everything that a report shows, except the answers of the audit.
 
     Attributes:
         counts: numbers of the dataset.
         losses: videos that each stage left out.
         sample: texts of the audit.
         examples: random videos with some of their steps.
-        frames: JPEGs of the examples, and of the audited texts if the audit is shown, by video and
-            second.
-        links: to the example videos, by id.
+        frames: JPEGs by video and second: of the examples and, if the audit is shown, of its texts.
+        links: link to each example video, by id.
         notes: messages about frames that could not be read.
         provenance: contents of dataset.json and run.json, by file name.
     """
@@ -54,7 +53,10 @@ class Report:
 
 
 def audit_times(sample: AuditSample, video: str) -> set[float]:
-    """Return the seconds of all frames that the audit shows of a video."""
+    """Return the seconds of all frames that the audit shows of a video.
+
+    video: id of a video of the sample.
+    """
     duration = sample.videos[video].duration
     times = set(overview_times(duration))
     for text in sample.texts:
@@ -64,7 +66,10 @@ def audit_times(sample: AuditSample, video: str) -> set[float]:
 
 
 def frame_times(text: AuditText, duration: float | None) -> list[float]:
-    """Return the seconds of the frames of a text: one before its span, three in it, one after it."""
+    """Return the seconds of the frames of a text: one before its span, three in it, one after it.
+
+    duration: seconds of the video, None if unknown.
+    """
     span = text.span
     times = [span.start - MARGIN_SECONDS]
     times += [span.start + part * span.duration for part in (0.1, 0.5, 0.9)]
@@ -75,7 +80,10 @@ def frame_times(text: AuditText, duration: float | None) -> list[float]:
 
 
 def overview_times(duration: float | None) -> list[float]:
-    """Return seconds spread evenly over a video. Empty where its duration is unknown."""
+    """Return OVERVIEW_FRAMES seconds, evenly spread over a video.
+
+    Empty if its duration is unknown.
+    """
     if duration is None:
         return []
     count = OVERVIEW_FRAMES
@@ -93,8 +101,8 @@ def render_page(
 
     Args:
         report: numbers, examples and frames.
-        verdicts: verdicts of the audit so far.
-        with_audit: include the form of the audit, which needs a server.
+        verdicts: answers of the audit so far.
+        with_audit: whether to include the form of the audit, which needs a server.
     """
     counts = report.counts
     judge, aligner = counts.narration_shown, counts.steps_shown
@@ -136,8 +144,7 @@ def _read_package_file(name: str) -> str:
 
 
 def _make_audit_json(report: Report, verdicts: Sequence[Answer]) -> str:
-    """Return the texts and frames of the audit as JSON for the script, safe inside a script
-    element."""
+    """Return the texts and frames of the audit as JSON, safe inside a script element."""
     sample = report.sample
     texts = [
         {

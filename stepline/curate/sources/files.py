@@ -8,7 +8,7 @@ files by id in the folders that settings name.
 import hashlib
 import io
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from operator import itemgetter
@@ -65,19 +65,13 @@ def features_id(name: str) -> tuple[str, int] | None:
     """Return (id, 0) of a file of features such as ID.npy or ID.mp4.npy, or None for any other
     file."""
     # The same rule by which ready features are found elsewhere.
-    file_name = _file_name(name)
-    id = item_id(file_name)
+    id = item_id(name.rpartition("/")[2])
     return None if id is None else (id, 0)
 
 
-def _stem_and_suffix(name: str) -> tuple[str, str]:
-    stem, dot, ending = _file_name(name).rpartition(".")
+def _stem_and_suffix(path: str) -> tuple[str, str]:
+    stem, dot, ending = path.rpartition("/")[2].rpartition(".")
     return stem, f"{dot}{ending.lower()}"
-
-
-def _file_name(path: str) -> str:
-    _, _, name = path.rpartition("/")
-    return name
 
 
 @dataclass(frozen=True)
@@ -111,21 +105,24 @@ class FileIndex:
             if id_and_rank is not None:
                 id, rank = id_and_rank
                 files.setdefault(id, []).append((rank, entry.name, entry.fingerprint))
-        self._index_folder = files
+        self._files = files
         self._ids = sorted(files)
 
     def __len__(self) -> int:
-        return len(self._index_folder)
+        return len(self._files)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._files
 
     def __iter__(self) -> Iterator[tuple[str, StampedFile]]:
         """Yield all (id, file) pairs, sorted by id. Several files may have one id."""
         for id in self._ids:
-            for file in sorted(self._index_folder[id], key=itemgetter(0)):
+            for file in sorted(self._files[id], key=itemgetter(0)):
                 yield id, self._stamped_file(file)
 
     def find(self, id: str) -> StampedFile | None:
         """Return the file of an id with the lowest rank, or None."""
-        files = self._index_folder.get(id)
+        files = self._files.get(id)
         return self._stamped_file(min(files, key=itemgetter(0))) if files else None
 
     def ids_with_prefix(self, start: str) -> list[str]:
@@ -147,28 +144,27 @@ class CaptionsFiles:
 
     Args:
         files: captions files by stem, the language included.
-        is_video: returns whether a video has an id. Captions belong to the video with the longest
-            matching id.
+        videos: the ids of the videos. Captions belong to the video with the longest matching id.
     """
 
-    def __init__(self, files: FileIndex, is_video: Callable[[str], bool]) -> None:
-        self._index_folder = files
-        self._is_video = is_video
+    def __init__(self, files: FileIndex, videos: Container[str]) -> None:
+        self._files = files
+        self._videos = videos
 
     def find(self, id: str) -> StampedFile | None:
         """Return the captions of a video: ID.vtt, else ID.LANGUAGE.vtt. None without captions.
 
         Raises AmbiguousCaptionsError for several languages.
         """
-        file = self._index_folder.find(id)
+        file = self._files.find(id)
         if file is not None:
             return file
         # Only names that begin with the id and a point can be its captions.
         stems = []
         languages = set()
-        for stem in self._index_folder.ids_with_prefix(f"{id}."):
+        for stem in self._files.ids_with_prefix(f"{id}."):
             base, ending = split_language(stem)
-            if base == id and not self._is_video(stem):
+            if base == id and stem not in self._videos:
                 stems.append(stem)
                 languages.add(language_of_tag(ending.partition(".")[0]) or "")
         if len(languages) > 1:
@@ -177,19 +173,17 @@ class CaptionsFiles:
                 f"its captions are in several languages ({names}); name the one that is meant "
                 f"{id}.vtt, or take the others away"
             )
-        return (
-            self._index_folder.find(min(stems, key=lambda stem: (len(stem), stem)))
-            if stems
-            else None
-        )
+        if not stems:
+            return None
+        return self._files.find(min(stems, key=lambda stem: (len(stem), stem)))
 
     def ids_without_video(self) -> list[str]:
         """Return the ids of captions files without a video, sorted. JSON and tables are ignored, as
         they may hold other data."""
         ids: dict[str, None] = {}
-        for stem, file in self._index_folder:
+        for stem, file in self._files:
             base, _ = split_language(stem)
-            has_video = self._is_video(stem) or self._is_video(base)
+            has_video = stem in self._videos or base in self._videos
             if not has_video and _stem_and_suffix(file.url)[1] in FOLDER_SUFFIXES:
                 ids[base] = None
         return list(ids)
@@ -249,17 +243,15 @@ class CaptionIndex:
             if file.read(len(UTF8_MARK)) == UTF8_MARK:
                 offset = len(UTF8_MARK)
             file.seek(offset)
-            text = io.TextIOWrapper(file, encoding=BYTE_ENCODING, newline="")
-            reader = JsonObjectReader(text)
+            reader = JsonObjectReader(io.TextIOWrapper(file, encoding=BYTE_ENCODING, newline=""))
             for key, value in reader.read_members():
                 if isinstance(value, JsonFileError):
-                    what = f"{file_path.display_url}: {f'{key} '.lstrip()}{value.reason}"
                     raise DatasetError(
-                        f"{what}; unpack it where it is compressed, else download it again"
+                        f"{file_path.display_url}: {f'{key} '.lstrip()}{value.reason}; "
+                        "unpack it where it is compressed, else download it again"
                     )
                 start, end = reader.last_range
-                source = reader.last_source.encode(BYTE_ENCODING)
-                digest = hashlib.sha256(source).digest()
+                digest = hashlib.sha256(reader.last_source.encode(BYTE_ENCODING)).digest()
                 part = (offset + start, offset + end, digest[:DIGEST_BYTES])
                 self._parts.setdefault(key.encode(BYTE_ENCODING), part)
 
@@ -288,15 +280,10 @@ class SideFolders:
             "features": _index_folder(settings.features, remote, features_id, "features"),
         }
         if captions.lower().endswith(".json"):
-            path = absolute_path(RemotePath(captions, remote))
-            self._indexes["captions"] = CaptionIndex(path)
+            self._indexes["captions"] = CaptionIndex(absolute_path(RemotePath(captions, remote)))
         else:
             files = _index_folder(captions, remote, captions_id, "captions")
-            if files is None:
-                self._indexes["captions"] = None
-            else:
-                is_video = _id_check(videos)
-                self._indexes["captions"] = CaptionsFiles(files, is_video)
+            self._indexes["captions"] = files and CaptionsFiles(files, videos or ())
 
     @property
     def has_captions(self) -> bool:
@@ -324,11 +311,6 @@ class SideFolders:
         except AmbiguousCaptionsError as error:
             return reject_video(item.id, str(error))
         return item if item.has_files else reject_video(item.id, no_file)
-
-
-def _id_check(files: FileIndex | None) -> Callable[[str], bool]:
-    """Return a function that says whether an index has a file for an id."""
-    return lambda id: files is not None and files.find(id) is not None
 
 
 def with_file(item: VideoItem, field: str, file: StampedFile) -> VideoItem:

@@ -65,7 +65,7 @@ def read_list(
                 cell = row.get(column)
                 cells[field] = "" if cell is None else str(cell).strip()
             # Without an id of its own, a row is named by its video's file.
-            id = cells.get("id") or _file_stem(cells.get("video", ""))
+            id = cells.get("id") or PurePosixPath(cells.get("video", "")).name.rpartition(".")[0]
             if not id:
                 reason = "its row has neither an id nor a video's address"
                 yield reject_video(f"row {number}", reason)
@@ -121,7 +121,7 @@ def _find_columns(
     """Return the columns of the list by field. Raises DatasetError where a required column is
     missing."""
     usual = ColumnsSettings().model_dump()
-    present: dict[str, str] = {}
+    present = {}
     required = []
     for field, column in columns.model_dump().items():
         # A column that the settings rename has to be there. Others may be missing.
@@ -157,11 +157,6 @@ def _open_list(
     if name.endswith((".jsonl", ".ndjson")):
         return _open_json_lines(source, text)
     return _open_table(source, text)
-
-
-def _file_stem(address: str) -> str:
-    stem, _, _ = PurePosixPath(address).name.rpartition(".")
-    return stem
 
 
 def _open_parquet(

@@ -46,15 +46,15 @@ def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Sourc
     alone = []
     if not side_folders.has_captions:
         files = FileIndex(source, source.list([]), captions_id)
-        captions = CaptionsFiles(files, lambda id: videos.find(id) is not None)
+        captions = CaptionsFiles(files, videos)
         alone = captions.ids_without_video()
     if not len(videos) and not alone:
         raise DatasetError(
             f"{source.display_url}: no video in it; give the folder of videos or captions, or a list of them"
         )
     # Captions without a video are an entry of their own.
-    items = [VideoItem(id) for id in alone]
-    for item in chain((with_file(VideoItem(id), "video", video) for id, video in videos), items):
+    with_video = (with_file(VideoItem(id), "video", video) for id, video in videos)
+    for item in chain(with_video, map(VideoItem, alone)):
         try:
             file = captions.find(item.id) if captions is not None else None
             if file is not None:

@@ -59,8 +59,7 @@ class SourceFilter:
             elif self.accepts(entry.id, entry.category):
                 sets = self._excluded.datasets_with(entry.id)
                 if sets:
-                    reason = f"evaluates: a video of {', '.join(sets)}"
-                    yield reject_video(entry.id, reason)
+                    yield reject_video(entry.id, f"evaluates: a video of {', '.join(sets)}")
                 else:
                     yield entry
         # Categories that never come are a mistake in the settings.

@@ -5,7 +5,6 @@ results valid, such as threads, retries or concurrency. Also here: the libraries
 count, and whether a stage uses a GPU.
 """
 
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -43,11 +42,9 @@ NO_NETWORK_BACKBONES = ("precomputed", "none")
 Decisions: TypeAlias = dict[str, JsonValue]  # what decides a stage's result
 
 
-def section_settings(path: str, recipe: "Recipe") -> JsonValue:
-    """Return the settings of a stage that reads one section of a recipe only. path: of the section,
-    such as "filter"."""
-    tree = attrgetter(path)(recipe).model_dump(mode="json")
-    return with_constants(tree, path.rpartition(".")[2])
+def section_settings(section: str, recipe: "Recipe") -> JsonValue:
+    """Return all settings of one section of a recipe, such as "filter"."""
+    return with_constants(getattr(recipe, section).model_dump(mode="json"), section)
 
 
 def probe_settings(recipe: "Recipe") -> JsonValue:
@@ -59,14 +56,13 @@ def probe_settings(recipe: "Recipe") -> JsonValue:
 def transcribe_settings(recipe: "Recipe") -> JsonValue:
     """Return the settings that decide the result of `transcribe`."""
     asr = recipe.steps.asr
-    model_digest = None
     # A model in a folder counts by its files, a named one by its name.
-    if asr.model is not None and Path(asr.model).is_dir():
-        model_digest = file_digest(Path(asr.model))
+    model = Path(asr.model or "")
+    is_folder = bool(asr.model) and model.is_dir()
     decides = {
         "asr": _dump_settings(asr, {"threads"}),
         "media": probe_settings(recipe),
-        "model": model_digest,
+        "model": file_digest(model) if is_folder else None,
     }
     return decides | _plugin_identity("recognisers", asr.recogniser)
 
@@ -81,16 +77,15 @@ def write_settings(recipe: "Recipe") -> JsonValue:
     # Files count by content, so their paths do not.
     files = _model_file_digests(llm)
     # How a model is asked decides nothing of what it answers.
-    without = ASKING_SETTINGS | {*files}
-    decides = {"writer": writing.writer, "llm": _dump_settings(llm, without), **files}
+    question = _dump_settings(llm, ASKING_SETTINGS | {*files})
+    decides = {"writer": writing.writer, "llm": question, **files}
     return decides | _plugin_identity("writers", writing.writer)
 
 
 def encode_settings(recipe: "Recipe") -> JsonValue:
     """Return the settings that decide the result of `encode`."""
     vision = recipe.steps.vision
-    without = OTHER_VISION_SETTINGS | {"path", "dictionary"}
-    tree = vision.model_dump(mode="json", exclude=without)
+    tree = vision.model_dump(mode="json", exclude=OTHER_VISION_SETTINGS | {"path", "dictionary"})
     # `vision.hands` was a setting. Its default stays in the key, so that stored results stay valid.
     tree["hands"] = False
     decides: Decisions = {
@@ -111,9 +106,8 @@ def ground_settings(recipe: "Recipe") -> JsonValue:
     vision = recipe.steps.vision
     nasva = recipe.steps.nasva
     # The space of texts and pictures.
-    texts: list[JsonValue] = [vision.backbone, vision.text_space]
-    for path in (vision.path, vision.texts, vision.dictionary):
-        texts.append(file_digest(path))
+    files = (vision.path, vision.texts, vision.dictionary)
+    texts: list[JsonValue] = [vision.backbone, vision.text_space, *map(file_digest, files)]
     # A trained network, or the default placing.
     placing: JsonValue = {"ground": _dump_settings(nasva.ground)}
     aligner = nasva.aligner
@@ -122,17 +116,13 @@ def ground_settings(recipe: "Recipe") -> JsonValue:
             "aligner": _dump_settings(aligner, {"path"}),
             "network": file_digest(aligner.path),
         }
-    decides: Decisions = {}
-    decides["texts"] = texts
-    decides["tokens"] = vision.tokens
-    decides["placing"] = placing
+    decides: Decisions = {"texts": texts, "tokens": vision.tokens, "placing": placing}
     # A vision-language model.
     vlm = vision.vlm
     if vlm.named:
-        files = _model_file_digests(vlm)
-        files["projector"] = file_digest(vlm.projector)
-        question = _dump_settings(vlm, ASKING_SETTINGS | {*files, "dry_run"})
-        decides["witness"] = {"asked": question, **files}
+        digests = _model_file_digests(vlm) | {"projector": file_digest(vlm.projector)}
+        question = _dump_settings(vlm, ASKING_SETTINGS | {*digests, "dry_run"})
+        decides["witness"] = {"asked": question, **digests}
         decides["media"] = probe_settings(recipe)
     return decides | _plugin_identity("backbones", vision.backbone)
 
@@ -140,14 +130,15 @@ def ground_settings(recipe: "Recipe") -> JsonValue:
 def judge_settings(recipe: "Recipe") -> JsonValue:
     """Return the settings that decide the result of `judge`."""
     settings = recipe.steps.judge
-    judging = _dump_settings(settings, {"detector"})
-    return {"judge": judging, "detector": file_digest(settings.detector)}
+    return {
+        "judge": _dump_settings(settings, {"detector"}),
+        "detector": file_digest(settings.detector),
+    }
 
 
 def gather_settings(recipe: "Recipe") -> JsonValue:
     """Return the settings that decide the result of `gather`."""
-    writer = recipe.steps.writing.writer
-    return {"gather": _dump_settings(recipe.gather), "writer": writer}
+    return {"gather": _dump_settings(recipe.gather), "writer": recipe.steps.writing.writer}
 
 
 def sieve_swap_settings(recipe: "Recipe") -> JsonValue:
@@ -158,9 +149,9 @@ def sieve_swap_settings(recipe: "Recipe") -> JsonValue:
         raise SettingsError(
             "sieve_swap.base is not set; make one with `stepline text-base build`, and name its folder"
         )
-    manifest = settings.base / "manifest.json"
     # The manifest names every part of the base with its digest.
-    return {"sieve_swap": _dump_settings(settings, {"base"}), "base": file_digest(manifest)}
+    digest = file_digest(settings.base / "manifest.json")
+    return {"sieve_swap": _dump_settings(settings, {"base"}), "base": digest}
 
 
 def train_settings(recipe: "Recipe") -> JsonValue:

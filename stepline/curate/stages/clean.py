@@ -57,7 +57,7 @@ def clean(dataset: DatasetContext) -> None:
     grounded = {record.id: record.steps for record in gathered}
     # Two places of a step can be compared only where both stages are in the recipe.
     placed_twice = "refine" in dataset.folders and "ground" in dataset.recipe.stages
-    records: list[Record] = []
+    records = []
     for record in previous_records(dataset):
         grounded_steps: Sequence[Step] = grounded[record.id] if placed_twice else ()
         cleaned = clean_record(record, grounded_steps, settings)
@@ -78,8 +78,8 @@ def clean_record(record: Record, grounded: Sequence[Step], settings: CleanSettin
         grounded: steps of the stage `ground`, for agreement and spans. Empty: neither is used.
         settings: minimal scores.
     """
-    steps: list[Step] = []
-    dropped: list[Rejected] = []
+    steps = []
+    dropped = []
     for step, scores in zip(record.steps, score_steps(record, grounded), strict=True):
         reason = drop_reason(step, scores, settings)
         if reason is not None:
@@ -118,8 +118,7 @@ def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
         return []
     # The four scores of a step, with vectors of all texts made together.
     vectors = embed([step.text for step in record.steps])
-    sentence_vectors = embed([sentence.text for sentence in record.sentences])
-    likeness = vectors @ sentence_vectors.T  # (K, S)
+    likeness = vectors @ embed([sentence.text for sentence in record.sentences]).T  # (K, S)
     wordings = instruction_probability(vectors)  # (K,)
     spans = {step.id: step.spans for step in grounded}
     scores = []
@@ -162,7 +161,7 @@ def select_shown_narrations(dataset: DatasetContext) -> None:
     settings = dataset.recipe.visible
     source = dataset.folders["gather"]
     left_out = read_left_out(source)
-    records: list[Record] = []
+    records = []
     for record in read_parquet(source / RECORDS_FILE):
         visible = select_shown_sentences(record, settings)
         # A video that could not be judged is left out for that, not for its pictures.
@@ -179,13 +178,12 @@ def select_shown_narrations(dataset: DatasetContext) -> None:
 
 def select_shown_sentences(record: Record, settings: VisibleSettings) -> Record:
     """Return a record with its shown sentences as steps. The other sentences are dropped."""
-    steps: list[Step] = []
-    dropped: list[Rejected] = []
+    steps = []
+    dropped = []
     # A narration that is shown becomes a step where it is said.
     for number, sentence in enumerate(record.sentences):
         if sentence.shown is None or sentence.shown < settings.shown:
-            reason = NOT_SHOWN_SENTENCE
-            dropped.append(Rejected(what="sentence", text=sentence.text, reason=reason))
+            dropped.append(Rejected(what="sentence", text=sentence.text, reason=NOT_SHOWN_SENTENCE))
             continue
         span = sentence.span
         steps.append(
@@ -221,5 +219,7 @@ def export(dataset: DatasetContext) -> None:
         features=features,
     )
     tree = export_dataset(contents, dataset.folder, recipe.export)
-    counts = f"{tree['videos']} videos with {tree['steps']} steps in the dataset"
-    dataset.say(f"{counts}, {tree['left_out']} left out")
+    dataset.say(
+        f"{tree['videos']} videos with {tree['steps']} steps in the dataset, "
+        f"{tree['left_out']} left out"
+    )

@@ -116,8 +116,10 @@ def gather(dataset: DatasetContext) -> None:
     with FeatureWriter(dataset.folder / FEATURES_FOLDER) as store:
         rows = ((item, row) for item, row in _iterate_rows(dataset) if item.id not in repeated)
         count = write_dataset(dataset.folder, _make_records(rows, store, writer), left_out)
-    counts = f"{count} videos gathered, {len(repeated)} that came before"
-    dataset.say(f"{counts}, {len(left_out)} left out in all")
+    dataset.say(
+        f"{count} videos gathered, {len(repeated)} that came before, "
+        f"{len(left_out)} left out in all"
+    )
 
 
 def _list_failures(dataset: DatasetContext) -> dict[str, StageFailure]:
@@ -161,13 +163,12 @@ def _iterate_rows(dataset: DatasetContext) -> Iterator[tuple[VideoItem, Row]]:
     stages = [name for name in names if name in dataset.recipe.stages]
     # All stages yield the same items in the same order.
     for results in zip(*map(dataset.results, stages), strict=True):
-        cells = [cell for _, cell in results]
-        yield results[0][0], dict(zip(stages, cells, strict=True))
+        yield results[0][0], dict(zip(stages, [cell for _, cell in results], strict=True))
 
 
 def _find_duplicates(dataset: DatasetContext) -> dict[str, StageFailure]:
     duplicates = DuplicateFinder(dataset.recipe.gather.same_words)
-    repeated: dict[str, StageFailure] = {}
+    repeated = {}
     for item, row in _iterate_rows(dataset):
         file = from_bytes(ProbeResult, row["probe"])
         coarse = from_bytes(CoarseSteps, row["coarse"])
@@ -187,8 +188,7 @@ def _make_records(
         record = make_record(item, row, writer)
         flaw = _add_features(store, item.id, row["encode"])
         if flaw is not None and flaw[0] != NO_PICTURE:
-            warning = f"its features are left out: {' '.join(flaw)}".rstrip()
-            warnings = (*record.warnings, warning)
+            warnings = (*record.warnings, f"its features are left out: {' '.join(flaw)}".rstrip())
             record = record.model_copy(update={"warnings": warnings})
         yield record
 
@@ -314,17 +314,15 @@ class DuplicateFinder:
 
     def minhash(self, transcript: Transcript) -> Hashes | None:
         """Return the MinHash (64,) of a transcript, None where it has too few runs of words."""
-        words: list[str] = []
-        for sentence in transcript.sentences:
-            words += re.findall(r"\w+", sentence.text.lower())
+        text = " ".join(sentence.text for sentence in transcript.sentences)
+        words = re.findall(r"\w+", text.lower())
         # Runs of words as a set: how often a run comes does not count.
         shifted = [words[start:] for start in range(RUN_WORDS)]
         runs = {" ".join(run) for run in zip(*shifted, strict=False)}
         if len(runs) < MIN_RUNS:
             return None
         # A number below the prime for each run. Each hash function keeps its least value.
-        checksums = [zlib.crc32(run.encode()) % HASH_PRIME for run in runs]
-        codes = np.array(sorted(checksums), np.int64)
+        codes = np.array(sorted(zlib.crc32(run.encode()) % HASH_PRIME for run in runs), np.int64)
         multiplier, offset = self._factors
         hashes = (multiplier * codes[:, None] + offset) % HASH_PRIME  # (runs, 64)
         least: Hashes = hashes.min(axis=0)

@@ -12,19 +12,14 @@ several in no order).
 
 import io
 import math
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import (
-    Field,
-    JsonValue,
-    SerializerFunctionWrapHandler,
-    TypeAdapter,
-    ValidationError,
-    model_serializer,
-)
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from stepline.errors import StoreError
 from stepline.limits import read_safetensors_header
@@ -106,16 +101,10 @@ class GroundedSteps(FrozenModel):
     kind: Literal["cosine", "probability"] | None = None
     report: dict[str, JsonValue] = Field(default_factory=dict)
     doubts: tuple[str, ...] = ()
-    vlm: dict[str, JsonValue] | None = Field(default=None, alias="witness")
-
-    @model_serializer(mode="wrap")
-    def _omit_empty_vlm_answers(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Store the answers under the key "witness", and only where a model was asked."""
-        tree: dict[str, Any] = stored(self)
-        answers = tree.pop("vlm")
-        if answers is not None:
-            tree["witness"] = answers
-        return tree
+    # Stored under the key "witness", and only if a model was asked.
+    vlm: dict[str, JsonValue] | None = Field(
+        default=None, alias="witness", exclude_if=lambda answers: answers is None
+    )
 
 
 class JudgedTranscript(FrozenModel):
@@ -205,13 +194,8 @@ def from_bytes(kind: type[Result], data: bytes) -> Result:
         ) from error
 
 
-_adapters: dict[type, TypeAdapter[Any]] = {}  # making one takes milliseconds
-
-
-def _type_adapter(kind: type) -> TypeAdapter[Any]:
-    if kind not in _adapters:
-        _adapters[kind] = TypeAdapter(kind)
-    return _adapters[kind]
+# Making an adapter takes milliseconds.
+_type_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def pack(header: FrozenModel, arrays: "Mapping[str, Array]") -> bytes:
@@ -220,7 +204,7 @@ def pack(header: FrozenModel, arrays: "Mapping[str, Array]") -> bytes:
 
     # In one order, however the caller built the mapping.
     contiguous = {name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)}
-    metadata = {METADATA_KEY: header.model_dump_json()}
+    metadata = {METADATA_KEY: header.model_dump_json(by_alias=True)}
     return bytes(save(contiguous, metadata))
 
 
@@ -287,8 +271,7 @@ def unpack_features(data: bytes) -> VisualFeatures:
     if header.cuts is not None:
         activity = Activity(arrays["motion"], header.cuts, rate, arrays["peaks"], arrays["looks"])
     if header.lines is not None:
-        measured = {name: arrays[name] for name in CUE_ARRAYS}
-        cues = PictureCues(rate, **measured, lines=header.lines)
+        cues = PictureCues(rate, **{name: arrays[name] for name in CUE_ARRAYS}, lines=header.lines)
     return VisualFeatures(
         features=features, activity=activity, end=header.end, warnings=header.warnings, cues=cues
     )

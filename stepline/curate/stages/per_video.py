@@ -60,16 +60,17 @@ def probe(video: VideoContext) -> bytes:
         duration = video.item.duration or 0.0
         return to_bytes(ProbeResult(duration=duration, picture=False, sound=False))
     info = media.probe(video.media, video.recipe.steps.media)
-    result = ProbeResult(
-        duration=info.duration,
-        picture=info.has_picture,
-        sound=info.has_sound,
-        width=info.width,
-        height=info.height,
-        digest=sha256(video.media),
-        warnings=info.warnings,
+    return to_bytes(
+        ProbeResult(
+            duration=info.duration,
+            picture=info.has_picture,
+            sound=info.has_sound,
+            width=info.width,
+            height=info.height,
+            digest=sha256(video.media),
+            warnings=info.warnings,
+        )
     )
-    return to_bytes(result)
 
 
 def transcribe(video: VideoContext) -> bytes:
@@ -79,20 +80,19 @@ def transcribe(video: VideoContext) -> bytes:
         from stepline.speech import read_captions
 
         captions = read_captions(video.captions, video_id=video.item.id, settings=settings.asr)
-        speech = Speech(
-            transcript=captions.transcript, dropped=captions.dropped, warnings=captions.warnings
+        return to_bytes(
+            Speech(
+                transcript=captions.transcript, dropped=captions.dropped, warnings=captions.warnings
+            )
         )
-        return to_bytes(speech)
     if video.media is None:
-        silence = Speech(transcript=Transcript(), warnings=(NO_SOUND,))
-        return to_bytes(silence)
+        return to_bytes(Speech(transcript=Transcript(), warnings=(NO_SOUND,)))
     # Before minutes of recognition, whether the writer is there that comes after it.
     if settings.writing.writer == "llm" and "write" in video.recipe.stages:
         _check_writer_once(settings.writing)
     models = shared_recognisers(settings.asr, current_device())
     info = media.probe(video.media, settings.media)
-    request = Request(video.media, video.item.id)
-    speech = recognise_speech(request, info, settings, models=models)
+    speech = recognise_speech(Request(video.media, video.item.id), info, settings, models=models)
     return to_bytes(speech)
 
 
@@ -117,8 +117,7 @@ def write(video: VideoContext) -> bytes:
     from stepline.writing import write_steps
 
     settings = video.recipe.steps.writing
-    transcript = read_result(Speech, video, "transcribe").transcript
-    written = write_steps(transcript, settings)
+    written = write_steps(read_result(Speech, video, "transcribe").transcript, settings)
     # A part that was not answered would stay so in the store.
     late = find_unanswered_part(written.notes)
     if late is not None:
@@ -132,8 +131,7 @@ def find_unanswered_part(notes: Sequence[str]) -> str | None:
     A useless reply is no such part, as asking again would not change it.
     """
     for note in notes:
-        has_reply = any(fault in note for fault in REPLY_FAULTS)
-        if PROVISIONAL_WORD in note and not has_reply:
+        if PROVISIONAL_WORD in note and not any(fault in note for fault in REPLY_FAULTS):
             return note
     return None
 
@@ -159,10 +157,8 @@ def filter_video(video: VideoContext) -> bytes:
     """Return the counts of a video. Raises LeftOutError where the recipe leaves the video out."""
     transcript = read_result(Speech, video, "transcribe").transcript
     written = read_result(WrittenSteps, video, "write")
-    words = 0
-    for sentence in transcript.sentences:
-        words += len(re.findall(r"\w+", sentence.text))
-    counts = FilterCounts(language=transcript.language, words=words, steps=len(written.steps))
+    words = re.findall(r"\w+", " ".join(sentence.text for sentence in transcript.sentences))
+    counts = FilterCounts(language=transcript.language, words=len(words), steps=len(written.steps))
     duration = read_result(ProbeResult, video, "probe").duration
     # Captions alone end with their last sentence.
     if not duration:
@@ -174,8 +170,7 @@ def filter_video(video: VideoContext) -> bytes:
 
 
 def _end_of_speech(transcript: Transcript) -> float:
-    ends = [sentence.span.end for sentence in transcript.sentences]
-    return max(ends, default=0.0)
+    return max((sentence.span.end for sentence in transcript.sentences), default=0.0)
 
 
 def left_out_reason(counts: FilterCounts, duration: float, settings: FilterSettings) -> str | None:
@@ -223,8 +218,7 @@ def encode(video: VideoContext) -> bytes:
     if info.has_picture and settings.vision.backbone != "none":
         network = _load_backbone(settings.vision)
     request = Request(video.media, video.item.id)
-    visual = extract_features(request, info, settings, VisualOptions(backbone=network))
-    return pack_features(visual)
+    return pack_features(extract_features(request, info, settings, VisualOptions(backbone=network)))
 
 
 def ground_coarsely(video: VideoContext) -> bytes:
@@ -236,8 +230,7 @@ def ground_coarsely(video: VideoContext) -> bytes:
     visual = unpack_features(video.results["encode"])
 
     # How long the video is: what was decoded of it, else what its file says, else its captions.
-    decoded = max(speech.end, visual.end)
-    duration = round_seconds(decoded or probed.duration)
+    duration = round_seconds(max(speech.end, visual.end) or probed.duration)
     if duration <= 0 and (video.item.video is None and video.item.captions is not None):
         duration = round_seconds(_end_of_speech(speech.transcript))
     if duration <= 0:
@@ -275,14 +268,15 @@ def ground_coarsely(video: VideoContext) -> bytes:
         *written.notes,
         *inside.warnings,
     )
-    result = CoarseSteps(
-        duration=duration,
-        transcript=inside.transcript,
-        steps=steps,
-        dropped=(*speech.dropped, *written.dropped, *inside.dropped, *unsaid),
-        warnings=tuple(dict.fromkeys(warnings)),  # without repetitions
+    return to_bytes(
+        CoarseSteps(
+            duration=duration,
+            transcript=inside.transcript,
+            steps=steps,
+            dropped=(*speech.dropped, *written.dropped, *inside.dropped, *unsaid),
+            warnings=tuple(dict.fromkeys(warnings)),  # without repetitions
+        )
     )
-    return to_bytes(result)
 
 
 def ground(video: VideoContext) -> bytes:
@@ -298,15 +292,14 @@ def ground(video: VideoContext) -> bytes:
     visual = _read_features(video)
     if not steps or not (visual.features is not None or visual.activity is not None):
         update = {"status": "said", "score": 0.0}
-        unseen = [step.model_copy(update=update) for step in steps]
-        return pack(GroundedSteps(steps=tuple(unseen)), {})
+        unseen = tuple(step.model_copy(update=update) for step in steps)
+        return pack(GroundedSteps(steps=unseen), {})
     # The default grounder or a trained network, and then a model that is asked.
     aligner = _aligner(settings)
     grounding = ground_steps(steps, duration, coarse.transcript, visual, settings, aligner)
     if video.media is None or not settings.vision.vlm.named:
         return pack_grounding(grounding)
-    request = Request(video.media, video.item.id)
-    answers = ask_vlm(request, grounding, visual, settings, duration)
+    answers = ask_vlm(Request(video.media, video.item.id), grounding, visual, settings, duration)
     late = find_unanswered_part(answers.notes)
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")

@@ -62,7 +62,7 @@ def sieve_swap(dataset: DatasetContext) -> None:
     # The split is in each record's settings.
     splits = (TRAIN_SPLIT, VALIDATION_SPLIT, LEFT_OUT)
     files = [file for split in splits for file in sorted((out / split).glob("*.parquet"))]
-    records: list[Record] = []
+    records = []
     # A video without any swapped step is left out, with the reason of the sieve.
     for record in chain.from_iterable(map(read_parquet, files)):
         if record.steps:
@@ -112,8 +112,7 @@ def refine(dataset: DatasetContext) -> None:
     from stepline.models.nasva.refine import REFINED_FILE, RefineSources, refine_dataset
 
     settings = dataset.recipe.refine
-    train_settings = settings.train.model_copy(update=NO_READERS)
-    settings = settings.model_copy(update={"train": train_settings})
+    settings = settings.model_copy(update={"train": settings.train.model_copy(update=NO_READERS)})
     folder = dataset.folder / RUN_FOLDER
     records_path = str(previous_folder(dataset) / RECORDS_FILE)
     encoder = text_encoder_name(dataset.recipe)
@@ -132,7 +131,7 @@ def refine(dataset: DatasetContext) -> None:
     left_out = read_left_out(previous_folder(dataset))
     reasons = {entry.id: entry.reason for entry in refined.omitted if entry.what == "step"}
     texts: list[LabelledTexts] = []
-    tasks: list[str | None] = []
+    tasks = []
     for record in read_parquet(folder / REFINED_FILE):
         if record.steps:
             texts += iterate_labelled_texts([record], "step")
@@ -143,8 +142,7 @@ def refine(dataset: DatasetContext) -> None:
         left_out[id] = StageFailure(id, "refine", "left out", reason)
 
     # The final places, by the network with its P(shown) fitted.
-    step_vectors = FeatureStore(folder / "vectors" / "step")
-    vectors = StepVectors(open_store(sources.features), step_vectors)
+    vectors = StepVectors(open_store(sources.features), FeatureStore(folder / "vectors" / "step"))
     placing = dataset.recipe.place
     aligner = load_aligner(folder / "aligner.safetensors")
     aligner, report = calibrate(aligner, texts, tasks, vectors, placing)
@@ -177,8 +175,7 @@ class StepVectors:
             raise StoreError(
                 f"{texts.video}: its step vectors are of other texts; remove the stage's folder"
             )
-        matrix = self.texts.matrix(texts.video)
-        return np.ascontiguousarray(matrix[rows])
+        return np.ascontiguousarray(self.texts.matrix(texts.video)[rows])
 
     def fit(
         self, loaded: LoadedAligner, video: str, vectors: Matrix, settings: PlacingSettings
@@ -208,24 +205,19 @@ def calibrate(
             video = videos[index].video
             own = read(index)
             # As many foreign texts as its own, so that both kinds count alike.
-            foreign = read(other)[rows[: len(own)]]
-            both = np.concatenate([own, foreign])
+            both = np.concatenate([own, read(other)[rows[: len(own)]]])
             own_fit = vectors.fit(loaded, video, own, settings)
-            both_fit = vectors.fit(loaded, video, both, settings)
-            yield own_fit, both_fit
+            yield own_fit, vectors.fit(loaded, video, both, settings)
 
-    mode = settings.aligner.mode
-    rate = settings.shown_rate
     try:
         # Without enough videos the network stays as it is.
         calibration, fraction = calibrate_on_foreign_texts(
-            loaded, score_pairs(), mode=mode, rate=rate
+            loaded, score_pairs(), mode=settings.aligner.mode, rate=settings.shown_rate
         )
     except DatasetError as error:
         return loaded, f"not calibrated: {error}"
     write_calibration(calibration, calibration_path(loaded.path))
-    calibrated = replace(loaded, calibration=calibration)
-    return calibrated, f"{fraction:.0%} of the steps count as shown"
+    return replace(loaded, calibration=calibration), f"{fraction:.0%} of the steps count as shown"
 
 
 def assign_final_spans(
@@ -233,12 +225,14 @@ def assign_final_spans(
 ) -> Record:
     """Return a record with the spans, scores and statuses that the final network gives its steps."""
     # The labels are those of self-training, and the places are the network's.
-    texts = next(iterate_labelled_texts([record], "step"))
-    steps = vectors.vectors(texts)
+    steps = vectors.vectors(next(iterate_labelled_texts([record], "step")))
     fit = vectors.fit(loaded, record.video.id, steps, settings)
-    duration = record.video.duration
     grounding = place_steps(
-        record.steps, fit, loaded.calibration, settings=settings.aligner, duration=duration
+        record.steps,
+        fit,
+        loaded.calibration,
+        settings=settings.aligner,
+        duration=record.video.duration,
     )
     network = {"network": "self-trained", "calibrated": loaded.calibration is not None}
     models = record.models | {"placing": network}

@@ -72,13 +72,12 @@ def _lock_object_store(out: "RemotePath") -> Iterator[RunLock]:
     file = out / LOCK_NAME
     # No two drivers have this name, on whatever machine.
     name = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
-    killed = write_owner_note(file, owner_note(name), out.display_url)
-    lock = RunLock(out.display_url, killed)
+    lock = RunLock(out.display_url, write_owner_note(file, owner_note(name), out.display_url))
     stop = threading.Event()
 
     def write_heartbeats() -> None:
         while not stop.wait(HEARTBEAT_SECONDS):
-            # the next one may come through. Else the run's own writes fail
+            # The next one may come through. If not, the run's own writes fail.
             with contextlib.suppress(StoreError):
                 if not file.create(owner_note(name)):
                     note = file.read()
@@ -94,7 +93,7 @@ def _lock_object_store(out: "RemotePath") -> Iterator[RunLock]:
     finally:
         stop.set()
         thread.join()
-        # a write_owner_note that stays grows stale. The error that ended the run goes on
+        # A note that stays grows stale. The error that ended the run is raised.
         with contextlib.suppress(StoreError):
             if owner_fields(file.read()).get("name") == name:
                 file.remove()
@@ -123,7 +122,7 @@ def write_owner_note(file: "RemotePath", note: bytes, url: str) -> bool:
         finally:
             claim.remove()
     latest = file.read()
-    if latest != note:  # a store without conditional writes: the last to write_owner_note has it
+    if latest != note:  # without conditional writes, the last writer has the lock
         raise locked_error(url, latest)
     return killed
 
@@ -131,13 +130,14 @@ def write_owner_note(file: "RemotePath", note: bytes, url: str) -> bool:
 def lock_owner(out: "RemotePath") -> str | None:
     """Return the name of the process that has locked OUT, or None."""
     if out.local is None:
-        write_owner_note = out / LOCK_NAME
-        note = write_owner_note.read() if write_owner_note.exists() else b""
+        file = out / LOCK_NAME
+        note = file.read() if file.exists() else b""
         return owner_name(note) if _is_fresh(note) else None
     try:
-        with (out.local / LOCK_NAME).open("rb") as file:
+        with (out.local / LOCK_NAME).open("rb") as local_file:
             # A shared lock can be taken only while no one holds the exclusive one.
-            return None if lock_file_now(file, shared=True) else owner_name(file.read())
+            is_free = lock_file_now(local_file, shared=True)
+            return None if is_free else owner_name(local_file.read())
     except FileNotFoundError:
         return None
 

@@ -26,7 +26,6 @@ from pydantic import JsonValue
 from stepline.curate.stage import Collection, Recipe, SourceEntry, VideoItem, reject_video
 from stepline.curate.store.results import list_files
 from stepline.errors import StoreError
-from stepline.files.atomic_files import atomic_path
 from stepline.limits import parse_json
 from stepline.records import Rejected
 from stepline.settings import validate, without_constants
@@ -64,7 +63,6 @@ class RunLog:
         # An object store cannot append, so the log is written here and copied.
         self._out = out
         self._until_end = contextlib.ExitStack()
-        self._is_remote = out.local is None
         if out.local is not None:
             self._home = out.local
         else:
@@ -98,7 +96,7 @@ class RunLog:
     def upload(self) -> None:
         """Upload the log where OUT is an object store."""
         self._copied_at = time.monotonic()
-        if not self._is_remote:
+        if self._out.local is not None:
             return
         (self._out / self._name).write(self._path.read_bytes())
         # A copy takes the whole file, so a file must not grow without end.
@@ -146,13 +144,7 @@ def write_inventory(out: "RemotePath", recipe: Recipe, collection: Collection, s
 
 
 def _write_lines(path: "RemotePath", entries: Iterable[SourceEntry]) -> None:
-    """Write entries as JSON lines, one at a time."""
-    with tempfile.TemporaryDirectory(prefix="stepline-") as folder:
-        local = path.local or Path(folder) / "lines"
-        with atomic_path(local) as whole, whole.open("w", encoding="utf-8") as file:
-            file.writelines(to_json_line(entry) + "\n" for entry in entries)
-        if path.local is None:
-            path.put(local)
+    path.write("".join(to_json_line(entry) + "\n" for entry in entries))
 
 
 def read_recipe(out: "RemotePath") -> Recipe:
@@ -169,16 +161,18 @@ def read_recipe(out: "RemotePath") -> Recipe:
 
 def read_items(out: "RemotePath") -> Iterator[VideoItem]:
     """Yield the videos of the last run in OUT, sorted by id."""
-    with (out / ITEMS_FILE).open() as file:
-        for line in file:
-            yield from_json_line(VideoItem, line)
+    return _read_lines(VideoItem, out / ITEMS_FILE)
 
 
 def read_refused(out: "RemotePath") -> Iterator[Rejected]:
     """Yield the entries that the source of the last run refused."""
-    with (out / REFUSED_FILE).open() as file:
+    return _read_lines(reject_video, out / REFUSED_FILE)
+
+
+def _read_lines(build: Callable[..., T], path: "RemotePath") -> Iterator[T]:
+    with path.open() as file:
         for line in file:
-            yield from_json_line(reject_video, line)
+            yield from_json_line(build, line)
 
 
 def to_json_line(entry: SourceEntry) -> str:

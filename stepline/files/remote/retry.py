@@ -113,8 +113,10 @@ def retry_request(action: Callable[[], T], name: str, settings: RemoteSettings) 
         if reason is None:
             raise StoreError(f"{name}: {failure_reason(error)}") from error
         if tries == settings.attempts:
-            cure = "see whether its server is up, then run again: what is done stays done"
-            raise OutOfReachError(f"{name}: {reason}, {tries} times in a row; {cure}") from error
+            raise OutOfReachError(
+                f"{name}: {reason}, {tries} times in a row; "
+                "see whether its server is up, then run again: what is done stays done"
+            ) from error
         # At random, so that many clients do not retry together.
         pause = exponential_backoff(settings.pause, tries) * random.uniform(0.5, 1.0)
         log.info(
@@ -190,7 +192,7 @@ def failure_reason(error: BaseException) -> str:
 
 def causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error, then the errors that caused it."""
-    earlier_ids: set[int] = set()
+    earlier_ids = set()
     # The causes may form a circle.
     cause: BaseException | None = error
     while cause is not None and id(cause) not in earlier_ids:

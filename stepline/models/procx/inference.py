@@ -69,7 +69,7 @@ def select_proposals(proposals: Proposals, settings: DescribeSettings) -> list[i
 
     Args:
         proposals: proposals for one video.
-        settings: number of steps and least confidence.
+        settings: `count`, `least` and `floor`: number of steps and least confidence.
     """
     # How many: as asked, else as many as the network counts.
     limit = settings.count
