@@ -87,7 +87,7 @@ def _select_unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[Vid
 
 @contextlib.contextmanager
 def _ray_errors_in_one_line(ray: Any) -> Iterator[None]:
-    """Convert errors of Ray to SteplineError, with a message of one line."""
+    """Convert errors of Ray in a `with` block to SteplineError, with a message of one line."""
     try:
         yield
     except ray.exceptions.RayError as error:
@@ -178,7 +178,7 @@ def _start_ray(ray: Any, address: str, **options: Any) -> None:
 
 @contextlib.contextmanager
 def _shared_module_folders() -> Iterator[None]:
-    """Let processes that are started in a `with` block import modules from this process's folders."""
+    """Let new processes import modules from the folders of this process, in a `with` block."""
     # Processes of Ray read it when they start.
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(module_folders())

@@ -116,7 +116,7 @@ def _cache_folder_of(url: str, fingerprints: Iterable[str]) -> Path:
 def _download_once(
     remote: RemotePath, path: Path, fingerprint: str, size: int, max_bytes: int | None = None
 ) -> None:
-    """Download a file if it is missing. Raises StoreError where it differs from the listing."""
+    """Download a file if it is missing. Raises StoreError if it differs from the listing."""
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
