@@ -65,8 +65,8 @@ def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
         kind = ray.remote(Actor).options(num_cpus=1, num_gpus=gpus or None, max_restarts=0)
         device = "cuda" if gpus else None
         start = partial(kind.remote, plan, out.url, stages, phase.retry, device)
-        most = engine.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        group = ActorGroup(ray, start, most=most, ahead=engine.ahead)
+        max_actors = engine.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        group = ActorGroup(ray, start, max_actors=max_actors, videos_per_call=engine.ahead)
         try:
             for video in group.finished_videos(chain([first], unfinished)):
                 phase.on_finished(video)

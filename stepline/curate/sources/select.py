@@ -51,9 +51,10 @@ class SourceFilter:
         return True
 
     def filter_entries(self, entries: Iterable[SourceEntry]) -> Iterator[SourceEntry]:
-        """Yield the selected entries. All others are silently left out, with two exceptions.
+        """Yield the selected entries, and refusals.
 
-        Videos of evaluation sets, and wanted ids that the source lacks, are refused.
+        Videos of evaluation sets, and wanted ids that the source lacks, are refused. All other
+        videos that are not selected are left out silently.
 
         Raises DatasetError if no video has a wanted category.
         """

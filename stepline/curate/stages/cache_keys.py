@@ -264,7 +264,7 @@ def text_encoder_name(recipe: "Recipe") -> str:
 
 
 def _model_file_digests(settings: "ChatSettings") -> Decisions:
-    """Return setting -> sha256 of the file of a language model that it names, None without a file."""
+    """Return setting -> sha256 of the named file of a language model, None without a file."""
     return {
         "gguf": file_digest(settings.gguf),
         "chat_template": file_digest(settings.chat_template),

@@ -100,7 +100,7 @@ def _with_steps(record: Record, steps: Sequence[Step], dropped: Sequence[Rejecte
 
 
 def _use_grounded_span(step: Step, grounded: Sequence[Step]) -> Step:
-    """Return a step with its span from the stage `ground`, unchanged if that has none."""
+    """Return a step with the span that the stage `ground` gave it, or unchanged without one."""
     # The grounding knows where shots end, so its span is the cleaner one.
     for other in grounded:
         if other.id == step.id and other.spans:

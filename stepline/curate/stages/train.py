@@ -189,7 +189,7 @@ class StepVectors:
             )
         return np.ascontiguousarray(self.texts.matrix(texts.video)[rows])
 
-    def fit(
+    def score_steps(
         self, loaded: LoadedAligner, video: str, vectors: Matrix, settings: PlacingSettings
     ) -> TextScores:
         """Return the scores of K steps over the seconds of a video.
@@ -234,8 +234,8 @@ def calibrate(
             own = read(index)
             # As many foreign texts as its own, so that both kinds count alike.
             both = np.concatenate([own, read(other)[rows[: len(own)]]])
-            own_fit = vectors.fit(loaded, video, own, settings)
-            yield own_fit, vectors.fit(loaded, video, both, settings)
+            own_scores = vectors.score_steps(loaded, video, own, settings)
+            yield own_scores, vectors.score_steps(loaded, video, both, settings)
 
     try:
         # Without enough videos the network stays as it is.
@@ -261,10 +261,10 @@ def assign_final_spans(
     """
     # The labels are those of self-training, and the places are the network's.
     steps = vectors.vectors(next(iterate_labelled_texts([record], "step")))
-    fit = vectors.fit(loaded, record.video.id, steps, settings)
+    scores = vectors.score_steps(loaded, record.video.id, steps, settings)
     grounding = place_steps(
         record.steps,
-        fit,
+        scores,
         loaded.calibration,
         settings=settings.aligner,
         duration=record.video.duration,

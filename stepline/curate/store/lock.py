@@ -49,7 +49,7 @@ class RunLock:
     other_owner: bytes | None = None
 
     def check(self) -> None:
-        """Raise SettingsError if another run has taken the lock, such as after a long suspension."""
+        """Raise SettingsError if another run has taken the lock, as after a long suspension."""
         if self.other_owner is not None:
             raise locked_error(self.url, self.other_owner)
 
