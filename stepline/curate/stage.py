@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from pydantic import Field, JsonValue
 
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from stepline.files.remote import RemotePath
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,22 +139,23 @@ class StageFailure:
     reason: str
     attempts: int = 1
 
-    @classmethod
-    def from_json(cls, data: bytes, name: str) -> "StageFailure":
-        """Return a stored failure.
 
-        Args:
-            data: JSON of the failure.
-            name: name of the file, for messages.
+def from_json(build: Callable[..., T], data: bytes | str, name: str) -> T:
+    """Return `build(**fields)` for the fields of a stored JSON object.
 
-        Raises StoreError for any other JSON.
-        """
-        try:
-            return cls(**parse_json(data))
-        except (ValueError, TypeError) as error:
-            raise StoreError(
-                f"{name}: not a failure that Stepline wrote ({error}); remove it"
-            ) from error
+    Args:
+        build: class or function of the stored object.
+        data: the JSON text.
+        name: name of the file, for messages.
+
+    Raises StoreError for any other content.
+    """
+    try:
+        return build(**parse_json(data))
+    except (ValueError, TypeError) as error:
+        raise StoreError(
+            f"{name}: not written by Stepline ({error}); remove it, and run again"
+        ) from error
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import JsonValue
 
-from stepline.curate.stage import DatasetContext, StageFailure, VideoItem
+from stepline.curate.stage import DatasetContext, StageFailure, VideoItem, from_json
 from stepline.curate.stages.intermediate import (
     CoarseSteps,
     FeatureHeader,
@@ -36,10 +36,8 @@ from stepline.curate.stages.intermediate import (
     from_bytes,
     unpack,
 )
-from stepline.errors import StoreError
 from stepline.features import FeatureWriter
 from stepline.files.atomic_files import write_atomic
-from stepline.limits import parse_json
 from stepline.models.training.sources import OmitReason
 from stepline.pipeline.pictures import NO_PICTURE
 from stepline.records import Record, Transcript, Video
@@ -88,17 +86,9 @@ def read_left_out(folder: Path) -> dict[str, StageFailure]:
     Raises StoreError for a damaged file.
     """
     path = folder / LEFT_OUT_FILE
-    failures = {}
-    try:
-        for line in path.read_text(encoding="utf-8").split("\n"):
-            if line:
-                failure = StageFailure(**parse_json(line))
-                failures[failure.id] = failure
-    except (OSError, ValueError, TypeError) as error:
-        raise StoreError(
-            f"{path}: not a list of what is left out ({error}); remove the stage's folder"
-        ) from error
-    return failures
+    lines = path.read_text(encoding="utf-8").split("\n")
+    failures = (from_json(StageFailure, line, str(path)) for line in lines if line)
+    return {failure.id: failure for failure in failures}
 
 
 def previous_folder(dataset: DatasetContext) -> Path:

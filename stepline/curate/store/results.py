@@ -18,7 +18,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepline.curate.stage import DATASET_FOLDER, Stage, StageFailure
+from stepline.curate.stage import DATASET_FOLDER, Stage, StageFailure, from_json
 from stepline.errors import StoreError
 from stepline.files.atomic_files import PARTIAL_SUFFIX, cache_folder
 from stepline.limits import parse_json
@@ -137,7 +137,7 @@ class ResultStore:
         file = self.out / path
         if not self._has_file(FAILURES_FOLDER, stage, key, file):
             return None
-        failure = StageFailure.from_json(file.read(), path)
+        failure = from_json(StageFailure, file.read(), path)
         if self._listed:
             self._failures[path] = failure
         return failure

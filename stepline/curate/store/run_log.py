@@ -23,7 +23,14 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from pydantic import JsonValue
 
-from stepline.curate.stage import Collection, Recipe, SourceEntry, VideoItem, reject_video
+from stepline.curate.stage import (
+    Collection,
+    Recipe,
+    SourceEntry,
+    VideoItem,
+    from_json,
+    reject_video,
+)
 from stepline.curate.store.results import list_files
 from stepline.errors import StoreError
 from stepline.limits import parse_json
@@ -184,7 +191,7 @@ def read_refused(out: "RemotePath") -> Iterator[Rejected]:
 def _read_lines(build: Callable[..., T], path: "RemotePath") -> Iterator[T]:
     with path.open() as file:
         for line in file:
-            yield from_json_line(build, line)
+            yield from_json(build, line, path.name)
 
 
 def to_json_line(entry: SourceEntry) -> str:
@@ -194,16 +201,3 @@ def to_json_line(entry: SourceEntry) -> str:
     else:
         fields = {name: value for name, value in asdict(entry).items() if value is not None}
     return json.dumps(fields, ensure_ascii=False)
-
-
-def from_json_line(build: Callable[..., T], line: bytes | str) -> T:
-    """Return `build(**fields)` for the fields of a JSON line.
-
-    Raises StoreError for any other line.
-    """
-    try:
-        return build(**parse_json(line))
-    except (ValueError, TypeError) as error:
-        raise StoreError(
-            f"{ITEMS_FILE}: Stepline did not write one of its lines ({error}); run again"
-        ) from error
