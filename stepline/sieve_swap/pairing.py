@@ -274,6 +274,7 @@ def threshold_table(
     rows = []
     for least_iou, least_recall in product(ious, recalls):
         is_pair = (iou >= least_iou) & (recall >= least_recall)
-        counts = [len(np.unique(ids[is_pair])) for ids in (video, document)]
-        rows.append(ThresholdRow(least_iou, least_recall, *counts, int(is_pair.sum())))
+        videos_kept, documents_kept = (len(np.unique(ids[is_pair])) for ids in (video, document))
+        pair_count = int(is_pair.sum())
+        rows.append(ThresholdRow(least_iou, least_recall, videos_kept, documents_kept, pair_count))
     return rows
