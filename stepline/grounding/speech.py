@@ -55,19 +55,19 @@ def place_steps(
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
     """Return the steps with `said` set to where the narration says them, and the dropped steps.
 
-    `settings.matching` is "softmax" as in `coarse_spans`, or "line-model": then T_SN is the posterior
-    of `line_model`, which uses the order of the steps.
+    With `settings.matching` "softmax", this is `coarse_spans`. With "line-model", sentences are weighted
+    by the posterior of `line_model`, which uses the order of the steps.
 
     Args:
         steps: K steps in the order of the text.
-        sentences: S sentences.
-        step_vectors: (K, D) unit MiniLM vectors.
-        sentence_vectors: (S, D) unit MiniLM vectors.
-        duration: of the video, in seconds.
-        settings: of the alignment.
+        sentences: S sentences with their times.
+        step_vectors: (K, D) unit MiniLM vectors of the steps.
+        sentence_vectors: (S, D) unit MiniLM vectors of the sentences.
+        duration: duration of the video in seconds.
+        settings: settings of the alignment. None: the defaults.
         step_probabilities: (S,) P(the sentence describes a step), for the line model. None: unknown.
 
-    Raises ShapeError when the vectors do not fit.
+    Raises ShapeError if the vectors do not fit.
     """
     settings = settings or CoarseSettings()
     # The paper's softmax, also without steps or sentences.
@@ -97,17 +97,18 @@ def coarse_spans(
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
     """Return the steps with `said` set to where the most similar sentences are said.
 
-    `score` of a step is its maximum of Y_SV. Its `sources` are the sentences that overlap `said` and
-    have at least 1/S in T_SN. Steps with a score below `settings.floor` are returned as dropped.
+    The second result is the steps whose score is below `settings.floor`. The score of a step is its
+    maximum of Y_SV (`coarse_scores`). Its `sources` are the sentences that overlap `said` and have a
+    weight of 1/S or more.
 
     Args:
         steps: K steps.
-        sentences: S sentences.
-        similarity: (K, S) cosine of steps and sentences.
-        duration: of the video, in seconds.
-        settings: temperature and thresholds.
+        sentences: S sentences with their times.
+        similarity: (K, S) cosine of each step and sentence.
+        duration: duration of the video in seconds.
+        settings: temperature and thresholds. None: the defaults.
 
-    Raises ShapeError for a similarity of another shape. Source: NaSVA, section 3.1.
+    Raises ShapeError if similarity is not (K, S). Source: NaSVA, section 3.1.
     """
     settings = settings or CoarseSettings()
     shape = (len(steps), len(sentences))
@@ -118,12 +119,12 @@ def coarse_spans(
 
 
 def coarse_scores(weights: Matrix, sentences: Sequence[Sentence], duration: float) -> Matrix:
-    """Return Y_SV = T_SN Y_NV: how well each step matches what is said in each second, (K, T).
+    """Return Y_SV = T_SN Y_NV, (K, T): how well each step matches what is said in each second.
 
     Args:
-        weights: T_SN, (K, S), how much each of S sentences counts for each of K steps. Rows sum to 1.
+        weights: T_SN, (K, S), weight of each of S sentences for each of K steps. Rows sum to 1.
         sentences: S sentences with their times.
-        duration: of the video, in seconds. T is this number rounded up.
+        duration: duration of the video in seconds. T is this number rounded up.
 
     Source: NaSVA, equation 3.
     """
@@ -142,7 +143,15 @@ def _align_by_weights(
     duration: float,
     settings: CoarseSettings,
 ) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
-    """Return the steps with `said` where Y_SV is high, and the dropped steps. weights: (K, S) T_SN."""
+    """Return the steps with `said` set to where Y_SV is high, and the dropped steps.
+
+    Args:
+        steps: K steps.
+        sentences: S sentences with their times.
+        weights: T_SN, (K, S), weight of each sentence for each step.
+        duration: duration of the video in seconds.
+        settings: thresholds.
+    """
     scores = coarse_scores(weights, sentences, duration)
     placed: list[Step] = []
     dropped: list[Rejected] = []
@@ -155,24 +164,24 @@ def _align_by_weights(
         start, end = grow_window(row, int(row.argmax()), settings.grow)
         said_span = Span(float(start), min(float(end), duration))
         # Its sources are sentences in the span with more than the average weight.
-        sources = []
-        for n, sentence in enumerate(sentences):
-            overlaps = sentence.span.overlap(said_span) > 0
-            if overlaps and weight[n] >= 1 / len(weight):
-                sources.append(n)
+        sources = [
+            n
+            for n, sentence in enumerate(sentences)
+            if sentence.span.overlap(said_span) > 0 and weight[n] >= 1 / len(weight)
+        ]
         update = {"said": said_span, "score": min(1.0, best), "sources": tuple(sources)}
         placed.append(step.model_copy(update=update))
     return tuple(placed), tuple(dropped)
 
 
 def narration_labels(spans: Sequence[Span], seconds: int, rule: LabelRule) -> Matrix:
-    """Return Y_NV, (S, T) zeros and ones: which seconds each narration covers.
+    """Return Y_NV, (S, T) zeros and ones: 1 for the seconds that each narration covers.
 
     Args:
-        spans: of S narrations.
+        spans: spans of S narrations.
         seconds: T.
-        rule: "covering": every second [t, t+1) that overlaps the span. "inclusive": whole t with
-            start <= t <= end, as in NaSVA's released loss, which may be none.
+        rule: "covering": every second [t, t+1) that overlaps the span. "inclusive": every whole t with
+            start <= t <= end, as in NaSVA's released loss. There may be no such t.
     """
     t = np.arange(seconds)
     labels = np.zeros((len(spans), seconds), dtype=np.float32)
@@ -187,7 +196,13 @@ def narration_labels(spans: Sequence[Span], seconds: int, rule: LabelRule) -> Ma
 def grow_window(
     row: Matrix | npt.NDArray[np.float64], center: int, fraction: float
 ) -> tuple[int, int]:
-    """Return the range [start, end) around `center` with scores of at least `fraction` of its score."""
+    """Return the longest range [start, end) around an index in which scores stay high.
+
+    Args:
+        row: (T,) scores.
+        center: index from which the range grows to both sides.
+        fraction: of the score at `center`, which all scores in the range reach.
+    """
     # float32: a neighbour exactly at the fraction stays in
     floor = fraction * row[center] - 1e-6
     start = center
@@ -201,11 +216,11 @@ def grow_window(
 
 @dataclass(frozen=True)
 class TextPlacement:
-    """A user's own lines as steps.
+    """A user's own lines as steps, placed where the narration says them.
 
     Attributes:
-        steps: a step per line, in the order of the lines.
-        sentence_probabilities: (K, S) P(the sentence describes the line). Rows sum to P(said).
+        steps: one step per line, in the order of the lines.
+        sentence_probabilities: (K, S) P(sentence s says line k). Row k sums to P(line k is said).
     """
 
     steps: tuple[Step, ...]
@@ -213,10 +228,10 @@ class TextPlacement:
 
 
 class TaskGraph(FrozenModel):
-    """The common steps of a task as lines, in the order of most videos (`stepline compare`).
+    """The common steps of several videos of one task, from `stepline compare`.
 
     Attributes:
-        lines: texts of K steps.
+        lines: texts of K steps, in the order of most videos.
         kinds: kind of each of the K steps.
         videos: number of videos that were compared.
         before: (K, K) P(line i comes before line j) in a video that shows both.
@@ -238,21 +253,21 @@ def steps_from_texts(
     step_probabilities: npt.NDArray[np.float64] | None = None,
     graph: TaskGraph | None = None,
 ) -> TextPlacement:
-    """Find where the narration speaks of each of a user's own lines.
+    """Return a user's own lines as steps, with `said` set to where the narration says them.
 
-    A line keeps said=None if its P(said) by `line_model` is below MIN_SAID_PROBABILITY, or if no
-    sentence has a cosine of MIN_LINE_COSINE or more with it.
+    `said` stays None if P(said) by `line_model` is below 0.5, or if no sentence has a cosine of 0.35 or
+    more with the line.
 
     Args:
-        texts: K lines in the user's order. They become steps in this order.
-        transcript: the S sentences that are spoken.
+        texts: K lines in the user's order. The steps have the same order.
+        transcript: the S sentences of the narration.
         sentence_vectors: (S, D) MiniLM vectors of the sentences.
         text_vectors: (K, D) MiniLM vectors of the lines.
-        so_far: whether the narration continues, so that lines not reached yet cost nothing.
-        step_probabilities: (S,) P(the sentence describes a step), None if unknown.
-        graph: the comparison that the lines come from. It gives their kinds.
+        so_far: whether the narration is still running, so that later lines may still be said.
+        step_probabilities: (S,) P(the sentence describes a step). None: unknown.
+        graph: the comparison of videos that the lines come from, for their kinds. None: no comparison.
 
-    Raises ShapeError when the vectors do not fit.
+    Raises ShapeError if the vectors do not fit.
     """
     steps = line_steps(texts, graph)
     sentences = transcript.sentences
@@ -293,15 +308,17 @@ def steps_from_texts(
 
 
 def line_steps(texts: Sequence[str], graph: TaskGraph | None = None) -> tuple[Step, ...]:
-    """Return a user's lines as steps without times, numbered from 1.
+    """Return a user's lines as steps without times, with ids from "1".
 
-    graph: gives the kinds of its lines. Without one their wording decides.
+    Args:
+        texts: the lines.
+        graph: the comparison of videos that gives their kinds. None: the wording decides the kind.
     """
     kinds = map(instruction_kind, texts) if graph is None else graph.kinds
-    steps = []
-    for number, (text, kind) in enumerate(zip(texts, kinds, strict=True), start=1):
-        steps.append(Step(id=str(number), text=text, kind=kind))
-    return tuple(steps)
+    return tuple(
+        Step(id=str(number), text=text, kind=kind)
+        for number, (text, kind) in enumerate(zip(texts, kinds, strict=True), start=1)
+    )
 
 
 def _check_vector_shapes(texts: Matrix, sentences: Matrix, shape: tuple[int, int]) -> None:
