@@ -152,6 +152,11 @@ def _predicted_seconds(
 ) -> tuple[dict[int, float], list[str]]:
     """Return global_step_index -> predicted second, and the names that fit no step or several
     steps.
+
+    Args:
+        node: the JSON prediction of one video, a list of seconds or {step id or headline: second}.
+        video: the annotation of the video.
+        taxonomy: the steps of all wikiHow articles.
     """
     steps = candidate_steps(video, taxonomy)
     unknown_names = []

@@ -95,6 +95,13 @@ class _Reference:
         Records of one video are not independent: HiREST asks several queries of a video, and
         WhenAct cuts a video into clips. So the source video of each record is stored in
         `Scores.sources`.
+
+        Args:
+            scoring: the files of the evaluation.
+            statistics: metric name -> statistic over the V records with a shown step.
+            columns: column name -> (V,) one number per record. "steps" counts the shown steps.
+            predicted_ids: ids of the records that have predictions.
+            notes: remarks that are printed after those on the reference.
         """
         scores = scoring.scores(
             statistics,
@@ -174,6 +181,11 @@ def _unknown_rows_note(
 ) -> list[str]:
     """Return a note on predicted seconds whose row id the reference lacks, or [] without any.
 
+    Args:
+        scoring: the files of the evaluation, whose predictions are named in the error.
+        nodes: record id -> JSON value of its predicted seconds. Only objects name row ids.
+        reference: the annotated records.
+
     Raises DatasetError when the reference lacks every predicted row id.
     """
     is_known = []
@@ -198,6 +210,10 @@ def _unknown_texts_note(
     """Return a note on predicted texts that the reference lacks, or [] without any.
 
     These predictions are ignored.
+
+    Args:
+        segments: record id -> predicted segments.
+        reference: the annotated records.
     """
     is_known = []
     for id, video_segments in segments.items():

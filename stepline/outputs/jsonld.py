@@ -144,7 +144,11 @@ def _steps_and_clips(
 ) -> tuple[list[JsonValue], list[JsonValue]]:
     """Return a HowToStep for each step, and a Clip for each shown step.
 
-    Steps of a HowTo refer to their clips by id, steps of a Recipe hold them.
+    Args:
+        record: the steps of the video.
+        links: links to the page, video and pictures.
+        is_howto: True for a HowTo, whose steps refer to their clips by id. False for a Recipe,
+            whose steps contain their clips.
     """
     steps: list[JsonValue] = []
     clips: list[JsonValue] = []

@@ -177,6 +177,11 @@ def _step_view(number: int, step: Step, sentences: Sequence[Sentence]) -> View:
 
     `start` and `end` limit its best span, `at` is its most likely second, and `seek` is the second
     to which a click leads. They are None if the step has no time.
+
+    Args:
+        number: number of the step in the record, from 1 on.
+        step: the step.
+        sentences: all sentences of the transcript, to which `step.sources` refers by index.
     """
     best = shown_span(step)
     verdict = step_verdict(step)
