@@ -185,8 +185,10 @@ def _unknown_rows_note(
     if not unknown:
         return []
     if not any(is_known):
-        fault = f"{scoring.predictions}: no key is the id of a row of the reference"
-        raise DatasetError(f"{fault}; give {{row id: second}}")
+        raise DatasetError(
+            f"{scoring.predictions}: no key is the id of a row of the reference"
+            f"; give {{row id: second}}"
+        )
     return [f"{unknown} of {len(is_known)} seconds are for rows that the reference does not hold"]
 
 
@@ -295,8 +297,10 @@ def _seconds_by_row(node: Node, record: Record) -> list[float]:
     max_rows = len(ids) + len(record.dropped)
     # Rejected rows may be anywhere between the others.
     if not all(map(str.isdecimal, ids)) or max(map(int, ids)) >= max_rows:
-        fault = f"{node.location}: this reference's steps have ids of their own"
-        raise DatasetError(f"{fault}; give {{step id: second}}")
+        raise DatasetError(
+            f"{node.location}: this reference's steps have ids of their own"
+            f"; give {{step id: second}}"
+        )
     seconds: list[float] = read_numbers(node).tolist()
     min_rows = max(len(seconds), max(map(int, ids)) + 1)
     require_length(node, seconds, min(min_rows, max_rows), "rows of the reference")
