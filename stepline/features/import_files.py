@@ -42,12 +42,12 @@ ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz")
 
 @dataclass(frozen=True)
 class FeatureFile:
-    """A file, or archive member, that holds features.
+    """A file, or a member of an archive, that holds features.
 
     Attributes:
         id: id of its item, from the name of the file.
-        location: path or archive and member name, for error messages.
-        read_content: function that returns content and metadata, as `read_arrays` does.
+        location: path of the file, or of the archive with the name of the member, for error messages.
+        read_content: function that returns the arrays and the metadata of the file, see `read_arrays`.
     """
 
     id: str

@@ -211,17 +211,17 @@ def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:
     longest = max((shot.stop - shot.start for shot in shots), default=1)
     reach = longest - 1
     # P(the duration is more than twice a distance from the center), (2 reach + 1,)
-    longer = np.ones(2 * reach + 1)
+    p_longer = np.ones(2 * reach + 1)
     for distance in range(1, reach + 1):
         log_ratio = math.log(2 * distance / seconds)
         spreads = log_ratio / (LOG_LENGTH_SPREAD * math.sqrt(2))
         probability = 0.5 * math.erfc(spreads)
-        longer[reach - distance] = probability
-        longer[reach + distance] = probability
+        p_longer[reach - distance] = probability
+        p_longer[reach + distance] = probability
     shown_at = np.zeros(centers.shape)
     for shot in shots:
         length = shot.stop - shot.start
-        kernel = longer[reach - length + 1 : reach + length]  # (2 length - 1,)
+        kernel = p_longer[reach - length + 1 : reach + length]  # (2 length - 1,)
         for row, out in zip(centers[:, shot], shown_at[:, shot], strict=True):
             convolved = np.convolve(row, kernel, mode="full")
             # The part of the full convolution that is in the shot.
@@ -368,9 +368,13 @@ def _separate_pair(steps: Sequence[Step], first: float, second: float) -> list[S
 
 
 def _midpoint(first: float, second: float) -> float:
-    """Return the first whole second from the middle of two times on.
+    """Return the second at which two overlapping spans are separated.
 
-    The middle itself is returned if that whole second is not before `second`.
+    It is the first whole second from the middle on if that is before `second`, else the middle itself.
+
+    Args:
+        first: most likely second of the earlier step.
+        second: most likely second of the later step.
     """
     middle = (first + second) / 2
     whole_second = float(math.ceil(middle))

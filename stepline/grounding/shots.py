@@ -165,10 +165,10 @@ def _log_relative_recurrence(groups: Array, looks_alike: npt.NDArray[np.bool_]) 
     """
     numbers = np.arange(len(groups))
     distance = np.abs(np.subtract.outer(numbers, numbers))
-    returns = (looks_alike & (distance > 1)).sum(axis=1)  # (C,) how often each look recurs
-    by_look = np.sort([returns[groups == group].max() for group in np.unique(groups)])
+    recurrences = (looks_alike & (distance > 1)).sum(axis=1)  # (C,) how often each look recurs
+    by_look = np.sort([recurrences[groups == group].max() for group in np.unique(groups)])
     median = by_look[(len(by_look) - 1) // 2]
-    return np.asarray(np.log1p(returns) - np.log1p(median))
+    return np.asarray(np.log1p(recurrences) - np.log1p(median))
 
 
 def _log_density(part: float, whole: float, pseudo_count: float, fraction: float) -> float:

@@ -315,10 +315,10 @@ def line_steps(texts: Sequence[str], graph: TaskGraph | None = None) -> tuple[St
         graph: the comparison of videos that gives their kinds. None: the wording decides the kind.
     """
     kinds = map(instruction_kind, texts) if graph is None else graph.kinds
-    steps = []
-    for number, (text, kind) in enumerate(zip(texts, kinds, strict=True), start=1):
-        steps.append(Step(id=str(number), text=text, kind=kind))
-    return tuple(steps)
+    return tuple(
+        Step(id=str(number), text=text, kind=kind)
+        for number, (text, kind) in enumerate(zip(texts, kinds, strict=True), start=1)
+    )
 
 
 def _check_vector_shapes(texts: Matrix, sentences: Matrix, shape: tuple[int, int]) -> None:

@@ -402,6 +402,10 @@ def _preceding_step_ids(record: Record, corrections: Sequence[Correction]) -> di
     """Return step id -> id of the step before it, for each step that ever existed.
 
     Deleted steps are included. The first step has None.
+
+    Args:
+        record: the machine's record.
+        corrections: corrections of the video, oldest first.
     """
     preceding_ids: dict[str, str | None] = {}
     before = None

@@ -219,7 +219,10 @@ def check_database_files(path: Path) -> None:
 
 
 def limit_row_size(connection: sqlite3.Connection) -> None:
-    """Limit the size of SQLite values to the size of a record, since the file is not trusted."""
+    """Limit the size of SQLite values to the size of a record, since the file is not trusted.
+
+    connection: connection to the database.
+    """
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_RECORD_BYTES)
     connection.execute("PRAGMA cell_size_check = ON")
 
@@ -253,6 +256,10 @@ def _copy_file(path: Path, connection: sqlite3.Connection) -> None:
     """Copy a database file with its write-ahead log into an open database in memory.
 
     SQLite reads neither in a folder that it cannot write.
+
+    Args:
+        path: path of the file.
+        connection: connection to the database in memory.
     """
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / path.name
@@ -272,7 +279,10 @@ def schema_of_database(database: sqlite3.Connection) -> frozenset[tuple[str, str
 
 @functools.cache
 def schema_of_statements(tables: str) -> frozenset[tuple[str, str, str]]:
-    """Return the schema that SQL statements create, as `schema_of_database` does."""
+    """Return the schema that SQL statements create, as `schema_of_database` does.
+
+    tables: SQL statements, separated by ";".
+    """
     with contextlib.closing(sqlite3.connect(":memory:")) as database:
         database.executescript(tables)
         return schema_of_database(database)

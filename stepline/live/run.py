@@ -135,7 +135,10 @@ def run_live(
 
 
 def source_id(inputs: Sequence[Path | LiveInput]) -> str:
-    """Return the id of a source: a file's stem, an address's host and path, or the devices."""
+    """Return the id of a source: a file's stem, an address's host and path, or the devices.
+
+    inputs: inputs of one source, from `parse_sources`.
+    """
     names = []
     for source in inputs:
         if isinstance(source, Path):
@@ -160,6 +163,8 @@ def source_digest(inputs: Sequence[Path | LiveInput]) -> str | None:
 
     It distinguishes addresses that look the same without them. None for a source without password
     and query. It is slow to compute and short, so that it reveals no password.
+
+    inputs: inputs of one source, from `parse_sources`.
     """
     first = inputs[0]
     if not isinstance(first, LiveInput) or not first.is_address or first.url == first.label:
@@ -200,7 +205,12 @@ def _open_log(job: LiveJob, inputs: Sequence[Path | LiveInput], stem: str) -> Li
 
 
 def _recordings(job: LiveJob, stem: str) -> tuple[StreamRecorder, StreamRecorder]:
-    """Return a recorder for each of two inputs, such as a camera and a microphone."""
+    """Return a recorder for each of two inputs, such as a camera and a microphone.
+
+    Args:
+        job: arguments of the run.
+        stem: start of the names of the files.
+    """
     name = f"{stem}{RECORDING_SUFFIX}"
     return StreamRecorder(job.out, name), StreamRecorder(job.out, f"{name}2")
 

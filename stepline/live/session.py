@@ -180,7 +180,10 @@ class LiveSession:
             self.shown.vision.add(frame)
 
     def _emit_sentences(self, speech: RecognisedSentences) -> None:
-        """Emit recognised sentences, and the steps or lines of a recipe that they say."""
+        """Emit recognised sentences, and the steps or lines of a recipe that they say.
+
+        speech: result of a pass of recognition.
+        """
         for rejected in speech.dropped:
             log.info("left out: %r (%s)", rejected.text, rejected.reason)
         for sentence in speech.sentences:

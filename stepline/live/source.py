@@ -305,7 +305,10 @@ class LiveSource:
 
     @contextmanager
     def _open_address(self, live: LiveInput) -> Iterator[OpenMedia]:
-        """Open an address, over http(s) through a proxy that checks where it leads."""
+        """Open an address, over http(s) through a proxy that checks where it leads.
+
+        live: the address.
+        """
         import av
 
         if not live.url.startswith(("http://", "https://")):

@@ -500,7 +500,12 @@ class PacketClock:
         return latest < float(stamp * packet.time_base)
 
     def _missing_stamp(self, packet: Any, position: _StreamPosition) -> int:
-        """Return a stamp in ticks for a packet without one, to fit its neighbours."""
+        """Return a stamp in ticks for a packet without one, to fit its neighbours.
+
+        Args:
+            packet: PyAV's packet.
+            position: position of its stream.
+        """
         # the stamps before and after the one that is missing
         next_packets = [item for item in self._ahead if item.stream_index == packet.stream_index]
         neighbour_stamps = {
@@ -539,6 +544,8 @@ def presentation_stamp(item: Any) -> Any:
     """Return the presentation stamp of a packet or frame in ticks, else its decoding stamp.
 
     None if it has neither.
+
+    item: PyAV's packet or frame.
     """
     return item.dts if item.pts is None else item.pts
 

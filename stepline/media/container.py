@@ -569,7 +569,12 @@ def _usable_streams(streams: Iterable[Any]) -> list[Any]:
 
 
 def _stream_at(streams: list[Any], index: int | None) -> Any:
-    """Return the stream with a container index, else the first one. None if there are none."""
+    """Return the stream with a container index, else the first one. None if there are none.
+
+    Args:
+        streams: PyAV's streams.
+        index: index of a stream in the container, None for the first one.
+    """
     chosen = [stream for stream in streams if stream.index == index]
     return next(iter(chosen + streams), None)
 
@@ -579,6 +584,10 @@ def _film_index(container: Any, streams: Sequence[Any]) -> int:
 
     If there is none, return the index of the first stream. A cover image that is not marked as such
     may come first. This reads the container, which must then be reopened.
+
+    Args:
+        container: PyAV's container.
+        streams: its video streams to choose from.
     """
     counts = {stream.index: 0 for stream in streams}
     for number, packet in enumerate(container.demux(streams)):
@@ -612,6 +621,10 @@ def _audible_index(container: Any, streams: Sequence[Any]) -> int:
 
     Recorders write one stream per input, and many of them are silent. This reads the container,
     which must then be reopened.
+
+    Args:
+        container: PyAV's container.
+        streams: its audio streams to choose from.
     """
     import av
 

@@ -225,7 +225,12 @@ class _LimitedResponse(http.client.HTTPResponse):
 
 
 def connection_class(kind: type[http.client.HTTPConnection], limits: TransferLimits) -> Any:
-    """Return a subclass of HTTPConnection or HTTPSConnection that enforces the limits."""
+    """Return a subclass of HTTPConnection or HTTPSConnection that enforces the limits.
+
+    Args:
+        kind: HTTPConnection or HTTPSConnection.
+        limits: limits of the transfer.
+    """
 
     class LimitedConnection(kind):  # type: ignore[valid-type,misc]
         response_class = type("LimitedResponse", (_LimitedResponse,), {"limits": limits})

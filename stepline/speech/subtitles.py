@@ -105,6 +105,8 @@ def clock_seconds(parts: Sequence[str | None]) -> float:
     """Return the seconds of a time given as hours, minutes, seconds and fraction digits.
 
     A part that is None counts as 0.
+
+    parts: the four numbers as text.
     """
     hours, minutes, seconds, fraction = (part or "0" for part in parts)
     return int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(f"0.{fraction}")

@@ -199,7 +199,13 @@ class SentenceCollector:
 def _evidence(
     sentence: Sentence, windows: Sequence[AudioWindow], transcripts: Sequence[WindowTranscript]
 ) -> SpeechEvidence:
-    """Return the mean P(voice) of a sentence, and the mean log-probability of its first window."""
+    """Return the mean P(voice) of a sentence, and the mean log-probability of its first window.
+
+    Args:
+        sentence: the sentence.
+        windows: the windows of audio that were recognised together.
+        transcripts: one transcript per window.
+    """
     start, end = start_and_end(sentence)
     overlapping = [
         number for number, window in enumerate(windows) if window.start < end and start < window.end

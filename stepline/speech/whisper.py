@@ -229,6 +229,10 @@ class _SpeechTimestamps:
         """Return the span in the video of a span of the concatenated speech.
 
         A word across the border of two runs belongs to the run that contains its middle.
+
+        Args:
+            start: second of the concatenated speech.
+            end: second of the concatenated speech.
         """
         end = min(end, start + MAX_WORD_SECONDS)
         run = max(0, bisect_right(self._run_starts, (start + end) / 2) - 1)

@@ -332,8 +332,7 @@ def has_screen_text(path: Path, seconds: Sequence[float]) -> bool:
     reader = ScreenLineReader(find_weights("pp-ocr"))
     counts: list[int] = []
     for frame in read_frames_at(path, seconds, TEXT_SAMPLE_PIXELS):
-        lines = reader.read(frame.image, max_lines=MAX_TEXT_SAMPLE_LINES)
-        counts.append(len(lines))
+        counts.append(len(reader.read(frame.image, max_lines=MAX_TEXT_SAMPLE_LINES)))
 
         # Once most frames agree, the others cannot change the result.
         enough_count = sum(count >= MIN_SCREEN_LINES for count in counts)
@@ -471,7 +470,7 @@ def _join_events(before: ScreenEvent, event: ScreenEvent) -> ScreenEvent:
 
 
 def _new_lines(lines: Sequence[ScreenLine], others: Sequence[ScreenLine]) -> tuple[ScreenLine, ...]:
-    """Return the lines without an equal text in the same position among `others`."""
+    """Return the lines that have no line with the same text in the same position among `others`."""
 
     def stays(line: ScreenLine) -> bool:
         return any(

@@ -38,10 +38,7 @@ def video_places(shots: Sequence[slice]) -> list[slice]:
     Args:
         shots: slices of whole seconds that cover the video.
     """
-    places = []
-    for shot in shots:
-        places += split_shot(shot)
-    return places
+    return [part for shot in shots for part in split_shot(shot)]
 
 
 def place_probabilities(

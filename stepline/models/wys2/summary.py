@@ -94,21 +94,18 @@ def _select_segments(
     while remaining:
         # a segment near a selected one also adds the gap that is closed between them
         current = _count_merged_seconds(selected, gap)
-        best = None
-        best_seconds = 0.0
-        best_rate = -1.0
+        fitting = []
         for segment in remaining:
             seconds = _count_merged_seconds([*selected, segment], gap) - current
-            rate = segment.value / max(seconds, MIN_ADDED_SECONDS)
-            if length + seconds <= target and rate > best_rate:
-                best = segment
-                best_seconds = seconds
-                best_rate = rate
-        if best is None:
+            if length + seconds <= target:
+                rate = segment.value / max(seconds, MIN_ADDED_SECONDS)
+                fitting.append((rate, seconds, segment))
+        if not fitting:
             break
+        _, seconds, best = max(fitting, key=lambda row: row[0])
         selected.append(best)
         remaining.remove(best)
-        length += best_seconds
+        length += seconds
     # parts of the others
     for segment in sorted(remaining, key=lambda segment: -segment.value):
         room = target - _count_merged_seconds(selected, gap)
