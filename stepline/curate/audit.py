@@ -38,21 +38,35 @@ CONTENT_POLICY = "default-src 'self' 'unsafe-inline' data:"  # the page has its 
 
 
 class AuditText(FrozenModel):
-    """One text of the audit: a spoken sentence or a step, about which people answer a question."""
+    """One text of the audit: a spoken sentence or a step, about which people answer a question.
+
+    Attributes:
+        id: unique id, which changes with the text and its seconds.
+        video: id of its video.
+        kind: "narration" (a spoken sentence) or "step".
+        text: the text.
+        span: seconds in which the dataset places it.
+    """
 
     id: Annotated[str, Field(min_length=1)]
-    video: str = Field(description="id of its video")
+    video: str
     kind: TextKind
     text: str
-    span: Span = Field(description="the seconds that the dataset gives it")
+    span: Span
 
 
 class AuditSample(FrozenModel):
-    """The texts of an audit, in the order in which the page shows them."""
+    """The texts of an audit, in the order in which the page shows them.
+
+    Attributes:
+        seed: random seed of the sample.
+        texts: the texts.
+        videos: the videos of the texts, by id of their record.
+    """
 
     seed: int
     texts: tuple[AuditText, ...]
-    videos: dict[str, Video] = Field(description="the videos of the texts, by id of their record")
+    videos: dict[str, Video]
 
     def of_kind(self, kind: TextKind) -> list[AuditText]:
         """Return the texts of one kind: spoken sentences ("narration") or steps ("step")."""

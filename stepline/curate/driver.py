@@ -111,7 +111,7 @@ class RunRequest:
 
     Attributes:
         recipe: stages and settings.
-        out: URL or path of the output folder, called OUT in other docstrings.
+        out: URL or path of the output folder, also called OUT.
         stages: all known stages by name.
         source: URL or path of the videos: a folder, a list or HowTo100M's table.
         limit: number of videos to use, the first by id. None: all.

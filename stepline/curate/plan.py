@@ -86,7 +86,7 @@ def task_key(
 
 
 def stage_inputs(stage: Stage, item: VideoItem) -> list[JsonValue]:
-    """Return what of a video decides the result of a stage: stamps of the files it reads, and metadata."""
+    """Return what decides the result of a stage for a video: stamps of its files, and metadata."""
     # A stamp stands for a file's content, so that no file is read for a key.
     stamps = {"media": item.stamp, "captions": item.captions_stamp, "features": item.features_stamp}
     inputs: list[JsonValue] = [f"{n} {stamps[n]}" for n in sorted(input_files(stage, item))]

@@ -229,7 +229,7 @@ class CleanSettings(Settings):
 
 
 class VisibleSettings(Settings):
-    """Which narrations count as shown."""
+    """How high P(shown) of a spoken sentence must be, so that it counts as shown."""
 
     shown: Fraction = Field(
         0.5, description="least P(the picture shows what is said while it is said)"

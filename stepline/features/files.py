@@ -100,9 +100,11 @@ def read_feature_file(
 
 
 def read_text_features(path: Path) -> TextFeatures:
-    """Return the texts and their vectors in a .pth dict, .npz or .safetensors file.
+    """Return texts and their vectors from a .pth dict, .npz or .safetensors file.
 
-    In a .safetensors file, the texts are in the metadata.
+    The file has its texts under the key "text", in a .safetensors file in the metadata.
+
+    Raises StoreError if the file has no texts, ShapeError unless there is one row per text.
     """
     content, _ = read_arrays(path)
     if not isinstance(content, Mapping) or "text" not in content:

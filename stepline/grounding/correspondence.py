@@ -295,7 +295,7 @@ def _words(text: str) -> set[str]:
 
 @functools.cache
 def load_weights() -> CorrespondenceWeights:
-    """Return the fitted weights that are part of the package."""
+    """Return the fitted weights of `Correspondence.log_odds`, from a file of the package."""
     file = resources.files("stepline.grounding") / "correspondence.json"
     tree = json.loads(file.read_text(encoding="utf-8"))
     return CorrespondenceWeights(**tree["weights"])

@@ -174,9 +174,7 @@ def _is_still_or_slides(activity: "Activity", seconds: int, on_screen: Sequence[
     # Slides show text most of the time.
     text_seconds: set[int] = set()
     for line in on_screen:
-        first = int(line.span.start)
-        end = math.ceil(line.span.end)
-        text_seconds.update(range(first, end))
+        text_seconds.update(range(int(line.span.start), math.ceil(line.span.end)))
     return len(text_seconds.intersection(range(seconds))) >= SLIDE_TEXT_FRACTION * seconds
 
 
@@ -286,12 +284,9 @@ def shot_slices(cuts: Sequence[float], seconds: int) -> list[slice]:
         cuts: times of cuts in seconds.
         seconds: duration of the video in seconds, rounded up.
     """
-    boundaries = {0, seconds}
-    for cut in cuts:
-        second = round(cut)
-        if 0 < second < seconds:
-            boundaries.add(second)
-    return [slice(start, end) for start, end in itertools.pairwise(sorted(boundaries))]
+    inside = {round(cut) for cut in cuts if 0 < round(cut) < seconds}
+    boundaries = sorted({0, seconds} | inside)
+    return [slice(start, end) for start, end in itertools.pairwise(boundaries)]
 
 
 def fit_weight(prior: Array, evidence: Array, penalty: float, limit: float) -> float:

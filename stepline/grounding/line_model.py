@@ -175,7 +175,7 @@ def content_words(text: str) -> set[str]:
 
 
 def strip_ending(word: str) -> str:
-    """Return the stem of an English word: "chop" for "chopped", "chops" and "chop"."""
+    """Return the stem of an English word in lower case: "chop" for "chopped", "chops" and "chop"."""
     return DOUBLE_PATTERN.sub(r"\1", ENDING_PATTERN.sub("", word))
 
 
@@ -534,7 +534,7 @@ def said_probability(rows: Array, weights: LineWeights, *, so_far: bool = False)
 
 @functools.cache
 def load_line_weights() -> LineWeights:
-    """Return the fitted parameters that are part of the package."""
+    """Return the fitted parameters of the line model, from a file of the package."""
     file = resources.files("stepline.grounding") / "line_model.json"
     content = json.loads(file.read_text(encoding="utf-8"))
     evidence = content.pop("evidence")

@@ -122,7 +122,7 @@ def signed_distance(t: Array, start: Array, end: Array) -> Array:
 
 @functools.cache
 def load_prior() -> ShownPrior:
-    """Return the fitted distribution that is part of the package."""
+    """Return the fitted distribution of the seconds between words and action, from a file of the package."""
     file = resources.files("stepline.grounding") / "shown_prior.json"
     tree = json.loads(file.read_text(encoding="utf-8"))
     return ShownPrior(**tree["curve"])

@@ -131,7 +131,6 @@ def doing_odds_by_look(
         prior: (K, T) P(step k is shown in second t | where it is said).
         other_speech: (T,) seconds of speech in each second that no step cites.
     """
-    count = len(shots)
     seconds = prior.shape[1]
     looks = known_mean_by_second(activity.looks, activity.rate, seconds)
     groups = _group_by_look(shots, looks)
@@ -140,15 +139,12 @@ def doing_odds_by_look(
 
     steps = prior.sum(axis=0)
     utterances = other_speech.sum() / UTTERANCE_SECONDS
-    doing = np.zeros(count)
-    recurrence = np.zeros(count)
-    for n in range(count):
-        ranges = []
-        for m in np.flatnonzero(looks_alike[n]).tolist():
-            shot = shots[m]
-            ranges.append(np.arange(shot.start, shot.stop))
-        members = np.concatenate(ranges)
-        fraction = len(members) / seconds
+    lengths = [shot.stop - shot.start for shot in shots]
+    doing = np.zeros(len(shots))
+    recurrence = np.zeros(len(shots))
+    for n, is_alike in enumerate(looks_alike):
+        members = np.repeat(is_alike, lengths)  # (T,)
+        fraction = int(members.sum()) / seconds
         chat = other_speech[members].sum() / UTTERANCE_SECONDS
         log_steps = _log_density(steps[members].sum(), steps.sum(), STEP_DENSITY_PRIOR, fraction)
         log_chat = _log_density(chat, utterances, UTTERANCE_DENSITY_PRIOR, fraction)
@@ -169,10 +165,10 @@ def _log_relative_recurrence(groups: Array, looks_alike: npt.NDArray[np.bool_]) 
     """
     numbers = np.arange(len(groups))
     distance = np.abs(np.subtract.outer(numbers, numbers))
-    returns = (looks_alike & (distance > 1)).sum(axis=1)  # (C,) how often each look recurs
-    by_look = np.sort([returns[groups == group].max() for group in np.unique(groups)])
+    recurrences = (looks_alike & (distance > 1)).sum(axis=1)  # (C,) how often each look recurs
+    by_look = np.sort([recurrences[groups == group].max() for group in np.unique(groups)])
     median = by_look[(len(by_look) - 1) // 2]
-    return np.asarray(np.log1p(returns) - np.log1p(median))
+    return np.asarray(np.log1p(recurrences) - np.log1p(median))
 
 
 def _log_density(part: float, whole: float, pseudo_count: float, fraction: float) -> float:

@@ -170,11 +170,11 @@ def _align_by_weights(
         start, end = grow_window(row, int(row.argmax()), settings.grow)
         said_span = Span(float(start), min(float(end), duration))
         # Its sources are sentences in the span with more than the average weight.
-        sources = []
-        for n, sentence in enumerate(sentences):
-            overlaps = sentence.span.overlap(said_span) > 0
-            if overlaps and weight[n] >= 1 / len(weight):
-                sources.append(n)
+        sources = [
+            n
+            for n, sentence in enumerate(sentences)
+            if sentence.span.overlap(said_span) > 0 and weight[n] >= 1 / len(weight)
+        ]
         update = {"said": said_span, "score": min(1.0, best), "sources": tuple(sources)}
         placed.append(step.model_copy(update=update))
     return tuple(placed), tuple(dropped)
@@ -383,10 +383,10 @@ def line_steps(texts: Sequence[str], graph: TaskGraph | None = None) -> tuple[St
         graph: the comparison of videos that gives their kinds. None: the wording decides the kind.
     """
     kinds = map(instruction_kind, texts) if graph is None else graph.kinds
-    steps = []
-    for number, (text, kind) in enumerate(zip(texts, kinds, strict=True), start=1):
-        steps.append(Step(id=str(number), text=text, kind=kind))
-    return tuple(steps)
+    return tuple(
+        Step(id=str(number), text=text, kind=kind)
+        for number, (text, kind) in enumerate(zip(texts, kinds, strict=True), start=1)
+    )
 
 
 def _check_vector_shapes(texts: Matrix, sentences: Matrix, shape: tuple[int, int]) -> None:

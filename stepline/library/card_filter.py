@@ -52,6 +52,10 @@ def matching_record_files(
     """Return the record files of the videos that match a filter, None for an empty filter.
 
     The files are paths relative to the library's folder.
+
+    Args:
+        library: the library.
+        card_filter: the filter.
     """
     if card_filter.is_empty:
         return None

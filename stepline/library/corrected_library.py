@@ -474,7 +474,12 @@ class CorrectedLibrary:
 
 
 def _is_resent(new: Correction, corrections: Sequence[Correction]) -> bool:
-    """Return whether a correction is among others, except for its time and its record's hash."""
+    """Return whether a correction is among others, except for its time and its record's hash.
+
+    Args:
+        new: the correction.
+        corrections: the others.
+    """
     sent = {"when": new.when, "record": new.record}
     same_id = (other for other in corrections if other.id == new.id)
     return any(other.model_copy(update=sent) == new for other in same_id)

@@ -319,7 +319,21 @@ def check_correction(record: Record, corrections: Sequence[Correction], new: Cor
             reason = "is not there to undo, or is undone already"
             raise StoreError(f"correction {new.undoes!r} {reason}")
         since = list(corrections[corrections.index(undone) + 1 :])
-    _check_conflict(new, since, active, by_id)
+
+    # what was done and undone since does not count
+    fields = touched_fields(new, by_id)
+    since_ids = {correction.id for correction in since}
+    theirs = []
+    shared_fields: frozenset[EditedField] = frozenset()
+    for correction in since:
+        if correction in active and correction.undoes not in since_ids:
+            touched = fields & touched_fields(correction, by_id)
+            if touched:
+                theirs.append(correction)
+                shared_fields = touched
+    if theirs:
+        raise ConflictError(theirs, shared_fields)
+
     # Each new step needs a new id, and an older step that it follows.
     preceding_ids = _preceding_step_ids(record, corrections)
     for id, preceding_id in _new_steps(new):
@@ -330,28 +344,6 @@ def check_correction(record: Record, corrections: Sequence[Correction], new: Cor
         preceding_ids[id] = preceding_id
     # It is applied once, which raises where it does not fit.
     apply_corrections(record, [*corrections, new])
-
-
-def _check_conflict(
-    new: Correction,
-    since: Sequence[Correction],
-    active: Sequence[Correction],
-    by_id: Mapping[str, Correction],
-) -> None:
-    fields = touched_fields(new, by_id)
-    since_ids = {correction.id for correction in since}
-    theirs = []
-    shared_fields: frozenset[EditedField] = frozenset()
-
-    # what was done and undone since does not count
-    for correction in since:
-        if correction in active and correction.undoes not in since_ids:
-            touched = fields & touched_fields(correction, by_id)
-            if touched:
-                theirs.append(correction)
-                shared_fields = touched
-    if theirs:
-        raise ConflictError(theirs, shared_fields)
 
 
 def touched_fields(
@@ -410,6 +402,10 @@ def _preceding_step_ids(record: Record, corrections: Sequence[Correction]) -> di
     """Return step id -> id of the step before it, for each step that ever existed.
 
     Deleted steps are included. The first step has None.
+
+    Args:
+        record: the machine's record.
+        corrections: corrections of the video, oldest first.
     """
     preceding_ids: dict[str, str | None] = {}
     before = None

@@ -143,14 +143,9 @@ class LibraryDatabase:
     @contextlib.contextmanager
     def locked_connection(self) -> Iterator[None]:
         """Lock the connection for one thread, and raise SQLite errors as StoreError."""
-        with self._lock:
-            try:
-                yield
-            except (sqlite3.Error, OSError) as error:
-                cure = "see who else works on it, or put a copy of the file back"
-                if is_full_disk(error):
-                    cure = "free some space"
-                raise StoreError(f"{self.path}: {error}; {cure}") from error
+        cure = "see who else works on it, or put a copy of the file back"
+        with self._lock, sqlite_errors(self.path, cure):
+            yield
 
     def _open(self, is_read_only: bool) -> sqlite3.Connection:
         writable = os.access(self.folder, os.W_OK)
@@ -197,11 +192,21 @@ class LibraryDatabase:
             raise StoreError(f"{self.path}: {reason}; put a copy of the file back, or delete it")
 
 
-def is_full_disk(error: sqlite3.Error | OSError) -> bool:
-    """Return whether the cause of an error of SQLite or of a file is a full disk."""
-    if isinstance(error, OSError):
-        return error.errno in FULL_DISK_ERRORS
-    return getattr(error, "sqlite_errorname", None) in WRITE_ERRORS
+@contextlib.contextmanager
+def sqlite_errors(path: Path, cure: str) -> Iterator[None]:
+    """Raise the errors of SQLite and of files in this context as StoreError.
+
+    Args:
+        path: path of the database, for the message.
+        cure: what the user can do, unless the disk is full.
+    """
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        is_full = getattr(error, "sqlite_errorname", None) in WRITE_ERRORS
+        if is_full or getattr(error, "errno", None) in FULL_DISK_ERRORS:
+            cure = "free some space"
+        raise StoreError(f"{path}: {error}; {cure}") from error
 
 
 def check_database_files(path: Path) -> None:
@@ -214,7 +219,10 @@ def check_database_files(path: Path) -> None:
 
 
 def limit_row_size(connection: sqlite3.Connection) -> None:
-    """Limit the size of SQLite values to the size of a record, since the file is not trusted."""
+    """Limit the size of SQLite values to the size of a record, since the file is not trusted.
+
+    connection: connection to the database.
+    """
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_RECORD_BYTES)
     connection.execute("PRAGMA cell_size_check = ON")
 
@@ -248,6 +256,10 @@ def _copy_file(path: Path, connection: sqlite3.Connection) -> None:
     """Copy a database file with its write-ahead log into an open database in memory.
 
     SQLite reads neither in a folder that it cannot write.
+
+    Args:
+        path: path of the file.
+        connection: connection to the database in memory.
     """
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / path.name
@@ -267,7 +279,10 @@ def schema_of_database(database: sqlite3.Connection) -> frozenset[tuple[str, str
 
 @functools.cache
 def schema_of_statements(tables: str) -> frozenset[tuple[str, str, str]]:
-    """Return the schema that SQL statements create, as `schema_of_database` does."""
+    """Return the schema that SQL statements create, as `schema_of_database` does.
+
+    tables: SQL statements, separated by ";".
+    """
     with contextlib.closing(sqlite3.connect(":memory:")) as database:
         database.executescript(tables)
         return schema_of_database(database)

@@ -440,7 +440,12 @@ def _cite_step(video: str, record: Record, step: Step) -> Citation:
 
 
 def _times_and_probability(span: Span | None, probability: float | None) -> dict[str, Any]:
-    """Return the fields of a Citation that depend on its span and on P(shown)."""
+    """Return the fields of a Citation that depend on its span and on P(shown).
+
+    Args:
+        span: seconds of the video, None if unknown.
+        probability: P(shown), None if it was not estimated.
+    """
     # Numbers are short, since an assistant reads all of them.
     if probability is not None:
         probability = round(probability, 3)

@@ -14,7 +14,7 @@ import os
 import re
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -29,10 +29,10 @@ from stepline.files.locks import lock_output
 from stepline.library.corrected_library import CorrectedLibrary, video_id
 from stepline.library.database import (
     check_database_files,
-    is_full_disk,
     limit_row_size,
     schema_of_database,
     schema_of_statements,
+    sqlite_errors,
 )
 from stepline.library.record_files import record_files
 from stepline.outputs.text import shown_span
@@ -224,10 +224,7 @@ class SearchIndex:
 
         progress: called with ("indexing", files read, files to read). None for no reports.
         """
-        with (
-            lock_output(self.path.with_suffix(".lock"), self.folder, wait=True),
-            self._locked_connection(),
-        ):
+        with lock_output(self.path.with_suffix(".lock"), self.folder, wait=True), self._errors():
             stamps = self._stamps()
             # Files without vectors are read again once there is an embedder.
             indexed = {}
@@ -275,7 +272,7 @@ class SearchIndex:
         Raises SettingsError for a query without a word.
         """
         terms = query_terms(query)
-        with self._locked_connection():
+        with self._errors():
             # the files whose moments may answer
             files = None
             if names is not None:
@@ -492,7 +489,7 @@ class SearchIndex:
     def _open(self) -> sqlite3.Connection:
         """Return a connection to the index. A damaged index or another version is replaced by an
         empty one."""
-        with self._locked_connection():
+        with self._errors():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             check_database_files(self.path)
             database = sqlite3.connect(self.path, timeout=MAX_WAIT_SECONDS)
@@ -515,15 +512,9 @@ class SearchIndex:
                 database.executescript(f"BEGIN; {INDEX_TABLES} {set_version}; COMMIT;")
             return database
 
-    @contextlib.contextmanager
-    def _locked_connection(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            cure = "delete this index, it is made again from the records"
-            if is_full_disk(error):
-                cure = "free some space"
-            raise StoreError(f"{self.path}: {error}; {cure}") from error
+    def _errors(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context that raises the errors of the index as StoreError."""
+        return sqlite_errors(self.path, "delete this index, it is made again from the records")
 
 
 def _rows_of_files(ids: npt.NDArray[np.int64], files: Sequence[FileRow]) -> npt.NDArray[np.int64]:

@@ -103,6 +103,8 @@ class _ProxyHandler(http.server.BaseHTTPRequestHandler):
 
         Without this header FFmpeg sends its next request on a connection that is already closed, and
         takes the failure for the end of the video.
+
+        server: connection to the server.
         """
         head = b""
         while b"\r\n\r\n" not in head and len(head) < MAX_HEAD_BYTES:

@@ -26,7 +26,7 @@ FIRST_ROWS = 1024  # capacity before memory grows
 
 
 @dataclass(frozen=True)
-class LivePicture:
+class LiveEvidence:
     """The visual evidence of a span of a live video.
 
     Attributes:
@@ -151,7 +151,7 @@ class LiveVision:
         """Second of the source up to which features are known."""
         return self._values.count / self._settings.rate
 
-    def snapshot(self) -> LivePicture:
+    def snapshot(self) -> LiveEvidence:
         """Return the visual evidence so far.
 
         Its arrays are views of rows in memory, which frames added later do not change.
@@ -160,7 +160,7 @@ class LiveVision:
             rate = self._settings.rate
             until = self.until
             if not self._values.count:
-                return LivePicture(0.0, 0.0, None, None)
+                return LiveEvidence(0.0, 0.0, None, None)
             # Motion has to reach as far as the features do.
             if self._recent:
                 self._store_measurements()
@@ -171,7 +171,7 @@ class LiveVision:
             cuts = tuple(cut - self._begin for cut in self._cuts if cut < until)
             activity = Activity(measured[:, 0], cuts, rate, measured[:, 1], measured[:, 2:])
             features = FeatureSequence(values, rate, self._backbone.name)
-            return LivePicture(self._begin, until, features, activity)
+            return LiveEvidence(self._begin, until, features, activity)
 
 
 class _GrowingRows:

@@ -83,7 +83,11 @@ def run_live(
     with lock_video(f"{stem}{RECORDING_SUFFIX}", job.out):
         # where the run begins or resumes
         log = _open_log(job, inputs, stem)
-        start = _start_second(log, inputs)
+        is_stream = isinstance(inputs[0], LiveInput)
+        start = log.resume_second if log.count else 0.0
+        # A stream continues without a run: its second follows from the time of the first start.
+        if is_stream and log.first is not None and log.first.wall is not None:
+            start = max(start, time.time() - log.first.wall)
         backbone = None
         files = RunFiles(stem, log, job.out / f"{stem}{VTT_SUFFIX}")
         pictures = PictureRate()
@@ -95,15 +99,20 @@ def run_live(
             pictures = PictureRate(rate, settings.vision.frame_size)
         stop = stop or Event()
         session = LiveSession(files, settings, emit, job.options, backbone, recognise, stop)
-        _emit_start(job, inputs, log, start, emit)
+        if not log.count:
+            source, digest = display_source(job, inputs), source_digest(inputs)
+            emit(log.add("started", 0.0, source=source, digest=digest, wall=time.time()))
+        elif is_stream:
+            seconds = round(start - log.resume_second, 3)
+            emit(log.add("gap", start, seconds=seconds, reason="Stepline did not run"))
 
         # the run
         recordings: Sequence[StreamRecorder] = ()
-        if isinstance(inputs[0], LiveInput) and job.at_end is not None:
+        if is_stream and job.at_end is not None:
             recordings = _recordings(job, stem)[: len(inputs)]
         sources = [
             LiveSource(
-                source,
+                live_input,
                 pictures=pictures,
                 media=settings.media,
                 links=settings.links,
@@ -112,7 +121,7 @@ def run_live(
                 recording=recording,
                 stop=session.stop,
             )
-            for source, recording in itertools.zip_longest(inputs, recordings)
+            for live_input, recording in itertools.zip_longest(inputs, recordings)
         ]
         session.warm_up()
         session.run(sources)
@@ -125,42 +134,11 @@ def run_live(
     return tuple(path for path in files_written if path.is_file())
 
 
-def _start_second(log: LiveLog, inputs: Sequence[Path | LiveInput]) -> float:
-    """Return the second of the source at which the run begins or resumes."""
-    start = log.resume_second if log.count else 0.0
-    # A stream continues without a run: its second follows from the wall clock at the first start.
-    wall_start = None if log.first is None else log.first.wall
-    if isinstance(inputs[0], LiveInput) and wall_start is not None:
-        start = max(start, time.time() - wall_start)
-    return start
-
-
-def _emit_start(
-    job: LiveJob,
-    inputs: Sequence[Path | LiveInput],
-    log: LiveLog,
-    start: float,
-    emit: Callable[[LiveEvent], None],
-) -> None:
-    """Emit the start of a new run, or the gap of a stream while no run was active.
-
-    Args:
-        job: arguments of the run.
-        inputs: inputs of its source.
-        log: log to which the event is added.
-        start: second of the source at which the run begins or resumes.
-        emit: called with the event.
-    """
-    if not log.count:
-        source, digest = display_source(job, inputs), source_digest(inputs)
-        emit(log.add("started", 0.0, source=source, digest=digest, wall=time.time()))
-    elif isinstance(inputs[0], LiveInput):
-        seconds = round(start - log.resume_second, 3)
-        emit(log.add("gap", start, seconds=seconds, reason="Stepline did not run"))
-
-
 def source_id(inputs: Sequence[Path | LiveInput]) -> str:
-    """Return the id of a source: a file's stem, an address's host and path, or the devices."""
+    """Return the id of a source: a file's stem, an address's host and path, or the devices.
+
+    inputs: inputs of one source, from `parse_sources`.
+    """
     names = []
     for source in inputs:
         if isinstance(source, Path):
@@ -185,6 +163,8 @@ def source_digest(inputs: Sequence[Path | LiveInput]) -> str | None:
 
     It distinguishes addresses that look the same without them. None for a source without password
     and query. It is slow to compute and short, so that it reveals no password.
+
+    inputs: inputs of one source, from `parse_sources`.
     """
     first = inputs[0]
     if not isinstance(first, LiveInput) or not first.is_address or first.url == first.label:
@@ -225,7 +205,12 @@ def _open_log(job: LiveJob, inputs: Sequence[Path | LiveInput], stem: str) -> Li
 
 
 def _recordings(job: LiveJob, stem: str) -> tuple[StreamRecorder, StreamRecorder]:
-    """Return a recorder for each of two inputs, such as a camera and a microphone."""
+    """Return a recorder for each of two inputs, such as a camera and a microphone.
+
+    Args:
+        job: arguments of the run.
+        stem: start of the names of the files.
+    """
     name = f"{stem}{RECORDING_SUFFIX}"
     return StreamRecorder(job.out, name), StreamRecorder(job.out, f"{name}2")
 

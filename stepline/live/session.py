@@ -147,15 +147,14 @@ class LiveSession:
         """Run every network once, so that the first seconds do not wait for loading."""
         if not self.options.texts:
             check_writer(self.settings.writing)
+            sentence = Sentence(text=WARM_UP_TEXT, span=Span(0.0, 1.0))
+            transcript = Transcript(language="en", sentences=(sentence,))
+            write_steps(transcript, self.settings.writing)
         # Half a second marked as voice, so that the recogniser runs.
         silence = np.zeros(SAMPLE_RATE // 2, np.float32)
         frames = -(-len(silence) // FRAME_SAMPLES)
         window = AudioWindow(0.0, silence, np.ones(frames, np.float32), False)
         self._speech.recognise(window)
-        if not self.options.texts:
-            sentence = Sentence(text=WARM_UP_TEXT, span=Span(0.0, 1.0))
-            transcript = Transcript(language="en", sentences=(sentence,))
-            write_steps(transcript, self.settings.writing)
         if self.backbone is not None:
             self.backbone.encode_texts([WARM_UP_TEXT])
 
@@ -181,7 +180,10 @@ class LiveSession:
             self.shown.vision.add(frame)
 
     def _emit_sentences(self, speech: RecognisedSentences) -> None:
-        """Emit recognised sentences, and the steps or lines of a recipe that they say."""
+        """Emit recognised sentences, and the steps or lines of a recipe that they say.
+
+        speech: result of a pass of recognition.
+        """
         for rejected in speech.dropped:
             log.info("left out: %r (%s)", rejected.text, rejected.reason)
         for sentence in speech.sentences:

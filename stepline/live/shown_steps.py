@@ -8,7 +8,7 @@ from stepline.grounding.inputs import GroundingWindow, cut_steps, to_video_time
 from stepline.grounding.online import OnlineGrounder
 from stepline.limits import MAX_SECOND
 from stepline.live.events import EmitEvent, LiveOptions, RunFiles
-from stepline.live.pictures import LivePicture, LiveVision
+from stepline.live.pictures import LiveEvidence, LiveVision
 from stepline.live.spoken_steps import SpokenSteps, cached_vectors
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Span, Step
@@ -149,7 +149,7 @@ class ShownSteps:
         if picture.until >= self.begin + self.memory_seconds + FORGET_SECONDS:
             self._drop_old_rows()
 
-    def _ground(self, picture: LivePicture) -> None:
+    def _ground(self, picture: LiveEvidence) -> None:
         self._grounder.update_pictures(
             picture.until - picture.begin, features=picture.features, activity=picture.activity
         )

@@ -10,7 +10,7 @@ agree with the wall clock. Otherwise the wall clock decides.
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -140,49 +140,40 @@ class SourceClock:
         origin: time stamp of an address at second 0, in seconds. None before the first packet.
     """
 
-    def __init__(
-        self,
-        start: float,
-        *,
-        paced: bool,
-        speed: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, start: float, *, paced: bool, speed: float) -> None:
         """Start the clock.
 
         Args:
             start: second at which the source begins.
             paced: whether the source is a recording that is played in real time.
             speed: factor at which a recording is played.
-            clock: wall clock in seconds.
         """
         self.end = start
         self.origin: float | None = None
         self._start = start
         self._speed = speed
-        self._clock = clock
         self.begin(paced=paced)
 
     def begin(self, *, paced: bool) -> None:
         """Start the wall clock again. paced: whether a recording is played in real time."""
         self.paced = paced
-        self._start_time = self._clock()
+        self._start_time = time.monotonic()
         self.record_arrival()
 
     def record_arrival(self) -> None:
         """Record that a packet arrived now."""
-        self._arrival_time = self._clock()
+        self._arrival_time = time.monotonic()
 
     @property
     def now(self) -> float:
         """The second that the source has reached by the wall clock."""
         if self.paced:
-            return self._start + (self._clock() - self._start_time) * self._speed
-        return self.end + self._clock() - self._arrival_time
+            return self._start + (time.monotonic() - self._start_time) * self._speed
+        return self.end + time.monotonic() - self._arrival_time
 
     def seconds_until(self, second: float) -> float:
         """Return the wall-clock seconds until second `second` of a paced source is due."""
-        return max(0.0, self._start_time + (second - self._start) / self._speed - self._clock())
+        return max(0.0, self._start_time + (second - self._start) / self._speed - time.monotonic())
 
     def second_after_break(self, second: float) -> float:
         """Return the second at which a source continues after a break.
@@ -192,7 +183,7 @@ class SourceClock:
 
         second: second by the source's own time stamps.
         """
-        wall_second = self.end + (self._clock() - self._arrival_time)
+        wall_second = self.end + (time.monotonic() - self._arrival_time)
         is_near = abs(second - wall_second) <= TRUSTED_SECONDS
         return second if is_near and second > self.end - TRUSTED_SECONDS else wall_second
 
@@ -237,9 +228,9 @@ class LiveSource:
         self._links = links or LinkSettings()
         self._recording = recording
         self._stop = stop or Event()
-        self._named = NamedHost("")  # host of an address, shared by all connections
-        if isinstance(source, LiveInput):
-            self._named = NamedHost(urlsplit(source.url).hostname or "")
+        # host of an address, shared by all connections
+        url = source.url if isinstance(source, LiveInput) else ""
+        self._named = NamedHost(urlsplit(url).hostname or "")
         self._clock = SourceClock(start, paced=isinstance(source, Path), speed=speed)
         self._opened = False
         # where this connection is in time
@@ -314,7 +305,10 @@ class LiveSource:
 
     @contextmanager
     def _open_address(self, live: LiveInput) -> Iterator[OpenMedia]:
-        """Open an address, over http(s) through a proxy that checks where it leads."""
+        """Open an address, over http(s) through a proxy that checks where it leads.
+
+        live: the address.
+        """
         import av
 
         if not live.url.startswith(("http://", "https://")):

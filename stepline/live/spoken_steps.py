@@ -103,7 +103,10 @@ class SpokenSteps:
             self._write_steps(language)
 
     def _write_steps(self, language: str | None) -> None:
-        """Write steps of the last sentences, and emit those that are new or revised."""
+        """Write steps of the last sentences, and emit those that are new or revised.
+
+        language: ISO 639-1 code of the speech, None if unknown.
+        """
         sentences = self._log.sentences
         first = max(0, len(sentences) - CONTEXT_SENTENCES)
         first_open = len(sentences) - OPEN_SENTENCES

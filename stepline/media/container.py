@@ -504,14 +504,14 @@ def _scan_packets(
     scan = PacketScan()
     # each answer needs a container of its own, read from its start
     if find_film:
-        with contextlib.closing(_open_container(path, settings)) as container:
+        with _open_container(path, settings) as container:
             scan = replace(scan, video_index=_film_index(container, _video_streams(container)))
     if find_audible:
-        with contextlib.closing(_open_container(path, settings)) as container:
+        with _open_container(path, settings) as container:
             audio_streams = _usable_streams(container.streams.audio)
             scan = replace(scan, audio_index=_audible_index(container, audio_streams))
     if find_end or (check_end and not _ends_as_claimed(path, settings)):
-        with contextlib.closing(_open_container(path, settings)) as container:
+        with _open_container(path, settings) as container:
             media = OpenMedia(path, container, settings, scan=scan)
             media.choose_streams()
             end = max(map(media.packet_end, media.packets()), default=0.0)
@@ -524,7 +524,7 @@ def _ends_as_claimed(path: Path, settings: MediaSettings) -> bool:
     """Return whether the last packets end at about the duration in the header."""
     import av
 
-    with contextlib.closing(_open_container(path, settings)) as container:
+    with _open_container(path, settings) as container:
         last_seconds: dict[int, float] = {}  # by stream
         try:
             container.seek(container.duration, backward=True)
@@ -569,7 +569,12 @@ def _usable_streams(streams: Iterable[Any]) -> list[Any]:
 
 
 def _stream_at(streams: list[Any], index: int | None) -> Any:
-    """Return the stream with a container index, else the first one. None if there are none."""
+    """Return the stream with a container index, else the first one. None if there are none.
+
+    Args:
+        streams: PyAV's streams.
+        index: index of a stream in the container, None for the first one.
+    """
     chosen = [stream for stream in streams if stream.index == index]
     return next(iter(chosen + streams), None)
 
@@ -579,6 +584,10 @@ def _film_index(container: Any, streams: Sequence[Any]) -> int:
 
     If there is none, return the index of the first stream. A cover image that is not marked as such
     may come first. This reads the container, which must then be reopened.
+
+    Args:
+        container: PyAV's container.
+        streams: its video streams to choose from.
     """
     counts = {stream.index: 0 for stream in streams}
     for number, packet in enumerate(container.demux(streams)):
@@ -612,6 +621,10 @@ def _audible_index(container: Any, streams: Sequence[Any]) -> int:
 
     Recorders write one stream per input, and many of them are silent. This reads the container,
     which must then be reopened.
+
+    Args:
+        container: PyAV's container.
+        streams: its audio streams to choose from.
     """
     import av
 

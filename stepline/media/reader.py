@@ -123,52 +123,8 @@ class MediaReader:
             self.warnings = media.damage.warnings(self._start + self.end, claimed)
 
 
-class VideoStreamReader:
-    """Selects frames from the decoded video stream of a part of a video.
-
-    Attributes:
-        end: end of the last frame added, in seconds from the start of the part.
-        is_past_part: whether a frame after the part was added.
-    """
-
-    def __init__(
-        self, media: OpenMedia, sampler: FrameSampler, start: float, length: float
-    ) -> None:
-        """Start to read a part.
-
-        Args:
-            media: the open video.
-            sampler: selects the frames.
-            start: start of the part in seconds.
-            length: length of the part in seconds.
-        """
-        self._media = media
-        self._sampler = sampler
-        self._timing = media.timing()
-        self.finish = sampler.finish
-        self._start = start
-        self._length = length
-        self.end = 0.0
-        self.is_past_part = False
-
-    def add(self, frame: Any) -> Iterator[Frame]:
-        """Yield the selected frames that a decoded frame completes."""
-        time, length = self._timing.time_and_length(frame)
-        check_duration(self._media.path, time, self._media.settings)
-        time -= self._start
-        if time >= self._length:  # The frame before is on screen up to the end of the part.
-            if not self.is_past_part:
-                self.is_past_part = True
-                self.end = self._length
-                yield from self._sampler.add(self._length, frame, 0.0)
-            return
-        length = min(length, self._length - time)
-        self.end = max(self.end, time + length)
-        yield from self._sampler.add(time, frame, length)
-
-
-class AudioStreamReader:
-    """Resamples the decoded audio stream of a part of a video.
+class _PartReader:
+    """Position in one decoded stream of a part of a video.
 
     Attributes:
         end: end of the last frame added, in seconds from the start of the part.
@@ -184,19 +140,63 @@ class AudioStreamReader:
             length: length of the part in seconds.
         """
         self._media = media
-        self._clock = media.clock()
-        self._timeline = AudioTimeline()
         self._start = start
         self._length = length
         self.end = 0.0
         self.is_past_part = False
 
+    def _time_in_part(self, time: float) -> float:
+        """Convert seconds of the video to seconds of the part. Raises MediaError past the limit."""
+        check_duration(self._media.path, time, self._media.settings)
+        return time - self._start
+
+
+class VideoStreamReader(_PartReader):
+    """Selects frames from the decoded video stream of a part of a video."""
+
+    def __init__(
+        self, media: OpenMedia, sampler: FrameSampler, start: float, length: float
+    ) -> None:
+        """Start to read a part.
+
+        Args:
+            media: the open video.
+            sampler: selects the frames.
+            start: start of the part in seconds.
+            length: length of the part in seconds.
+        """
+        super().__init__(media, start, length)
+        self._sampler = sampler
+        self._timing = media.timing()
+        self.finish = sampler.finish
+
+    def add(self, frame: Any) -> Iterator[Frame]:
+        """Yield the selected frames that a decoded frame completes."""
+        time, length = self._timing.time_and_length(frame)
+        time = self._time_in_part(time)
+        if time >= self._length:  # The frame before is on screen up to the end of the part.
+            if not self.is_past_part:
+                self.is_past_part = True
+                self.end = self._length
+                yield from self._sampler.add(self._length, frame, 0.0)
+            return
+        length = min(length, self._length - time)
+        self.end = max(self.end, time + length)
+        yield from self._sampler.add(time, frame, length)
+
+
+class AudioStreamReader(_PartReader):
+    """Resamples the decoded audio stream of a part of a video."""
+
+    def __init__(self, media: OpenMedia, start: float, length: float) -> None:
+        super().__init__(media, start, length)
+        self._clock = media.clock()
+        self._timeline = AudioTimeline()
+
     def add(self, frame: Any) -> Iterator[AudioBlock]:
         """Yield the audio blocks that a decoded audio frame completes."""
         length = frame.samples / frame.sample_rate
-        time = self._clock.time_of(frame.pts, frame.time_base, length)
-        check_duration(self._media.path, time, self._media.settings)
-        time -= self._start
+        time = self._time_in_part(self._clock.time_of(frame.pts, frame.time_base, length))
         self.is_past_part = self.is_past_part or time >= self._length
         if self.is_past_part:
             return

@@ -84,15 +84,17 @@ class ActorGroup:
     Args:
         ray: the module `ray`, connected to a cluster.
         start: starts an actor and returns its handle.
-        most: maximal number of actors.
-        ahead: number of videos that are sent to an actor in one call.
+        max_actors: maximal number of actors.
+        videos_per_call: number of videos that are sent to an actor in one call.
     """
 
-    def __init__(self, ray: Any, start: Callable[[], Any], *, most: int, ahead: int) -> None:
+    def __init__(
+        self, ray: Any, start: Callable[[], Any], *, max_actors: int, videos_per_call: int
+    ) -> None:
         self._ray = ray
         self._start = start
-        self._most = most
-        self._ahead = ahead
+        self._max_actors = max_actors
+        self._videos_per_call = videos_per_call
         self._actors: set[Any] = set()
         self._idle: list[Any] = []
         self._waiting: deque[list[VideoItem]] = deque()
@@ -112,16 +114,16 @@ class ActorGroup:
         more = True
         while more or self._calls or self._waiting:
             # As many videos as there are actors for, and as many actors as there are videos for.
-            while more and len(self._waiting) < self._most:
-                videos = list(islice(items, self._ahead))
-                more = len(videos) == self._ahead
+            while more and len(self._waiting) < self._max_actors:
+                videos = list(islice(items, self._videos_per_call))
+                more = len(videos) == self._videos_per_call
                 if videos:
                     self._waiting.append(videos)
             while self._waiting and self._idle:
                 actor, videos = self._idle.pop(), self._waiting.popleft()
                 self._calls[actor.run_videos.remote(videos)] = (actor, videos)
             busy = sum(bool(videos) for _, videos in self._calls.values())
-            while len(self._actors) < min(self._most, busy + len(self._waiting)):
+            while len(self._actors) < min(self._max_actors, busy + len(self._waiting)):
                 actor = self._start()
                 self._actors.add(actor)
                 self._calls[actor.is_ready.remote()] = (actor, [])

@@ -40,15 +40,15 @@ class Fetcher:
         self._numbers = itertools.count(1)  # of the folders
         self._threads = ThreadPoolExecutor(PARALLEL_FETCHES, thread_name_prefix="fetch")
 
-    def open(self, item: VideoItem, names: Collection[str]) -> None:
+    def open(self, item: VideoItem, kinds: Collection[str]) -> None:
         """Start to download files of a video. Local files are used where they are.
 
-        names: kinds of the files: "media", "captions", "features".
+        kinds: kinds of the files: "media", "captions", "features".
         """
         folder = self._scratch / f"video-{next(self._numbers)}"
         self._folders[item.id] = folder
         files: dict[str, Future[Path]] = {}
-        for name in sorted(names):
+        for name in sorted(kinds):
             source = RemotePath(file_urls(item)[name], self._settings)
             if source.local is not None:
                 files[name] = Future()
@@ -59,17 +59,17 @@ class Fetcher:
                 files[name] = self._threads.submit(_fetch, source, folder / f"{name}{suffix}")
         self._files[item.id] = files
 
-    def local_files(self, item: VideoItem, names: Collection[str]) -> dict[str, Path] | None:
+    def local_files(self, item: VideoItem, kinds: Collection[str]) -> dict[str, Path] | None:
         """Return the local paths of files of a video by kind. None while one is being downloaded.
 
-        names: kinds of the files, all of which were opened.
+        kinds: kinds of the files, all of which were opened.
 
         Raises SteplineError if a download failed.
         """
         files = self._files.get(item.id, {})
-        if not all(files[name].done() for name in names):
+        if not all(files[kind].done() for kind in kinds):
             return None
-        return {name: files[name].result() for name in names}
+        return {kind: files[kind].result() for kind in kinds}
 
     def release(self, item: VideoItem) -> None:
         """Delete the downloaded files of a video."""

@@ -65,8 +65,8 @@ def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
         kind = ray.remote(Actor).options(num_cpus=1, num_gpus=gpus or None, max_restarts=0)
         device = "cuda" if gpus else None
         start = partial(kind.remote, plan, out.url, stages, phase.retry, device)
-        most = engine.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        group = ActorGroup(ray, start, most=most, ahead=engine.ahead)
+        max_actors = engine.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        group = ActorGroup(ray, start, max_actors=max_actors, videos_per_call=engine.ahead)
         try:
             for video in group.finished_videos(chain([first], unfinished)):
                 phase.on_finished(video)
@@ -87,7 +87,7 @@ def _select_unfinished(phase: Phase, items: Iterable[VideoItem]) -> Iterator[Vid
 
 @contextlib.contextmanager
 def _ray_errors_in_one_line(ray: Any) -> Iterator[None]:
-    """Convert errors of Ray to SteplineError, with a message of one line."""
+    """Convert errors of Ray in a `with` block to SteplineError, with a message of one line."""
     try:
         yield
     except ray.exceptions.RayError as error:
@@ -178,7 +178,7 @@ def _start_ray(ray: Any, address: str, **options: Any) -> None:
 
 @contextlib.contextmanager
 def _shared_module_folders() -> Iterator[None]:
-    """Let processes that are started in a `with` block import modules from this process's folders."""
+    """Let new processes import modules from the folders of this process, in a `with` block."""
     # Processes of Ray read it when they start.
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(module_folders())

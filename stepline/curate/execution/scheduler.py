@@ -100,11 +100,11 @@ class OpenVideo:
             self.tasks.clear()
 
     def required_files(self) -> frozenset[str]:
-        """Return the kinds of files that the remaining tasks read: "media", "captions", "features"."""
+        """Return the kinds of files that the remaining tasks read, such as "media"."""
         return frozenset().union(*map(self.files_of_task, self.tasks))
 
     def files_of_task(self, task: StageTask) -> frozenset[str]:
-        """Return the kinds of files that a task reads: "media", "captions", "features"."""
+        """Return the kinds of files that a task reads, such as "media"."""
         return input_files(self._plan.stages[task.stage], self.item)
 
 
@@ -324,7 +324,7 @@ class Scheduler:
         return files
 
     def _record_outcome(self, task: StageTask, failure: StageFailure | None) -> None:
-        """Store the failure of a task or note its result, and finish its video if no task remains."""
+        """Store the failure of a task, or note its result. Finish its video if no task remains."""
         phase = self._phase
         video = self._open[task.item.id]
         stage = phase.plan.stages[task.stage]

@@ -270,7 +270,10 @@ def reset_peak_memory() -> None:
 
 
 def peak_memory() -> int:
-    """Return the peak memory of this process in bytes, since the last `reset_peak_memory` on Linux."""
+    """Return the peak memory of this process in bytes.
+
+    On Linux, the peak is that since the last `reset_peak_memory`.
+    """
     # The kernel's own peak, which is reset for each task.
     if sys.platform == "linux":
         for line in Path("/proc/self/status").read_text().splitlines():

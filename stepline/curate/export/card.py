@@ -80,7 +80,7 @@ def dataset_card(
 
 
 def _language_codes(languages: Iterable[str]) -> list[str]:
-    """Return the ISO 639 codes of language tags without regions, such as "en" for "en-GB", sorted."""
+    """Return the sorted ISO 639 codes of language tags, such as "en" for "en-GB"."""
     codes = {language.partition("-")[0] for language in languages}
     return sorted(filter(LANGUAGE_PATTERN.fullmatch, codes))
 

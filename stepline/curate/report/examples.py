@@ -60,7 +60,7 @@ class ExampleVideo:
 
     @property
     def facts(self) -> list[str]:
-        """Task, language of the speech, duration and number of steps as texts, if they are known."""
+        """Task, language of the speech, duration and number of steps as texts, if known."""
         video, transcript = self.record.video, self.record.transcript
         facts = [video.task, transcript and transcript.language]
         if video.duration is not None:

@@ -107,6 +107,14 @@ def render_page(
     counts = report.counts
     judge, aligner = counts.narration_shown, counts.steps_shown
     facts = [f"{counts.kept_videos:,} of {counts.videos:,} videos", f"{counts.steps:,} steps"]
+    counters = {
+        "dropped step": counts.dropped_steps,
+        "dropped sentence": counts.dropped_sentences,
+        "language": counts.languages,
+        "heard by": counts.recognisers,
+        "licence of the step's text": counts.licences,
+        "warning": counts.warnings,
+    }
     if counts.hours:
         facts.append(f"{counts.hours:,.1f} h of video")
     return page_html(
@@ -124,14 +132,7 @@ def render_page(
         ),
         audit=audit_table(report.sample, verdicts),
         agreements=annotator_agreements(report.sample, verdicts),
-        tables={
-            "dropped step": counts.dropped_steps.most_common(MAX_ROWS),
-            "dropped sentence": counts.dropped_sentences.most_common(MAX_ROWS),
-            "language": counts.languages.most_common(MAX_ROWS),
-            "heard by": counts.recognisers.most_common(MAX_ROWS),
-            "licence of the step's text": counts.licences.most_common(MAX_ROWS),
-            "warning": counts.warnings.most_common(MAX_ROWS),
-        },
+        tables={name: counter.most_common(MAX_ROWS) for name, counter in counters.items()},
         biases=describe_biases(counts),
         picture_link=picture_link,
         step_link=step_link,

@@ -62,7 +62,10 @@ def _fetch_if_remote(file: RemotePath, scratch: Path) -> Path:
 
 
 def read_report_recipe(out: RemotePath) -> Recipe:
-    """Return the recipe of the last run in an output folder, or the default recipe without a run."""
+    """Return the recipe of the last run. Without a run, return the default recipe.
+
+    out: output folder of the run.
+    """
     return read_recipe(out) if (out / RUN_FILE).exists() else Recipe()
 
 

@@ -37,21 +37,22 @@ ABOUT_SUFFIX = ".info.json"  # what downloaders note of a video; no captions
 # Field of a VideoItem -> the field of its stamp.
 STAMP_FIELDS = {"video": "stamp", "captions": "captions_stamp", "features": "features_stamp"}
 
-# The id that a file's name gives, with the rank of its ending (the least is used). None where it is
+# The id that a file's name gives, with the rank of its ending (the least is used). None if it is
 # not such a file.
 FileId: TypeAlias = Callable[[str], tuple[str, int] | None]
 
 
 def video_id(name: str) -> tuple[str, int] | None:
-    """Return (stem, 0) of the file name of a video, or None for any other file."""
+    """Return (stem, 0) of the file name of a video, None for any other file."""
     stem, suffix = _stem_and_suffix(name)
     return None if not stem or suffix not in VIDEO_SUFFIXES else (stem, 0)
 
 
 def captions_id(name: str) -> tuple[str, int] | None:
-    """Return (stem, rank) of a captions file, or None for any other file.
+    """Return (stem, rank) of the file name of captions, None for any other file.
 
-    The stem includes the language (ID.en). The rank prefers .vtt over .srt over other formats.
+    The stem includes the language, such as ID.en. The lowest rank is preferred: .vtt, then .srt,
+    then the other formats.
     """
     stem, suffix = _stem_and_suffix(name)
     if not stem or suffix not in CAPTIONS_SUFFIXES:
@@ -62,8 +63,7 @@ def captions_id(name: str) -> tuple[str, int] | None:
 
 
 def features_id(name: str) -> tuple[str, int] | None:
-    """Return (id, 0) of a file of features such as ID.npy or ID.mp4.npy, or None for any other
-    file."""
+    """Return (id, 0) of a features file, such as ID.npy or ID.mp4.npy, None for any other file."""
     # The same rule by which ready features are found elsewhere.
     id = item_id(name.rpartition("/")[2])
     return None if id is None else (id, 0)
@@ -79,7 +79,7 @@ class StampedFile:
     """A file and its stamp.
 
     Attributes:
-        url: address of the file.
+        url: URL or path of the file.
         stamp: text that changes with the contents, such as size and modification time.
     """
 
@@ -91,7 +91,7 @@ class FileIndex:
     """The files of a folder by id.
 
     Args:
-        folder: of the files.
+        folder: the folder.
         entries: listing of the folder.
         id_of: returns the id and rank of a file name, None for files to ignore.
     """
@@ -115,18 +115,18 @@ class FileIndex:
         return id in self._files
 
     def __iter__(self) -> Iterator[tuple[str, StampedFile]]:
-        """Yield all (id, file) pairs, sorted by id. Several files may have one id."""
+        """Yield all (id, file) pairs, sorted by id, then rank. Several files may have one id."""
         for id in self._ids:
             for file in sorted(self._files[id], key=itemgetter(0)):
                 yield id, self._stamped_file(file)
 
     def find(self, id: str) -> StampedFile | None:
-        """Return the file of an id with the lowest rank, or None."""
+        """Return the file of an id that has the lowest rank. None without one."""
         files = self._files.get(id)
         return self._stamped_file(min(files, key=itemgetter(0))) if files else None
 
     def ids_with_prefix(self, start: str) -> list[str]:
-        """Return the ids that begin with a prefix, sorted."""
+        """Return the ids that begin with `start`, sorted."""
         row = bisect_left(self._ids, start)
         return list(takewhile(lambda id: id.startswith(start), islice(self._ids, row, None)))
 
@@ -136,15 +136,15 @@ class FileIndex:
 
 
 class AmbiguousCaptionsError(DatasetError):
-    """Raised where a video has captions in several languages and none without a language."""
+    """Raised if a video has captions in several languages and none without a language."""
 
 
 class CaptionsFiles:
     """The captions files of a folder.
 
     Args:
-        files: captions files by stem, the language included.
-        videos: the ids of the videos. Captions belong to the video with the longest matching id.
+        files: captions files by stem, which includes the language.
+        videos: ids of the videos. Captions belong to the video with the longest matching id.
     """
 
     def __init__(self, files: FileIndex, videos: Container[str]) -> None:
@@ -152,7 +152,7 @@ class CaptionsFiles:
         self._videos = videos
 
     def find(self, id: str) -> StampedFile | None:
-        """Return the captions of a video: ID.vtt, else ID.LANGUAGE.vtt. None without captions.
+        """Return the captions of a video: ID.vtt, or else ID.LANGUAGE.vtt. None without captions.
 
         Raises AmbiguousCaptionsError for several languages.
         """
@@ -178,8 +178,10 @@ class CaptionsFiles:
         return self._files.find(min(stems, key=lambda stem: (len(stem), stem)))
 
     def ids_without_video(self) -> list[str]:
-        """Return the ids of captions files without a video, sorted. JSON and tables are ignored, as
-        they may hold other data."""
+        """Return the ids of captions files without a video, sorted.
+
+        JSON and tables are ignored, as they may hold other data.
+        """
         ids: dict[str, None] = {}
         for stem, file in self._files:
             base, _ = split_language(stem)
@@ -190,8 +192,14 @@ class CaptionsFiles:
 
 
 def file_stamp(url: str, settings: RemoteSettings) -> str | None:
-    """Return the stamp of a file, or None where it does not exist. Raises StoreError where the
-    server refuses access."""
+    """Return a text that changes with the contents of a file, None if the file does not exist.
+
+    Args:
+        url: URL or path of the file.
+        settings: limits and retries of remote files.
+
+    Raises StoreError if the server refuses access.
+    """
     file = RemotePath(url, settings)
     if not file.exists():
         return None
@@ -202,8 +210,14 @@ MAX_LINE_CHARS = 2**20  # of a list
 
 
 def read_text_lines(source: RemotePath, text: TextIO) -> Iterator[str]:
-    """Yield the lines of a list. Raises DatasetError for lines that are too long and for remote
-    lists that are too large."""
+    """Yield the lines of a list of videos.
+
+    Args:
+        source: the list, for messages and limits.
+        text: its open text.
+
+    Raises DatasetError for a line that is too long, and for a remote list that is too large.
+    """
     size = 0
     max_size = source.settings.largest * BYTES_PER_MIB
     while line := text.readline(MAX_LINE_CHARS):
@@ -229,8 +243,9 @@ UTF8_MARK = b"\xef\xbb\xbf"  # which some editors put first
 class CaptionIndex:
     """Index of HowTo100M's caption.json: byte range and digest of the captions of each video.
 
-    The file is read once, with one video in memory. Raises DatasetError for a damaged or compressed
-    file.
+    file_path: the JSON file. It is read once, with one video in memory.
+
+    Raises DatasetError for a damaged or compressed file.
     """
 
     def __init__(self, file_path: RemotePath) -> None:
@@ -259,7 +274,7 @@ class CaptionIndex:
         return len(self._parts)
 
     def find(self, id: str) -> StampedFile | None:
-        """Return the byte range with the captions of a video as a file, or None."""
+        """Return the byte range with the captions of a video as a file, None without captions."""
         part = self._parts.get(id.encode(errors="replace"))
         if part is None:
             return None
@@ -269,7 +284,12 @@ class CaptionIndex:
 
 
 class SideFolders:
-    """Files by id in the folders of `source.videos`, `source.captions` and `source.features`."""
+    """Files by id in the folders of `source.videos`, `source.captions` and `source.features`.
+
+    Args:
+        settings: names the folders.
+        remote: limits and retries of remote files.
+    """
 
     def __init__(self, settings: SourceSettings, remote: RemoteSettings) -> None:
         # HowTo100M's one file of captions, or a folder with a file for each video.
@@ -287,13 +307,13 @@ class SideFolders:
 
     @property
     def has_captions(self) -> bool:
-        """Whether the settings name captions."""
+        """Whether the settings name a folder or file of captions."""
         return self._indexes["captions"] is not None
 
     def add_files(self, item: VideoItem) -> VideoItem:
         """Return a video with the files of its id from the folders. Files that it has already stay.
 
-        Raises AmbiguousCaptionsError where its captions are in several languages.
+        Raises AmbiguousCaptionsError if its captions are in several languages.
         """
         for field, index in self._indexes.items():
             if index is None or getattr(item, field) is not None:
@@ -304,8 +324,14 @@ class SideFolders:
         return item
 
     def make_entry(self, item: VideoItem, no_file: str) -> SourceEntry:
-        """Return a video with the files of its id from the folders. It is refused for ambiguous
-        captions, and with reason `no_file` where it has no file at all."""
+        """Return a video with the files of its id from the folders, or its refusal.
+
+        A video is refused if its captions are ambiguous, or if it has no file at all.
+
+        Args:
+            item: the video.
+            no_file: reason of the refusal without a file.
+        """
         try:
             item = self.add_files(item)
         except AmbiguousCaptionsError as error:
@@ -314,7 +340,13 @@ class SideFolders:
 
 
 def with_file(item: VideoItem, field: str, file: StampedFile) -> VideoItem:
-    """Return a video with one file set. field: "video", "captions" or "features"."""
+    """Return a video with one of its files set.
+
+    Args:
+        item: the video.
+        field: kind of the file: "video", "captions" or "features".
+        file: the file and its stamp.
+    """
     changes: dict[str, Any] = {field: file.url, STAMP_FIELDS[field]: file.stamp}
     return replace(item, **changes)
 

@@ -39,8 +39,16 @@ def read_howto100m(
     source_filter: SourceFilter,
     remote: RemoteSettings,
 ) -> Iterator[SourceEntry]:
-    """Yield the selected videos of HowTo100M's table. Raises DatasetError where the table is
-    missing or has other columns."""
+    """Yield the selected videos of HowTo100M's table, and those that are refused.
+
+    Args:
+        source: the table HowTo100M_v1.csv, or its folder.
+        settings: folders of captions, features and videos.
+        source_filter: selects videos by id and category.
+        remote: limits and retries of remote files.
+
+    Raises DatasetError if the table is missing or has other columns.
+    """
     # A folder, or the table in it.
     table = source
     if not source.name.endswith(".csv"):
@@ -86,7 +94,7 @@ def _read_rows(table: RemotePath) -> Iterator[dict[str, str]]:
 
 
 def _read_tables(folder: RemotePath) -> tuple[CsvTable | None, dict[str, str]]:
-    """Return the video lengths by id and the task titles by task, from the tables that exist."""
+    """Return the video lengths by id, None without them, and the task titles by task id."""
     with tempfile.TemporaryDirectory(prefix="stepline-tables-") as scratch:
         for name in (LENGTHS_FILE, TITLES_FILE):
             if (folder / name).exists():

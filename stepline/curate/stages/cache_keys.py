@@ -43,18 +43,25 @@ Decisions: TypeAlias = dict[str, JsonValue]  # what decides a stage's result
 
 
 def section_settings(section: str, recipe: "Recipe") -> JsonValue:
-    """Return all settings of one section of a recipe, such as "filter"."""
+    """Return the settings of one section of a recipe, for a stage that reads no other section.
+
+    Args:
+        section: name of the section, such as "filter".
+        recipe: the recipe.
+    """
     return with_constants(getattr(recipe, section).model_dump(mode="json"), section)
 
 
 def probe_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `probe`. Sound and single frames are always
-    decoded on the CPU."""
+    """Return the settings that decide the result of the stage `probe`.
+
+    The decoder is not one of them, since sound and single frames are always decoded on the CPU.
+    """
     return _dump_settings(recipe.steps.media, {"decoder"})
 
 
 def transcribe_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `transcribe`."""
+    """Return the settings that decide the result of the stage `transcribe`."""
     asr = recipe.steps.asr
     # A model in a folder counts by its files, a named one by its name.
     model = Path(asr.model or "")
@@ -68,8 +75,10 @@ def transcribe_settings(recipe: "Recipe") -> JsonValue:
 
 
 def write_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `write`. Of a language model: its prompt,
-    sampling, and name or file."""
+    """Return the settings that decide the result of the stage `write`.
+
+    For a language model: its prompt, its sampling, and the name or files of the model.
+    """
     writing = recipe.steps.writing
     if writing.writer == "extractive":
         return {"writer": "extractive"}
@@ -83,7 +92,7 @@ def write_settings(recipe: "Recipe") -> JsonValue:
 
 
 def encode_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `encode`."""
+    """Return the settings that decide the result of the stage `encode`."""
     vision = recipe.steps.vision
     tree = vision.model_dump(mode="json", exclude=OTHER_VISION_SETTINGS | {"path", "dictionary"})
     # `vision.hands` was a setting. Its default stays in the key, so that stored results stay valid.
@@ -97,12 +106,12 @@ def encode_settings(recipe: "Recipe") -> JsonValue:
 
 
 def coarse_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `coarse`."""
+    """Return the settings that decide the result of the stage `coarse`."""
     return {"said": recipe.coarse.said, "coarse": _dump_settings(recipe.steps.nasva.coarse)}
 
 
 def ground_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `ground`."""
+    """Return the settings that decide the result of the stage `ground`."""
     vision = recipe.steps.vision
     nasva = recipe.steps.nasva
     # The space of texts and pictures.
@@ -128,7 +137,7 @@ def ground_settings(recipe: "Recipe") -> JsonValue:
 
 
 def judge_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `judge`."""
+    """Return the settings that decide the result of the stage `judge`."""
     settings = recipe.steps.judge
     return {
         "judge": _dump_settings(settings, {"detector"}),
@@ -137,13 +146,15 @@ def judge_settings(recipe: "Recipe") -> JsonValue:
 
 
 def gather_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `gather`."""
+    """Return the settings that decide the result of the stage `gather`."""
     return {"gather": _dump_settings(recipe.gather), "writer": recipe.steps.writing.writer}
 
 
 def sieve_swap_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `sieve-swap`. Raises SettingsError without a
-    text base."""
+    """Return the settings that decide the result of the stage `sieve-swap`.
+
+    Raises SettingsError without a text base.
+    """
     settings = recipe.sieve_swap
     if settings.base is None:
         raise SettingsError(
@@ -155,12 +166,12 @@ def sieve_swap_settings(recipe: "Recipe") -> JsonValue:
 
 
 def train_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `train`."""
+    """Return the settings that decide the result of the stage `train`."""
     return _training_settings(recipe, recipe.train)
 
 
 def refine_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `refine`."""
+    """Return the settings that decide the result of the stage `refine`."""
     # The path of the network is within the run, so it decides nothing.
     placing = recipe.place
     aligner = with_constants(
@@ -212,32 +223,35 @@ def text_libraries(recipe: "Recipe") -> tuple[str, ...]:
 
 
 def encode_uses_gpu(recipe: "Recipe") -> bool:
-    """Return whether `encode` runs a network in torch. ONNX Runtime uses the CPU."""
+    """Return whether the stage `encode` runs a network in torch. ONNX Runtime uses the CPU."""
     return "torch" in encode_libraries(recipe)
 
 
 def ground_uses_gpu(recipe: "Recipe") -> bool:
-    """Return whether `ground` runs a trained network."""
+    """Return whether the stage `ground` runs a trained network."""
     return recipe.steps.nasva.aligner.path is not None
 
 
 def ground_uses_vlm(recipe: "Recipe") -> bool:
-    """Return whether `ground` shows pictures of the video to a vision-language model."""
+    """Return whether the stage `ground` shows pictures of the video to a vision-language model."""
     return recipe.steps.vision.vlm.named
 
 
 def judge_uses_gpu(recipe: "Recipe") -> bool:
-    """Return whether `judge` runs a trained network."""
+    """Return whether the stage `judge` runs a trained network."""
     return recipe.steps.judge.detector is not None
 
 
 def export_settings(recipe: "Recipe") -> JsonValue:
-    """Return the settings that decide the result of `export`. The card names the stages."""
+    """Return the settings that decide the result of the stage `export`.
+
+    The names of the stages are part of it, since the dataset card lists them.
+    """
     return {"export": _dump_settings(recipe.export), "stages": list(recipe.stages)}
 
 
 def text_encoder_name(recipe: "Recipe") -> str:
-    """Return the text encoder of the features' own embedding space, as `text_encoder` takes it."""
+    """Return the name of the text encoder whose embedding space is that of the visual features."""
     vision = recipe.steps.vision
     backbone = vision.backbone
     if backbone == "conse":
@@ -250,7 +264,7 @@ def text_encoder_name(recipe: "Recipe") -> str:
 
 
 def _model_file_digests(settings: "ChatSettings") -> Decisions:
-    """Return the sha256 of the files of a language model."""
+    """Return setting -> sha256 of the named file of a language model, None without a file."""
     return {
         "gguf": file_digest(settings.gguf),
         "chat_template": file_digest(settings.chat_template),
@@ -258,7 +272,12 @@ def _model_file_digests(settings: "ChatSettings") -> Decisions:
 
 
 def _plugin_identity(kind: "Kind", name: str) -> Decisions:
-    """Return name and version of a plugin. Empty for parts of Stepline."""
+    """Return {"plugin": name and version} of a plugin, {} for parts of Stepline.
+
+    Args:
+        kind: kind of plugin, such as "writers".
+        name: name that the recipe gives.
+    """
     identities = plugin_identities({kind: name})
     return {"plugin": identities[kind]} if identities else {}
 

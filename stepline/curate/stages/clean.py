@@ -38,9 +38,9 @@ class StepScores:
 
     Attributes:
         wording: P(the text describes a step).
-        support: best cosine to its source sentences, 0 without any.
-        visibility: P(shown) of the model that grounded it last.
-        agreement: IoU of the spans of the grounding and of the network.
+        support: highest cosine of the step to one of its source sentences, 0 without any.
+        visibility: P(shown), by the model that grounded the step last. 0 if unknown.
+        agreement: IoU of its spans by the grounding and by the trained network, 1 if not compared.
     """
 
     wording: float
@@ -50,7 +50,10 @@ class StepScores:
 
 
 def clean(dataset: DatasetContext) -> None:
-    """Write the records with their clean steps only. Dropped steps are listed with a reason."""
+    """Write the records with only their clean steps. Dropped steps are listed with a reason.
+
+    A video without a clean step is left out.
+    """
     settings = dataset.recipe.clean
     left_out = read_left_out(previous_folder(dataset))
     gathered = read_parquet(dataset.folders["gather"] / RECORDS_FILE)
@@ -74,7 +77,7 @@ def clean_record(record: Record, grounded: Sequence[Step], settings: CleanSettin
     """Return a record without the steps whose scores are too low.
 
     Args:
-        record: of the last stage.
+        record: record of the preceding stage.
         grounded: steps of the stage `ground`, for agreement and spans. Empty: neither is used.
         settings: minimal scores.
     """
@@ -97,7 +100,7 @@ def _with_steps(record: Record, steps: Sequence[Step], dropped: Sequence[Rejecte
 
 
 def _use_grounded_span(step: Step, grounded: Sequence[Step]) -> Step:
-    """Return a step with its span from the stage `ground`, where it has one."""
+    """Return a step with the span that the stage `ground` gave it, or unchanged without one."""
     # The grounding knows where shots end, so its span is the cleaner one.
     for other in grounded:
         if other.id == step.id and other.spans:
@@ -110,7 +113,10 @@ def _use_grounded_span(step: Step, grounded: Sequence[Step]) -> Step:
 
 
 def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
-    """Return the four scores of each step."""
+    """Return the four scores of each step.
+
+    grounded: steps of the stage `ground`. Empty: agreement is 1.
+    """
     from stepline.sieve_swap.swap import instruction_probability
     from stepline.text import embed
 
@@ -136,7 +142,7 @@ def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
 
 
 def drop_reason(step: Step, scores: StepScores, settings: CleanSettings) -> str | None:
-    """Return the first reason to drop a step, or None where it stays."""
+    """Return the first reason to drop a step, None if the step stays."""
     if scores.wording < settings.written:
         return NO_STEP_WORDING
     if scores.support < settings.supported:
@@ -156,8 +162,10 @@ FEW_SHOWN = "too few of its sentences are shown"
 
 
 def select_shown_narrations(dataset: DatasetContext) -> None:
-    """Write records whose steps are the sentences that are shown while they are spoken (WYS2,
-    section 3)."""
+    """Write records whose steps are the sentences that are shown while they are spoken.
+
+    A video without such a sentence is left out. Source: WYS2, section 3.
+    """
     settings = dataset.recipe.visible
     source = dataset.folders["gather"]
     left_out = read_left_out(source)
@@ -177,7 +185,10 @@ def select_shown_narrations(dataset: DatasetContext) -> None:
 
 
 def select_shown_sentences(record: Record, settings: VisibleSettings) -> Record:
-    """Return a record with its shown sentences as steps. The other sentences are dropped."""
+    """Return a record with its shown sentences as steps. All other sentences are dropped.
+
+    settings: minimal P(shown).
+    """
     steps = []
     dropped = []
     # A narration that is shown becomes a step where it is said.
@@ -202,8 +213,10 @@ def select_shown_sentences(record: Record, settings: VisibleSettings) -> Record:
 
 
 def export(dataset: DatasetContext) -> None:
-    """Write the dataset into the stage's folder. `stepline.curate.driver` publishes it in
-    OUT/dataset."""
+    """Write the files of the dataset into the stage's folder.
+
+    `curate` publishes them at the end.
+    """
     recipe = dataset.recipe
     features = None
     # Features of the videos, as far as they are there.

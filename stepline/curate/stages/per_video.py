@@ -53,8 +53,10 @@ T = TypeVar("T")
 
 
 def probe(video: VideoContext) -> bytes:
-    """Return duration, streams and sha256 of the video file. Without a file, the duration that the
-    source states."""
+    """Return duration, streams and sha256 of the video file as a ProbeResult.
+
+    Without a file, the duration is the one that the source states.
+    """
     # Captions or features alone: the source knows how long the video is, if anyone does.
     if video.media is None:
         duration = video.item.duration or 0.0
@@ -74,7 +76,7 @@ def probe(video: VideoContext) -> bytes:
 
 
 def transcribe(video: VideoContext) -> bytes:
-    """Return the transcript: from captions if there are any, else from speech recognition."""
+    """Return the transcript: from captions if there are any, otherwise from speech recognition."""
     settings = video.recipe.steps
     if video.captions is not None:
         from stepline.speech import read_captions
@@ -98,8 +100,7 @@ def transcribe(video: VideoContext) -> bytes:
 
 @lru_cache(maxsize=1)
 def _check_writer_once(settings: WritingSettings) -> None:
-    """Raise ModelError, which ends the run, where the language model of the writer is not
-    available."""
+    """Raise ModelError, which ends the run, if the writer's language model is not available."""
     try:
         check_writer(settings)
     except WriterError as error:
@@ -112,8 +113,10 @@ REPLY_FAULTS = ("of the reply", "the reply is")
 
 
 def write(video: VideoContext) -> bytes:
-    """Return the steps that a writer makes from the transcript. Raises WriterError where the
-    language model did not answer."""
+    """Return the steps that the step writer makes from the transcript.
+
+    Raises WriterError if a language model did not answer.
+    """
     from stepline.writing import write_steps
 
     settings = video.recipe.steps.writing
@@ -126,9 +129,11 @@ def write(video: VideoContext) -> bytes:
 
 
 def find_unanswered_part(notes: Sequence[str]) -> str | None:
-    """Return the first note about a part that a server did not answer, or None.
+    """Return the first note about a part of a video that a server did not answer, None without one.
 
-    A useless reply is no such part, as asking again would not change it.
+    A part with a useless reply does not count, as asking again would not change it.
+
+    notes: notes of a step writer or of a vision-language model.
     """
     for note in notes:
         if PROVISIONAL_WORD in note and not any(fault in note for fault in REPLY_FAULTS):
@@ -137,7 +142,13 @@ def find_unanswered_part(notes: Sequence[str]) -> str | None:
 
 
 class FilterCounts(FrozenModel):
-    """Counts of a video that the filter keeps: language, words and steps."""
+    """What the filter counts in a video.
+
+    Attributes:
+        language: language of the speech, None if unknown.
+        words: number of spoken words.
+        steps: number of steps.
+    """
 
     language: str | None
     words: int
@@ -154,7 +165,10 @@ FEW_STEPS = "it has too few steps"
 
 
 def filter_video(video: VideoContext) -> bytes:
-    """Return the counts of a video. Raises LeftOutError where the recipe leaves the video out."""
+    """Return language, words and steps of a video as FilterCounts.
+
+    Raises LeftOutError if the recipe leaves the video out.
+    """
     transcript = read_result(Speech, video, "transcribe").transcript
     written = read_result(WrittenSteps, video, "write")
     words = re.findall(r"\w+", " ".join(sentence.text for sentence in transcript.sentences))
@@ -174,9 +188,14 @@ def _end_of_speech(transcript: Transcript) -> float:
 
 
 def left_out_reason(counts: FilterCounts, duration: float, settings: FilterSettings) -> str | None:
-    """Return the first reason to leave a video out, or None.
+    """Return the first reason to leave a video out, None if it stays.
 
-    An unknown language is no reason. duration: seconds, 0 where unknown.
+    An unknown language is no reason.
+
+    Args:
+        counts: language, words and steps of the video.
+        duration: seconds, 0 if unknown.
+        settings: limits of the filter.
     """
     if duration and duration < settings.shortest:
         return TOO_SHORT
@@ -196,8 +215,10 @@ def left_out_reason(counts: FilterCounts, duration: float, settings: FilterSetti
 
 
 def encode(video: VideoContext) -> bytes:
-    """Return features (T, D), motion and shot boundaries of the video. Ready features replace the
-    backbone."""
+    """Return visual features (T rows, D), motion and shot boundaries of the video.
+
+    Ready features replace the vision backbone.
+    """
     settings = video.recipe.steps
     # Ready features need no network. They have no motion and no cuts.
     if video.features is not None:
@@ -222,8 +243,10 @@ def encode(video: VideoContext) -> bytes:
 
 
 def ground_coarsely(video: VideoContext) -> bytes:
-    """Return the steps with the seconds in which they are spoken. Steps that nobody says are
-    dropped (NaSVA, section 3.1)."""
+    """Return the steps with the seconds in which they are spoken, as CoarseSteps.
+
+    Steps that are not spoken are dropped. Source: NaSVA, section 3.1.
+    """
     probed = read_result(ProbeResult, video, "probe")
     speech = read_result(Speech, video, "transcribe")
     written = read_result(WrittenSteps, video, "write")
@@ -282,8 +305,9 @@ def ground_coarsely(video: VideoContext) -> bytes:
 def ground(video: VideoContext) -> bytes:
     """Return the steps with the seconds in which they are shown, and their alignment (K, T).
 
-    A vision-language model is asked about uncertain steps, where the recipe names one. Raises
-    WriterError where it did not answer.
+    If the recipe names a vision-language model, it is asked about uncertain steps.
+
+    Raises WriterError if that model did not answer.
     """
     settings = video.recipe.steps
     coarse = read_result(CoarseSteps, video, "coarse")
@@ -308,7 +332,7 @@ def ground(video: VideoContext) -> bytes:
 
 
 def judge(video: VideoContext) -> bytes:
-    """Return the transcript with P(the video shows it) of each sentence."""
+    """Return the transcript with P(shown) of each sentence, as a JudgedTranscript."""
     settings = video.recipe.steps
     transcript = read_result(CoarseSteps, video, "coarse").transcript
     grounded, alignment = unpack_grounding(video.results["ground"])
@@ -324,7 +348,7 @@ def judge(video: VideoContext) -> bytes:
 
 
 def _read_features(video: VideoContext) -> VisualFeatures:
-    """Return the visual features, with the backbone that encodes texts into their space."""
+    """Return the visual features, with the backbone that encodes texts into the same space."""
     visual = unpack_features(video.results["encode"])
     if visual.features is None:
         return visual
@@ -332,8 +356,10 @@ def _read_features(video: VideoContext) -> VisualFeatures:
 
 
 def _cache_by_device(load: Callable[P, T]) -> Callable[P, T]:
-    """Cache the result of a loader by device, for two devices: a worker with a GPU may fall back to
-    the CPU."""
+    """Return the loader with a cache of its results for two devices.
+
+    A worker with a GPU may fall back to the CPU.
+    """
 
     @lru_cache(maxsize=2)
     def load_on(_: Device, *args: P.args, **options: P.kwargs) -> T:

@@ -43,7 +43,10 @@ NO_REFINED_STEP = "no step of it keeps a label after self-training"
 
 
 def sieve_swap(dataset: DatasetContext) -> None:
-    """Run Sieve & Swap over the narrations of all videos. A killed run is continued."""
+    """Run Sieve & Swap over the narrations of all videos. A killed run is continued.
+
+    Videos without a swapped or kept sentence are left out.
+    """
     from stepline.sieve_swap.part_files import LEFT_OUT, TRAIN_SPLIT, VALIDATION_SPLIT
     from stepline.sieve_swap.run import Job, run
     from stepline.sieve_swap.text_base import open_base
@@ -76,7 +79,10 @@ def sieve_swap(dataset: DatasetContext) -> None:
 
 
 def train(dataset: DatasetContext) -> None:
-    """Train the grounding network on the steps where they are spoken. A killed run is continued."""
+    """Train the grounding network with the seconds in which steps are spoken as labels.
+
+    A killed run is continued.
+    """
     from stepline.models.nasva.train import AlignerSources, PreparedAligner, train_aligner_run
 
     features = dataset.folders["gather"] / FEATURES_FOLDER
@@ -97,8 +103,10 @@ def train(dataset: DatasetContext) -> None:
 
 
 def adapt_to_features(settings: AlignerRunSettings) -> AlignerRunSettings:
-    """Return training settings that take the widths of the features from the data, and read without
-    extra processes."""
+    """Return training settings without fixed feature widths and without processes that read ahead.
+
+    The widths of the features are then taken from the data.
+    """
     fields = settings.model.model_dump(exclude={"video_width", "text_width"})
     model = AlignerNetworkSettings(**fields)
     train = settings.train.model_copy(update=NO_READERS)
@@ -106,8 +114,10 @@ def adapt_to_features(settings: AlignerRunSettings) -> AlignerRunSettings:
 
 
 def refine(dataset: DatasetContext) -> None:
-    """Run rounds of self-training, then ground all steps with the final network. Videos without
-    labels are left out."""
+    """Run rounds of self-training, then ground all steps with the final network.
+
+    Videos without labels are left out.
+    """
     from stepline.models.nasva.checkpoint import load_aligner
     from stepline.models.nasva.refine import REFINED_FILE, RefineSources, refine_dataset
 
@@ -155,19 +165,21 @@ def refine(dataset: DatasetContext) -> None:
 
 @dataclass(frozen=True)
 class StepVectors:
-    """Features of videos and vectors of their steps.
+    """Visual features of videos and text vectors of their steps.
 
     Attributes:
-        features: store of the video features (T, D).
-        texts: store of the step vectors (K, C).
+        features: store of the visual features (T rows, D) of each video.
+        texts: store of the step vectors (K steps, C) of each video.
     """
 
     features: FeatureStore
     texts: FeatureStore
 
     def vectors(self, texts: LabelledTexts) -> Matrix:
-        """Return the vectors (K, C) of the steps of a video. Raises StoreError where the stored
-        vectors are of other texts."""
+        """Return the vectors (K, C) of the steps of a video.
+
+        Raises StoreError if the stored vectors are those of other texts.
+        """
         from stepline.models.nasva.dataset import match_vector_rows  # loads torch
 
         rows = match_vector_rows(texts, self.texts)
@@ -177,10 +189,17 @@ class StepVectors:
             )
         return np.ascontiguousarray(self.texts.matrix(texts.video)[rows])
 
-    def fit(
+    def score_steps(
         self, loaded: LoadedAligner, video: str, vectors: Matrix, settings: PlacingSettings
     ) -> TextScores:
-        """Return the scores of steps (K, C) in a video, which may be another one."""
+        """Return the scores of K steps over the seconds of a video.
+
+        Args:
+            loaded: the network.
+            video: id of the video. It need not be the one that the steps are from.
+            vectors: (K, C) vectors of the steps.
+            settings: how the network places steps.
+        """
         features = self.features.read(video)
         return score_texts(loaded.aligner, features, vectors, settings=settings.aligner)
 
@@ -192,8 +211,17 @@ def calibrate(
     vectors: StepVectors,
     settings: PlacingSettings,
 ) -> tuple[LoadedAligner, str]:
-    """Return the network with calibrated P(shown), which is stored next to it, and a progress
-    message."""
+    """Return the network with calibrated P(shown), and a progress message.
+
+    The calibration is stored next to the network. With too few videos the network stays as it is.
+
+    Args:
+        loaded: the network.
+        videos: the labelled steps of each video.
+        tasks: task of each video, None if unknown.
+        vectors: visual features and step vectors of the videos.
+        settings: whether to calibrate, and the expected share of shown steps.
+    """
     if not settings.calibrate:
         return loaded, "not calibrated, as the recipe says"
 
@@ -206,8 +234,8 @@ def calibrate(
             own = read(index)
             # As many foreign texts as its own, so that both kinds count alike.
             both = np.concatenate([own, read(other)[rows[: len(own)]]])
-            own_fit = vectors.fit(loaded, video, own, settings)
-            yield own_fit, vectors.fit(loaded, video, both, settings)
+            own_scores = vectors.score_steps(loaded, video, own, settings)
+            yield own_scores, vectors.score_steps(loaded, video, both, settings)
 
     try:
         # Without enough videos the network stays as it is.
@@ -223,13 +251,20 @@ def calibrate(
 def assign_final_spans(
     record: Record, loaded: LoadedAligner, vectors: StepVectors, settings: PlacingSettings
 ) -> Record:
-    """Return a record with the spans, scores and statuses that the final network gives its steps."""
+    """Return a record with the spans, scores and statuses that the network gives its steps.
+
+    Args:
+        record: the record.
+        loaded: the network after self-training.
+        vectors: visual features and step vectors of the videos.
+        settings: how the network places steps.
+    """
     # The labels are those of self-training, and the places are the network's.
     steps = vectors.vectors(next(iterate_labelled_texts([record], "step")))
-    fit = vectors.fit(loaded, record.video.id, steps, settings)
+    scores = vectors.score_steps(loaded, record.video.id, steps, settings)
     grounding = place_steps(
         record.steps,
-        fit,
+        scores,
         loaded.calibration,
         settings=settings.aligner,
         duration=record.video.duration,

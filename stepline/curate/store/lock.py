@@ -36,12 +36,12 @@ STALE_SECONDS = 90.0  # without one, after which a lock counts as left by a dead
 
 @dataclass
 class RunLock:
-    """The lock of a driver on OUT.
+    """The lock of a run on its output folder.
 
     Attributes:
-        url: of OUT, for errors.
-        killed: whether the driver before was killed.
-        other_owner: note of a driver that has taken the lock since, None without one.
+        url: URL or path of the output folder, for messages.
+        killed: whether the previous run on the folder was killed.
+        other_owner: note of another run that has taken the lock since, None without one.
     """
 
     url: str
@@ -49,15 +49,17 @@ class RunLock:
     other_owner: bytes | None = None
 
     def check(self) -> None:
-        """Raise SettingsError where another driver has taken the lock, as after minutes of
-        suspension."""
+        """Raise SettingsError if another run has taken the lock, as after a long suspension."""
         if self.other_owner is not None:
             raise locked_error(self.url, self.other_owner)
 
 
 @contextlib.contextmanager
 def lock_run(out: "RemotePath") -> Iterator[RunLock]:
-    """Lock OUT for this process. Raises SettingsError where another process has the lock."""
+    """Lock an output folder for this process in a `with` block.
+
+    Raises SettingsError if another process has the lock.
+    """
     if out.local is None:
         with _lock_object_store(out) as lock:
             yield lock
@@ -68,7 +70,7 @@ def lock_run(out: "RemotePath") -> Iterator[RunLock]:
 
 @contextlib.contextmanager
 def _lock_object_store(out: "RemotePath") -> Iterator[RunLock]:
-    """Lock OUT in an object store: write a note with a heartbeat, as such a store has no locks."""
+    """Lock an output folder in an object store, by a note that is written again every 20 s."""
     file = out / LOCK_NAME
     # No two drivers have this name, on whatever machine.
     name = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
@@ -100,10 +102,17 @@ def _lock_object_store(out: "RemotePath") -> Iterator[RunLock]:
 
 
 def write_owner_note(file: "RemotePath", note: bytes, url: str) -> bool:
-    """Take the lock by writing an owner note. Return whether the driver before was killed.
+    """Take the lock of an object store by writing a note. Return whether the last owner was killed.
 
-    The note of a dead driver is replaced under a claim file, so that only one of several drivers
-    does it. Raises SettingsError where another driver has the lock.
+    The note of a dead owner is replaced under a claim file, so that only one of several runs does
+    it.
+
+    Args:
+        file: the lock file.
+        note: content that names this process.
+        url: URL of the output folder, for messages.
+
+    Raises SettingsError if another process has the lock.
     """
     # create() fails where the file exists, which is what makes it a lock.
     killed = not file.create(note)
@@ -128,7 +137,7 @@ def write_owner_note(file: "RemotePath", note: bytes, url: str) -> bool:
 
 
 def lock_owner(out: "RemotePath") -> str | None:
-    """Return the name of the process that has locked OUT, or None."""
+    """Return the name of the process that has locked an output folder, None if it is free."""
     if out.local is None:
         file = out / LOCK_NAME
         note = file.read() if file.exists() else b""

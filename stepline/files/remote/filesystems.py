@@ -197,7 +197,13 @@ def host_of(url: str) -> str:
 
 
 def redirect_refusal(source: str, target: str, settings: RemoteSettings) -> str | None:
-    """Return why a redirect is refused, or None for an allowed one."""
+    """Return why a redirect is refused, None if it is allowed.
+
+    Args:
+        source: URL that redirects.
+        target: URL to which it redirects.
+        settings: names further allowed hosts.
+    """
     source_host, target_host = host_of(source), host_of(target)
     if source.startswith("https:") and target.startswith("http:"):
         return (
@@ -210,7 +216,13 @@ def redirect_refusal(source: str, target: str, settings: RemoteSettings) -> str 
 
 
 def is_redirect_allowed(source: str, target: str, settings: RemoteSettings) -> bool:
-    """Return whether a redirect from one host to another is allowed."""
+    """Return whether files of one host may lead to another host.
+
+    Args:
+        source: host name that redirects or names a file.
+        target: host name to which it leads.
+        settings: names further allowed hosts.
+    """
     return bool(target) and (target == source or not {"*", target}.isdisjoint(settings.hosts))
 
 
@@ -251,8 +263,8 @@ def list_objects(
     """Yield (name relative to the URL, metadata) of every object below it.
 
     Args:
-        url: of a folder or bucket.
-        settings: how it is reached.
+        url: URL of a folder or bucket.
+        settings: limits and options of the requests.
         retry_call: calls a function again after transient failures. Each page is one call.
     """
     files = filesystem_of(url, settings)

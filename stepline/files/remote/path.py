@@ -231,7 +231,7 @@ class RemotePath:
         return True
 
     def put(self, source: Path) -> None:
-        """Upload a local file atomically."""
+        """Upload or copy a local file to this path, atomically."""
         if (path := self.local) is not None:
             with atomic_path(path) as partial:
                 shutil.copyfile(source, partial)

@@ -86,7 +86,13 @@ def retry(action: Callable[[], T], pause_after: Callable[[Exception, int], float
 
 
 def exponential_backoff(first: float, tries: int, most: float = MAX_PAUSE_SECONDS) -> float:
-    """Return the pause in seconds after a try: `first`, doubled per try, at most `most`."""
+    """Return the pause in seconds after a failed try: `first`, doubled per further try.
+
+    Args:
+        first: seconds after the first try.
+        tries: number of tries so far.
+        most: maximal pause in seconds.
+    """
     return min(most, first * 2.0 ** (tries - 1))
 
 

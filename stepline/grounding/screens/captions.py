@@ -1,5 +1,6 @@
 """Captions in a screen recording: lines of text that appear one after another in one place."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -41,12 +42,11 @@ def typed_captions(reading: ScreenReading, duration: float) -> tuple[Sentence, .
         duration: duration of the video in seconds.
     """
     # Lines that appear together are one caption, from top to bottom.
-    by_start: dict[float, list[_TimedLine]] = {}
-    for row in _caption_lines(reading, duration):
-        by_start.setdefault(row.span.start, []).append(row)
+    lines = _caption_lines(reading, duration)
+    lines.sort(key=lambda row: (row.span.start, row.line.box[1]))
     sentences = []
-    for start, rows in sorted(by_start.items()):
-        rows.sort(key=lambda row: row.line.box[1])
+    for start, group in itertools.groupby(lines, key=lambda row: row.span.start):
+        rows = list(group)
         text = " ".join(row.line.text for row in rows)
         end = max(row.span.end for row in rows)
         sentences.append(Sentence(text=text, span=Span(start, end)))

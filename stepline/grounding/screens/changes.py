@@ -221,11 +221,10 @@ class ChangeFinder:
         # a change, of this run or a new one
         self._still_count = 0
         is_large = not _fits_cursor(difference.patches, self._max_cursor_cells(frame))
-        run = self._run
         # After some time without one, a large change begins a new run.
-        if is_large and run.is_calm(frame.time, if_none=False):
+        if is_large and self._run.is_calm(frame.time, if_none=False):
             yield from self._end_run(self._last)
-            run = self._run
+        run = self._run
         run.differences.append(difference)
         if is_large:
             run.last_large = frame.time

@@ -106,10 +106,9 @@ class LabelMatcher:
         label = self._lines[number]
 
         # the fraction of the label that the step says
-        label_letters = sum(map(len, label))
-        named = [word for word in label if is_said(word, self._said_words[step])]
+        named = self._named_words(step, label)
         letters = sum(map(len, named))
-        share = letters / max(1, label_letters)
+        share = letters / max(1, sum(map(len, label)))
         surety = float(np.clip((letters - 1) / (MIN_SURE_LETTERS - 1), 0.0, 1.0))
 
         # the fraction of the step that the label has
@@ -136,11 +135,11 @@ class LabelMatcher:
             line: text of the line, one of the L lines.
         """
         label = self._lines[self._line_index[line]]
-        named = [word for word in label if is_said(word, self._said_words[step])]
-        letters = sum(map(len, named))
-        if letters < MIN_SURE_LETTERS:
-            return 0.0
-        return letters / sum(map(len, label))
+        letters = sum(map(len, self._named_words(step, label)))
+        return letters / sum(map(len, label)) if letters >= MIN_SURE_LETTERS else 0.0
+
+    def _named_words(self, step: int, label: Sequence[str]) -> list[str]:
+        return [word for word in label if is_said(word, self._said_words[step])]
 
 
 def split_words(text: str) -> list[str]:
@@ -219,11 +218,11 @@ def place_clicks(
     for step in narrated:
         spoken_texts = [sentences[index].text for index in step.sources]
         words.append(" ".join([step.text, *spoken_texts]))
-    evidence, labels, naming = _screen_evidence(narrated, words, events, reading)
+    evidence, labels, naming_log_odds = _screen_evidence(narrated, words, events, reading)
     starts = np.array([event.start for event in events])
     middles = np.array([span.center for span, _ in said])
     lags = starts - middles[:, None]  # (K, E)
-    fits = [_fit_scores(evidence, lags, naming, lag) for lag in INITIAL_LAGS_SECONDS]
+    fits = [_fit_scores(evidence, lags, naming_log_odds, lag) for lag in INITIAL_LAGS_SECONDS]
     scores, _ = max(fits, key=lambda fit: _fit_log_odds(*fit))
 
     # the best pairs
@@ -241,7 +240,9 @@ def place_clicks(
     return tuple(clicks)
 
 
-def _fit_scores(evidence: Floats, lags: Floats, naming: Floats, lag: float) -> tuple[Floats, float]:
+def _fit_scores(
+    evidence: Floats, lags: Floats, naming_log_odds: Floats, lag: float
+) -> tuple[Floats, float]:
     """Return (K, E) log odds that step k causes change e, and the speaker's lag in seconds.
 
     The log odds also count how often steps of this video name what is clicked.
@@ -249,13 +250,17 @@ def _fit_scores(evidence: Floats, lags: Floats, naming: Floats, lag: float) -> t
     Args:
         evidence: (K, E) log odds by what the screen shows, for K steps and E changes.
         lags: (K, E) seconds from the middle of the words to the change.
-        naming: (K, E) log odds that the words of the step name the best label.
+        naming_log_odds: (K, E) log odds that the words of the step name the best label.
         lag: initial value of the speaker's lag.
     """
     scores = evidence + _lag_log_odds(lags, lag, INITIAL_LAG_SPREAD_SECONDS)
     for _ in range(LAG_ROUNDS):
         # the lag of pairs that are sure by their words
-        sure = [lags[k, e] for k, e in _best_pairs(scores) if naming[k, e] >= SURE_LABEL_LOG_ODDS]
+        sure = [
+            lags[k, e]
+            for k, e in _best_pairs(scores)
+            if naming_log_odds[k, e] >= SURE_LABEL_LOG_ODDS
+        ]
         lag, spread = _speaker_lag(sure)
         scores = evidence + _lag_log_odds(lags, lag, spread)
         # the odds that a step of this video names what it clicks
@@ -306,22 +311,22 @@ def _screen_evidence(
     matcher = LabelMatcher(texts, words, sorted(lines))
     shape = (len(steps), len(events))
     evidence = np.zeros(shape)
-    naming = np.zeros(shape)
+    naming_log_odds = np.zeros(shape)
     labels: list[list[ScreenLine | None]] = []
     for k in range(len(steps)):
         row: list[ScreenLine | None] = []
         for e, event in enumerate(events):
-            label, naming_log_odds, best = _best_label(matcher, k, event, reading.height)
+            label, label_log_odds, best = _best_label(matcher, k, event, reading.height)
             results = [matcher.named_fraction(k, line.text) for line in event.appeared]
             evidence[k, e] = max(0.0, best) + NAMED_RESULT_LOG_ODDS * max(results, default=0.0)
             # A small change without text is hardly a click.
             has_text = event.appeared or event.vanished
             if not has_text and event.area < MAX_CARET_AREA_FRACTION:
                 evidence[k, e] -= NO_TEXT_CHANGE_LOG_ODDS
-            naming[k, e] = naming_log_odds
+            naming_log_odds[k, e] = label_log_odds
             row.append(label if best >= MIN_LABEL_LOG_ODDS else None)
         labels.append(row)
-    return evidence, labels, naming
+    return evidence, labels, naming_log_odds
 
 
 def _best_label(
@@ -474,11 +479,7 @@ def _click_span(events: Sequence[ScreenEvent], number: int) -> Span:
     """
     event = events[number]
     before = events[number - 1].end if number else 0.0
-    after = math.inf
-    if number + 1 < len(events):
-        after = events[number + 1].start
-    lead = max(event.start - LEAD_SECONDS, before)
-    tail = min(event.end + TAIL_SECONDS, after)
-    start = max(0.0, min(event.start, lead))
-    end = max(event.end, tail)
-    return Span(round(start, SPAN_DECIMALS), round(end, SPAN_DECIMALS))
+    after = events[number + 1].start if number + 1 < len(events) else math.inf
+    start = min(event.start, max(event.start - LEAD_SECONDS, before))
+    end = max(event.end, min(event.end + TAIL_SECONDS, after))
+    return Span(round(max(0.0, start), SPAN_DECIMALS), round(end, SPAN_DECIMALS))

@@ -305,11 +305,8 @@ def sampled_screen_statistics(
     """
     from stepline.media import read_frames_at
 
-    times = []
-    for pair in range(SAMPLED_PAIRS):
-        first = start + (pair + 0.5) * duration / SAMPLED_PAIRS
-        times.append(first)
-        times.append(first + PAIR_SECONDS)
+    firsts = [start + (pair + 0.5) * duration / SAMPLED_PAIRS for pair in range(SAMPLED_PAIRS)]
+    times = [first + gap for first in firsts for gap in (0.0, PAIR_SECONDS)]
     pairs: dict[int, ScreenMeter] = {}
     for frame in read_frames_at(path, times, settings=media, shorter=SAMPLED_PAIR_PIXELS):
         pair = int((frame.time - start) * SAMPLED_PAIRS / duration)
@@ -335,8 +332,7 @@ def has_screen_text(path: Path, seconds: Sequence[float]) -> bool:
     reader = ScreenLineReader(find_weights("pp-ocr"))
     counts: list[int] = []
     for frame in read_frames_at(path, seconds, TEXT_SAMPLE_PIXELS):
-        lines = reader.read(frame.image, max_lines=MAX_TEXT_SAMPLE_LINES)
-        counts.append(len(lines))
+        counts.append(len(reader.read(frame.image, max_lines=MAX_TEXT_SAMPLE_LINES)))
 
         # Once most frames agree, the others cannot change the result.
         enough_count = sum(count >= MIN_SCREEN_LINES for count in counts)
@@ -474,7 +470,7 @@ def _join_events(before: ScreenEvent, event: ScreenEvent) -> ScreenEvent:
 
 
 def _new_lines(lines: Sequence[ScreenLine], others: Sequence[ScreenLine]) -> tuple[ScreenLine, ...]:
-    """Return the lines without an equal text in the same position among `others`."""
+    """Return the lines that have no line with the same text in the same position among `others`."""
 
     def stays(line: ScreenLine) -> bool:
         return any(

@@ -180,15 +180,14 @@ class StepInquiry:
 
     def choice_answers(self) -> list[ChoiceAnswer]:
         """Return the answers so far, one per step of each question, without refused replies."""
-        choice_answers = []
-        for answered in self.answered:
-            question = answered.question
-            for (k, reply), is_repeat in zip(answered.by_step(), question.is_repeat, strict=True):
-                if not reply.refusal:
-                    choice_answers.append(
-                        ChoiceAnswer(k, question.choices, reply.answer, is_repeat)
-                    )
-        return choice_answers
+        return [
+            ChoiceAnswer(k, answered.question.choices, reply.answer, is_repeat)
+            for answered in self.answered
+            for (k, reply), is_repeat in zip(
+                answered.by_step(), answered.question.is_repeat, strict=True
+            )
+            if not reply.refusal
+        ]
 
     def infer_probabilities(self) -> AnswerInference:
         """Return the places of the steps and the reliability of the model, given the answers so far."""
@@ -246,23 +245,23 @@ class StepInquiry:
         instruct a language model are left out.
         """
         min_gain = self.settings.least_gain
-        inference = self.inference
         # steps whose replies were refused are not asked about again
         refused = set()
         for answered in self.answered:
             refused |= {k for k, reply in answered.by_step() if reply.refusal}
-        open_steps = []
-        for k, step in enumerate(self.video.steps):
-            if k not in refused and not instructs_a_model(step.text):
-                open_steps.append(k)
+        open_steps = [
+            k
+            for k, step in enumerate(self.video.steps)
+            if k not in refused and not instructs_a_model(step.text)
+        ]
         questions: list[Question] = []
         while open_steps and len(questions) < count:
             # the step with the greatest gain, for its own most likely places
-            choices_of = {}
-            gains = {}
-            for k in open_steps:
-                choices_of[k] = likeliest_places(inference.places[k], self.settings.choices)
-                gains[k] = self._gain(k, choices_of[k])
+            choices_of = {
+                k: likeliest_places(self.inference.places[k], self.settings.choices)
+                for k in open_steps
+            }
+            gains = {k: self._gain(k, choices_of[k]) for k in open_steps}
             first = max(open_steps, key=lambda k: gains[k])
             if gains[first] <= min_gain:
                 break

@@ -13,7 +13,7 @@ import numpy as np
 from stepline.grounding.fusion import occupancy, separate_overlapping_spans, with_verdict
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.shots import split_shot
+from stepline.grounding.shots import split_shot, sum_by_unit
 from stepline.grounding.vision_language.reliability import MIN_PLACES_PROBABILITY
 from stepline.llm.pictures import PictureReader, jpeg
 from stepline.media import MediaSettings, read_frames_at
@@ -38,10 +38,7 @@ def video_places(shots: Sequence[slice]) -> list[slice]:
     Args:
         shots: slices of whole seconds that cover the video.
     """
-    places = []
-    for shot in shots:
-        places += split_shot(shot)
-    return places
+    return [part for shot in shots for part in split_shot(shot)]
 
 
 def place_probabilities(
@@ -56,8 +53,7 @@ def place_probabilities(
     """
     rows = alignment.scores.astype(np.float64)
     # The mass of each place. No place has probability 0.
-    columns = [rows[:, place].sum(axis=1) for place in places]
-    mass = np.stack(columns, axis=1)  # (K, P)
+    mass = sum_by_unit(rows, places)  # (K, P)
     total = mass.sum(axis=1, keepdims=True)
     mass = mass / np.maximum(total, MIN_NORM)
     mass = mass + MIN_PLACES_PROBABILITY / len(places)

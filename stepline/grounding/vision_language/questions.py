@@ -125,19 +125,21 @@ def description_prompt(
     return with_pictures(text, pictures, in_one_image=together)
 
 
-def description_schema(count: int) -> Schema:
-    """Return the JSON schema of a reply that describes `count` pictures."""
-    return _object_schema({letter: {"type": "string"} for letter in PICTURE_LETTERS[:count]})
+def description_schema(picture_count: int) -> Schema:
+    """Return the JSON schema of a reply that describes `picture_count` pictures."""
+    return _object_schema(
+        {letter: {"type": "string"} for letter in PICTURE_LETTERS[:picture_count]}
+    )
 
 
-def read_descriptions(text: str, count: int) -> tuple[Reply, ...]:
+def read_descriptions(text: str, picture_count: int) -> tuple[Reply, ...]:
     """Return the description of each picture from a reply of the model.
 
     Args:
         text: text of the reply. Any text is accepted, and refused parts have a reason.
-        count: number of pictures in the question.
+        picture_count: number of pictures in the question.
     """
-    return _parse_answers(text, PICTURE_LETTERS[:count], _read_description)
+    return _parse_answers(text, PICTURE_LETTERS[:picture_count], _read_description)
 
 
 def _read_description(text: object) -> Reply:
@@ -148,18 +150,18 @@ def _read_description(text: object) -> Reply:
     return Reply(after="".join(reading.texts[:1]), refusal=reading.refusal or "")
 
 
-def choice_schema(steps: int, count: int) -> Schema:
+def choice_schema(step_count: int, picture_count: int) -> Schema:
     """Return the JSON schema of a reply to a multiple-choice question.
 
     Args:
-        steps: number of steps in the question.
-        count: number of pictures in the question.
+        step_count: number of steps in the question.
+        picture_count: number of pictures in the question.
     """
-    answer = {"type": "string", "enum": [*PICTURE_LETTERS[:count], NONE_ANSWER]}
+    answer = {"type": "string", "enum": [*PICTURE_LETTERS[:picture_count], NONE_ANSWER]}
     return _object_schema(
         {
             str(n): _object_schema({"after": {"type": "string"}, "shown": answer})
-            for n in range(1, steps + 1)
+            for n in range(1, step_count + 1)
         }
     )
 
@@ -173,16 +175,16 @@ def _object_schema(properties: dict[str, Any]) -> Schema:
     }
 
 
-def read_choices(text: str, steps: int, count: int) -> tuple[Reply, ...]:
+def read_choices(text: str, step_count: int, picture_count: int) -> tuple[Reply, ...]:
     """Return the answer about each step from a reply of the model.
 
     Args:
         text: text of the reply. Any text is accepted, and refused parts have a reason.
-        steps: number of steps in the question.
-        count: number of pictures in the question.
+        step_count: number of steps in the question.
+        picture_count: number of pictures in the question.
     """
-    numbers = [str(n) for n in range(1, steps + 1)]
-    return _parse_answers(text, numbers, lambda choice: _read_choice(choice, count))
+    numbers = [str(n) for n in range(1, step_count + 1)]
+    return _parse_answers(text, numbers, lambda choice: _read_choice(choice, picture_count))
 
 
 def _parse_answers(
@@ -207,7 +209,7 @@ def _parse_answers(
     return tuple(parse(parsed.get(key)) for key in keys)
 
 
-def _read_choice(parsed: object, count: int) -> Reply:
+def _read_choice(parsed: object, picture_count: int) -> Reply:
     if not isinstance(parsed, dict):
         return Reply(refusal="the reply leaves a step out")
     if not set(parsed) <= {"after", "shown"}:
@@ -220,7 +222,7 @@ def _read_choice(parsed: object, count: int) -> Reply:
         letter = choice.strip(" .():").upper()
     if letter == NONE_ANSWER.upper():
         return Reply(None, after)
-    if len(letter) != 1 or letter not in PICTURE_LETTERS[:count]:
+    if len(letter) != 1 or letter not in PICTURE_LETTERS[:picture_count]:
         return Reply(refusal="the reply names no picture")
     return Reply(PICTURE_LETTERS.index(letter), after)
 

@@ -14,7 +14,7 @@ feature rows, S keys, H heads, D width, V vocabulary, d projection.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -64,17 +64,6 @@ class CaptionerOutput:
 
     logits: Tensor
     text_vectors: Tensor | None
-
-
-class KeyValueSource(Protocol):
-    """Keys and values to which the words of captions attend: `KeyValueCache` stores them per
-    caption, `VideoKeyValues` once for all captions of a video."""
-
-    def attend(self, query: Tensor) -> Tensor:
-        """Return the attention output (M, H, W, D/H) of W query vectors per caption.
-
-        query: (M, H, W, D/H), M captions, H heads, D the width.
-        """
 
 
 @dataclass(frozen=True)
@@ -194,6 +183,10 @@ class VideoKeyValues:
             keep = sees_query.new_ones(1, self.shared.keys.shape[2])
         sees_video = keep[:, None, None].expand(-1, -1, len(sees_query), -1)
         return torch.cat((sees_video, sees_query.expand(len(keep), 1, -1, -1)), dim=3)
+
+
+# what the words of captions attend to: rows per caption, or once for all captions of a video
+KeyValueSource: TypeAlias = KeyValueCache | VideoKeyValues
 
 
 class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here

@@ -309,8 +309,9 @@ class Certificate:
             context.load_cert_chain(self.certfile, self.keyfile, password="")
         except OSError as error:  # SSLError too
             pems = "--certfile a PEM of the certificate, and --keyfile its key, without a password"
-            names = f"{self.certfile}, {self.keyfile or 'its own key'}"
-            raise SettingsError(f"{names}: {error}; give {pems}") from error
+            raise SettingsError(
+                f"{self.certfile}, {self.keyfile or 'its own key'}: {error}; give {pems}"
+            ) from error
         return context
 
 
