@@ -5,6 +5,7 @@ import time
 import uuid
 from collections.abc import Callable
 from http import HTTPStatus
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
@@ -256,7 +257,9 @@ class VideoApi:
         path = self._find_media_file(id)
         rate = media.frame_rate(path, media.file_stamp(path)) if path is not None else None
         card = _card_json(self._library.card(id))
-        card |= {"media": path is not None, "frame_rate": rate, "formats": list(OUTPUTS)}
+        # A format is offered where its package is installed.
+        formats = [name for name in OUTPUTS if name != "docx" or find_spec("docx")]
+        card |= {"media": path is not None, "frame_rate": rate, "formats": formats}
         return JSONResponse(card | {"library": self._database.identity})
 
     def get_record(self, request: Request) -> Response:

@@ -73,13 +73,16 @@ def follow(browser, server):
 
 def test_steps_go_on_and_back_by_keys_and_by_tap(follow):
     page = follow(width=390, height=844)
+    colour = "getComputedStyle(document.getElementById('{}')).backgroundColor"
+    disabled = page.run(colour.format("back"))
     assert page.run(TEXT) == "Simmer for 2 to 3 minutes"
     page.press("ArrowRight", 39)
     assert page.run(TEXT).startswith("Pour the juice")
     page.click("#next")
     assert page.run(TEXT) == "Whisk the sugar"
-    assert "said, not shown" in page.run("document.getElementById('where').textContent")
-    assert page.run("document.querySelector('.clip').hidden")
+    assert "said 0:11, not shown" in page.run("document.getElementById('where').textContent")
+    page.wait_until("Math.abs(document.getElementById('player').currentTime - 11) < 1")
+    assert page.run(colour.format("next")) == disabled  # not the colour of what can be pressed
     assert page.run("document.getElementById('next').disabled")
     page.press("k", 75, "k")
     page.click("#back")

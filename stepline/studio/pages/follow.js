@@ -8,21 +8,23 @@ shapePage(player);
 let steps = [], current = 0, media = false, listening = null;
 
 const place = (step) => (step.start !== null && step.status !== "said" && step.status !== "not found" ? step : null);
+/* What plays: where a step is shown, else where its words are. */
+const clipOf = (step) => place(step) || (step.said && { start: step.said[0], end: Math.max(step.said[1], step.said[0] + 2) });
 
 const show = (index, play = true) => {
   current = Math.min(steps.length - 1, Math.max(0, index));
   const step = steps[current];
   if (!step) return;
   kept.set(`stepline-follow:${pageId()}`, step.id);
-  const shown = place(step);
-  part("where").textContent = `Step ${current + 1} of ${steps.length}${step.kind === "avoid" ? " · ⚠ Avoid" : ""}${shown ? ` · ${clock(step.start)}` : " · said, not shown"}`;
+  const clip = clipOf(step), where = place(step) ? ` · ${clock(step.start)}` : clip ? ` · said ${clock(clip.start)}, not shown` : " · not found";
+  part("where").textContent = `Step ${current + 1} of ${steps.length}${step.kind === "avoid" ? " · ⚠ Avoid" : ""}${where}`;
   part("text").textContent = sentenceCase(step.text);
   part("after").textContent = steps[current + 1] ? `Then: ${sentenceCase(steps[current + 1].text)}` : "This is the last step.";
   part("back").disabled = current === 0;
   part("next").disabled = current === steps.length - 1;
-  document.querySelector(".clip").hidden = !media || !shown;
-  if (media && shown) {
-    player.currentTime = step.start;
+  document.querySelector(".clip").hidden = !media || !clip;
+  if (media && clip) {
+    player.currentTime = clip.start;
     if (play) player.play().catch(() => { /* the browser may want a press first */ });
   } else player.pause();
   showTimers();
@@ -155,8 +157,8 @@ const begin = async () => {
 };
 
 player.addEventListener("timeupdate", () => {
-  const step = steps[current], shown = step && place(step);
-  if (shown && !player.seeking && (player.currentTime >= step.end || player.currentTime < step.start - 0.5)) player.currentTime = step.start;
+  const step = steps[current], clip = step && clipOf(step);
+  if (clip && !player.seeking && (player.currentTime >= clip.end || player.currentTime < clip.start - 0.5)) player.currentTime = clip.start;
 });
 player.addEventListener("ended", () => show(current));
 player.addEventListener("click", () => { if (player.paused) player.play().catch(() => {}); else player.pause(); });

@@ -4,7 +4,7 @@ import { metadataList, openDetails, tagList } from "./details.js";
 import { ask, bindKeys, bindSpeed, clock, copy, kept, listen, loadPicture, look, make, newId, pageId, part, plural, sentenceCase, shapePage, tell, tenths } from "./studio.js";
 import { Timeline } from "./timeline.js";
 
-const MARKS = { "": "Not placed", shown: "Shown", likely: "Likely shown, by the words", unclear: "Unclear", said: "Said, not shown", "not found": "Not found" };
+const MARKS = { "": "Not placed", shown: "Shown", likely: "Likely shown", unclear: "Unclear", said: "Said, not shown", "not found": "Not found" };
 const MACHINE_MARKS = ["", "likely"];   // that no person chooses
 const SAVED = { saved: "All changes saved", saving: "Saving", offline: "Not saved yet: the studio does not answer, trying again" };
 const NEW = 4;        // s that a new step lasts
@@ -223,7 +223,7 @@ const makeRow = (id) => {
   row.tools.append(
     button("Play", () => playStep(id)), button("Loop", () => setLoop(loop === id ? null : id)), button("Start here", () => setEnd("start")),
     button("End here", () => setEnd("end")), button("Split here", split), button("Merge with next", merge),
-    button("Copy link", () => copyLink(steps()[index(id)].start)), button("Up", () => shift(-1)), button("Down", () => shift(1)), button("Delete", () => remove(id)),
+    button("Copy link", () => copyLink(steps()[index(id)].start)), button("Up", () => shift(-1)), button("Down", () => shift(1)), button("Delete", () => remove(id), { className: "danger" }),
   );
   let typing = 0;
   const save = () => {
