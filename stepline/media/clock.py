@@ -590,7 +590,9 @@ def _packet_end(packet: Any) -> float:
 def _packet_length(packet: Any) -> float:
     """Return the duration of a packet in seconds, by the frame rate if it has none."""
     rate = packet.stream.type == "video" and packet.stream.average_rate
-    return float(packet.duration * packet.time_base) if packet.duration else float(rate and 1 / rate)
+    return (
+        float(packet.duration * packet.time_base) if packet.duration else float(rate and 1 / rate)
+    )
 
 
 def presentation_stamp(item: Any) -> Any:

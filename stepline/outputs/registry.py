@@ -86,8 +86,9 @@ def _timeline(record: Record, extras: OutputExtras) -> str:
     """Return the OpenTimelineIO file, in the time code of the video if that is at hand."""
     from stepline.media import probe
 
-    is_there = extras.video is not None and extras.video.is_file()
-    start = probe(extras.video).start_timecode if is_there else 0.0
+    start = 0.0
+    if extras.video is not None and extras.video.is_file():
+        start = probe(extras.video).start_timecode
     return editing.opentimelineio(record, extras.media, start)
 
 

@@ -266,7 +266,7 @@ def test_a_timeline_is_in_the_time_code_of_the_media(record, tmp_path):
     starts = [marker.marked_range.start_time.to_seconds() for marker in clip.markers]
     assert sorted(starts) == [3600.0 + start for start in STARTS]
     text = opentimelineio.adapters.write_to_string(timeline, "cmx_3600", rate=25)
-    assert "001  AX       V     C        01:00:00:00" in text
+    assert "001  v        V     C        01:00:00:00" in text  # the file is its reel
 
 
 def test_markup_in_a_step_is_text_in_markdown(hostile, tmp_path):
