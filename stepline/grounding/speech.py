@@ -317,7 +317,9 @@ def steps_from_texts(
     return TextPlacement(tuple(placed), sentence_probabilities)
 
 
-def _near_best(passage: tuple[int, ...], best: int, sentences: Sequence[Sentence]) -> tuple[int, ...]:
+def _near_best(
+    passage: tuple[int, ...], best: int, sentences: Sequence[Sentence]
+) -> tuple[int, ...]:
     """Return the sentences of a passage that are said shortly before or after its best one."""
     span = sentences[best].span
     return tuple(

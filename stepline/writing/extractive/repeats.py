@@ -81,4 +81,3 @@ def merge_by_meaning(
         }
         merged_steps[repeated] = earlier.model_copy(update=changes)
     return tuple(merged_steps)
-
