@@ -7,10 +7,11 @@
             {"id", "type": "textarea", "value": {"ranges", "text": ["Fold the strip"]}}]}]}]
 
 Ranges are first and last frame, counted from 1. Their rate may also be named fps, frameRate and the
-like; an export that states none is refused, as it lacks that of its interface. Regions of an Audio tag have start and end in
-seconds, their labels as "labels", and the video's seconds as original_length. Rows with one id make
-a region: its time, its label, its text. Of several annotations of a task the ground truth counts,
-else the first that was not cancelled. `stepline steps --format labelstudio` writes such tasks.
+like. A task that states none is refused: it lacks the rate of its interface. Regions of an Audio
+tag have start and end in seconds, their labels as "labels", and the video's seconds as
+original_length. Rows with one id make a region: its time, its label, its text. Of several
+annotations of a task the ground truth counts, else the first that was not cancelled. `stepline
+steps --format labelstudio` writes such tasks.
 """
 
 import math
