@@ -78,6 +78,10 @@ class Span:
         shared = self.overlap(other)
         return shared / (self.duration + other.duration - shared)
 
+    def pause(self, other: "Span") -> float:
+        """Return the seconds between both spans, 0 for spans that touch or overlap."""
+        return max(0.0, other.start - self.end, self.start - other.end)
+
     def gap(self, second: float) -> float:
         """Return the distance in seconds from `second` to the span, 0 inside the span."""
         return max(0.0, self.start - second, second - self.end)

@@ -402,7 +402,7 @@ def sieve_swap(videos: Path, base: Path, out: Path, **options: Any) -> None:
         base=opened,
         out=out,
         settings=settings,
-        excluded=read_excluded(options["exclude"]),
+        excluded=read_excluded(options["excluded"]),
         report=print_message,
     )
     outcome = run(job)
@@ -426,7 +426,6 @@ def _sieve_swap_table(outcome: "RunResult") -> str:
     groups = {"videos": counted.videos, "sentences": counted.sentences}
     lines = []
     for head, counts in {**groups, "evaluation videos kept out": counted.excluded}.items():
-        lines += (
-            [head, *(f"  {count:>9,}  {name}" for name, count in counts.items())] if counts else []
-        )
+        if counts:
+            lines += [head, *(f"  {count:>9,}  {name}" for name, count in counts.items())]
     return "\n".join(lines)

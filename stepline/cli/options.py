@@ -49,7 +49,7 @@ store_option = click.option(
 )
 
 exclude_option = click.option(
-    "--exclude", multiple=True, type=PATH_TYPE, help="A list of evaluation videos."
+    "--exclude", "excluded", multiple=True, type=PATH_TYPE, help="A list of evaluation videos."
 )
 
 
@@ -88,10 +88,8 @@ def out_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
         meaning: help text of the option.
         default: the default folder. None: the option is required.
     """
-    presence: dict[str, Any] = {"required": True}
-    if default is not None:
-        presence = {"default": Path(default), "show_default": True}
-    return click.option("-o", "--out", type=PATH_TYPE, help=meaning, **presence)
+    option = functools.partial(click.option, "-o", "--out", type=PATH_TYPE, help=meaning)
+    return option(required=True) if default is None else option(default=default, show_default=True)
 
 
 def lock_out_folder(command: F) -> F:
@@ -327,15 +325,14 @@ def settings_from_options(
         "nasva.aligner.mode": options.get("mode"),
         "nasva.aligner.order": options.get("order"),
         "procx.path": options.get("describer"),
+        "media.audio_track": options.get("audio_track"),
     }
     values = [*overrides]
     for key, value in shorthand.items():
         if value is not None:
-            values.append(f"{key}={json.dumps(str(value))}")
+            values.append(f"{key}={json.dumps(value, default=str)}")
 
     # options that are more than one value
-    if options.get("audio_track") is not None:
-        values.append(f"media.audio_track={options['audio_track']}")
     if options.get("translate"):
         if options.get("captions") is not None:
             raise SettingsError(
@@ -362,19 +359,13 @@ def verbosity_options(hidden: bool = False) -> Callable[[F], F]:
             logging.getLogger().setLevel(logging.INFO)
             logging.getLogger("faster_whisper").setLevel(logging.NOTSET)
 
-    own: dict[str, Any] = {
-        "is_flag": True,
-        "expose_value": False,
-        "callback": choose,
-        "hidden": hidden,
-    }
-    verbose = click.option(
-        "-v", "--verbose", help="Log each stage (also accepted after the command).", **own
+    flag = functools.partial(
+        click.option, is_flag=True, expose_value=False, callback=choose, hidden=hidden
     )
-    quiet = click.option(
-        "-q", "--quiet", help="Print only what is wrong (also accepted after the command).", **own
+    return combine_options(
+        flag("-v", "--verbose", help="Log each stage (also accepted after the command)."),
+        flag("-q", "--quiet", help="Print only what is wrong (also accepted after the command)."),
     )
-    return combine_options(verbose, quiet)
 
 
 def add_verbosity_options(command: click.Command) -> None:

