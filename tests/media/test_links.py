@@ -109,7 +109,7 @@ def test_what_an_earlier_version_stored_of_an_address_is_not_handed_on(server, t
     server.pages["/whisk.mp4?sign=s3cret"] = server.video
     fetch(url, tmp_path)
     (stored,) = tmp_path.rglob("link.json")
-    stored.write_text(stored.read_text().replace("whisk.mp4\",", "whisk.mp4?sign=s3cret\",", 1))
+    stored.write_text(stored.read_text().replace('whisk.mp4",', 'whisk.mp4?sign=s3cret",', 1))
     assert "s3cret" in stored.read_text()
     (video,) = fetch(url, tmp_path)
     assert video.origin.url == f"{server.url}/whisk.mp4"
