@@ -162,7 +162,9 @@ class LibraryDatabase:
             # Nothing is followed or run that the file could bring along.
             check_database_files(self.path)
             if _is_empty_file(self.path):
-                raise StoreError(f"{self.path}: 0 bytes, as a full disk leaves them; {LOST_FILE_CURE}")
+                raise StoreError(
+                    f"{self.path}: 0 bytes, as a full disk leaves them; {LOST_FILE_CURE}"
+                )
             if writable:
                 _make_private(self.path)
             connection = sqlite3.connect(
