@@ -20,6 +20,12 @@ import re
 # writing direction.
 CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
+# of what a message quotes, such as an argument
+MAX_WORD_CHARS = 200
+MAX_MESSAGE_CHARS = 2000
+LONG_WORD = re.compile(rf"\S{{{MAX_WORD_CHARS + 1},}}")
+LONG_MESSAGE = re.compile(rf"(?s).{{{MAX_MESSAGE_CHARS + 1},}}")
+
 
 def printable(text: str) -> str:
     """Return the text with control characters as JSON escapes, such as \\u001b for ESC.
@@ -29,9 +35,21 @@ def printable(text: str) -> str:
     return CONTROL_CHARACTERS.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
 
 
+def shorten(text: str) -> str:
+    """Return a message in which a long word, such as a quoted value, keeps its beginning and end.
+
+    So does the whole message, whose end is the cure.
+    """
+    for pattern, kept in ((LONG_WORD, MAX_WORD_CHARS), (LONG_MESSAGE, MAX_MESSAGE_CHARS)):
+        text = pattern.sub(
+            lambda long, kept=kept: f"{long[0][: kept * 3 // 4]}…{long[0][-(kept // 4) :]}", text
+        )
+    return text
+
+
 def error_line(text: str) -> str:
-    """Return a message as one printable line."""
-    return printable(" ".join(filter(None, map(str.strip, text.splitlines()))))
+    """Return a message as one printable line, with long quotes shortened."""
+    return shorten(printable(" ".join(filter(None, map(str.strip, text.splitlines())))))
 
 
 def first_line(error: BaseException) -> str:
