@@ -268,16 +268,16 @@ def search(
     """
     from stepline.library.card_filter import CardFilter, matching_record_files
     from stepline.library.corrected_library import open_corrections
-    from stepline.library.search import index_path, open_index
     from stepline.library.search import moments_as_json as to_json
+    from stepline.library.search import open_index
 
     # the index, brought up to date
     offer_weights()
-    path = index_path(folder)
-    if path.parent != folder:
-        print_message(f"warning: {folder} cannot be written; the index is in {path}", urgent=True)
     corrections = open_corrections(folder)
     index = open_index(folder, corrections)
+    if index.path.parent != folder:
+        where = f"{folder} cannot be written; the index is in {index.path}"
+        print_message(f"warning: {where}", urgent=True)
     with progress_bars() as progress:
         update = index.update(progress)
     if not index.meaning:
