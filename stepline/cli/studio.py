@@ -3,7 +3,9 @@ training data, and the keys of programs."""
 
 import os
 import secrets
+import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -283,6 +285,7 @@ def search(
     if not index.meaning:
         reason = "by words alone, for the weights of MiniLM are missing"
         print_message(f"warning: {reason}; `stepline weights get`", urgent=True)
+    _report_damage(update.damaged)
     if update.read:
         print_message(f"{update.read} file{'' if update.read == 1 else 's'} read into {index.path}")
 
@@ -299,6 +302,13 @@ def search(
         print_data(to_json(moments))
     else:
         print_data(_moment_table(moments, folder), end="")
+    sys.exit(1 if update.damaged else 0)
+
+
+def _report_damage(reasons: Sequence[str]) -> None:
+    """Print a warning for each record that is left out because it cannot be read."""
+    for reason in reasons:
+        print_message(f"warning: left out, {reason}", urgent=True)
 
 
 def _moment_table(moments: "list[Moment]", folder: Path) -> str:
@@ -358,8 +368,13 @@ def compare(
 
     settings = load_from_options(CompareRunSettings, options)
     offer_weights()
-    comparison = compare_records(read_folder(folder), settings.compare)
-    for record in comparison.left_out:
+    records, damaged = read_folder(folder)
+    _report_damage([record.reason for record in damaged])
+    comparison = compare_records(records, settings.compare, damaged=damaged)
+    if comparison.left_out:
+        compared = f"the {len(comparison.videos)} videos of “{comparison.title}”"
+        print_message(f"compared are {compared}, and not those left out", urgent=True)
+    for record in comparison.left_out[len(damaged) :]:
         print_message(f"left out {record.id}: {record.reason}", urgent=True)
 
     # the files
@@ -369,6 +384,7 @@ def compare(
         paths.append(texts_file)
     print_data(to_json(comparison) if as_json else _comparison_table(comparison), end="")
     print_message(*(f"wrote {path}" for path in paths))
+    sys.exit(1 if damaged else 0)
 
 
 def _comparison_table(comparison: "TaskComparison") -> str:
@@ -379,7 +395,8 @@ def _comparison_table(comparison: "TaskComparison") -> str:
     total = len(comparison.videos)
     common = comparison.common_steps
     rest = len(comparison.steps) - len(common)
-    head = f"{comparison.title}: {len(common)} steps common to {total} videos, {rest} of only some"
+    steps = "1 step" if len(common) == 1 else f"{len(common)} steps"
+    head = f"{comparison.title}: {steps} common to {total} videos, {rest} of only some"
     lines = [f"  {step.videos:>3} of {total}  {step_text(step)}" for step in common]
     return "\n".join([head, "", *lines, ""])
 
