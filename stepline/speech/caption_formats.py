@@ -48,7 +48,9 @@ def invalid_time_reason(cue: Cue) -> str | None:
         return "the caption has no time"
     if cue.end > MAX_SECOND or cue.start > MAX_SECOND:
         return f"its time lies past {MAX_SECOND:.0f} s"
-    if cue.end <= max(0.0, cue.start):
+    if cue.end <= 0 and cue.start < 0:
+        return f"it ends at {cue.end:.2f} s, before the video begins"
+    if cue.end <= cue.start:
         return f"it ends at {cue.end:.2f} s, not after its start at {cue.start:.2f} s"
     return None
 

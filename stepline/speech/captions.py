@@ -33,7 +33,7 @@ from stepline.speech.shown_captions import (
     first_appearances,
     interpolate_words,
 )
-from stepline.speech.subtitles import has_sbv_timing, parse_subtitles
+from stepline.speech.subtitles import has_timing, parse_subtitles
 from stepline.speech.text_encodings import read_caption_text
 from stepline.speech.transcribe import DEFAULT_ASR_SETTINGS, MAX_DROPPED_CHARS, TranscriptionResult
 
@@ -122,8 +122,7 @@ def _read_subtitles(path: Path, text: str) -> SubtitleFile | None:
     # A subtitle may begin with "[Music]", which is not JSON.
     start = text.lstrip()[:6]
     suffix = path.suffix.lower()
-    has_arrows = "-->" in text
-    is_subtitles = has_arrows if suffix in (".srt", ".vtt") else suffix == ".sbv"
+    is_subtitles = suffix == ".sbv" or (suffix in (".srt", ".vtt") and has_timing(text))
     if start.startswith(("{", "[")) and not is_subtitles:
         return None
     if suffix == ".csv" or has_csv_header(text):
@@ -132,7 +131,7 @@ def _read_subtitles(path: Path, text: str) -> SubtitleFile | None:
             lines = [[TimedText(line)] for line in cue.text.splitlines()]
             rows.append(ShownCaption(cue.start, cue.end, lines))
         return SubtitleFile(rows)
-    if start == "WEBVTT" or has_arrows or has_sbv_timing(text):
+    if start == "WEBVTT" or has_timing(text):
         return parse_subtitles(text, str(path))
     raise CaptionError(f"{path}: no captions recognised; {CAPTION_CURE}")
 

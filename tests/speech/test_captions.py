@@ -160,7 +160,7 @@ def test_sounds_are_left_out_with_their_reason(tmp_path: Path) -> None:
         ("nan", "2", "the caption has no time"),
         ("1", "", "the caption has no time"),
         ("1", "1e9", "its time lies past 360000 s"),
-        ("-5", "-1", "it ends at -1.00 s, not after its start at -5.00 s"),
+        ("-5", "-1", "it ends at -1.00 s, before the video begins"),
         ("1", "1.1", "shown for 0.10 s, and 0.2 s is too short for speech"),
     ],
 )
@@ -201,7 +201,10 @@ def test_one_video_of_many_is_picked_by_its_id(tmp_path: Path) -> None:
         (b"[" * 100_000, "nested deeper than 100"),
         (b'{"segments": [' + b"9" * 5000 + b"]}", "too long a number"),
         (b'{"text": ["a"], "start": [], "end": [1]}', "equally long"),
-        (b"1\n00:00:01 -> 00:00:02\nhello", "no captions recognised"),
+        (b"1\n00:00:01 00:00:02\nhello", "no captions recognised"),
+        (b"1\n00:00:-4,500 -> 00:00:02,000\nhello", "line 2: '00:00:-4,500 -> 00:00:02,000'"),
+        (b"1\n00.00.01,500 --> 00.00.02,000\nhello", "line 2: .* is not a timing"),
+        (b"1\n00:00:01:500 => 00:00:02:000\nhello", "line 2: .* is not a timing"),
         (
             b"1\n00:00:xx,000 --> 00:00:02,000\nhello",
             "line 2: '00:00:xx,000 --> 00:00:02,000' is not a timing",
