@@ -16,7 +16,6 @@ from stepline.cli.options import (
     ADDRESS_TYPE,
     PATH_TYPE,
     PluginChoice,
-    combine_options,
     device_option,
     device_options,
     exclude_option,
@@ -24,6 +23,7 @@ from stepline.cli.options import (
     load_from_options,
     lock_out_folder,
     out_option,
+    path_option,
     preset_option,
     settings_from_options,
     settings_options,
@@ -50,7 +50,6 @@ def features() -> None:
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
     default=1.0,
-    show_default=True,
     help="Rows per second, for files that do not state it.",
 )
 @click.option("--backbone", help="Backbone of the features, for example internvideo.")
@@ -244,11 +243,6 @@ def excluded(datasets: tuple[str, ...], out: Path) -> None:
 
 NO_LICENCE = "licence not stated"
 
-base_settings_options = combine_options(
-    preset_option("sieve-swap"),
-    settings_options("e.g. text_base.batch=256.", "A TOML file of settings (docs/settings.md)."),
-)
-
 
 @click.group("text-base", cls=Group)
 def text_base() -> None:
@@ -257,9 +251,10 @@ def text_base() -> None:
 
 @text_base.command()
 @click.argument("sources", nargs=-1, required=True, type=PATH_TYPE)
-@click.option("--out", required=True, type=PATH_TYPE, help="The folder of the base.")
+@path_option("--out", required=True, help="The folder of the base.")
 @click.option("--licence", help="Licence of the texts whose source states none.")
-@base_settings_options
+@preset_option("sieve-swap")
+@settings_options("e.g. text_base.batch=256.", "A TOML file of settings (docs/settings.md).")
 @device_option
 @lock_out_folder
 def build(sources: tuple[Path, ...], out: Path, licence: str | None, **options: Any) -> None:
@@ -303,9 +298,7 @@ def show(base: Path, as_json: bool) -> None:
 @text_base.command()
 @click.argument("base", type=PATH_TYPE)
 @click.argument("texts", nargs=-1, required=True)
-@click.option(
-    "-k", "count", type=click.IntRange(min=1), default=3, show_default=True, help="Steps per text."
-)
+@click.option("-k", "count", type=click.IntRange(min=1), default=3, help="Steps per text.")
 @device_option
 def ask(base: Path, texts: tuple[str, ...], count: int) -> None:
     """Print the steps nearest to each text.
@@ -351,9 +344,7 @@ VARIANT_NAMES = ("raw", "only-sieve", "swap", "mix")
 
 @click.command("sieve-swap")
 @click.argument("videos", type=PATH_TYPE)
-@click.option(
-    "--text-base", "base", required=True, type=PATH_TYPE, help="A base, or texts for one."
-)
+@path_option("--text-base", "base", required=True, help="A base, or texts for one.")
 @out_option("Folder for the results.")
 @exclude_option
 @click.option(
@@ -402,7 +393,7 @@ def sieve_swap(videos: Path, base: Path, out: Path, **options: Any) -> None:
         base=opened,
         out=out,
         settings=settings,
-        excluded=read_excluded(options["exclude"]),
+        excluded=read_excluded(options["excluded"]),
         report=print_message,
     )
     outcome = run(job)
@@ -426,7 +417,6 @@ def _sieve_swap_table(outcome: "RunResult") -> str:
     groups = {"videos": counted.videos, "sentences": counted.sentences}
     lines = []
     for head, counts in {**groups, "evaluation videos kept out": counted.excluded}.items():
-        lines += (
-            [head, *(f"  {count:>9,}  {name}" for name, count in counts.items())] if counts else []
-        )
+        if counts:
+            lines += [head, *(f"  {count:>9,}  {name}" for name, count in counts.items())]
     return "\n".join(lines)

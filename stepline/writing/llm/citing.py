@@ -15,6 +15,7 @@ import numpy as np
 from stepline.records import Matrix, Rejected, Step, covering_span
 from stepline.writing.extractive.english import parse
 from stepline.writing.llm.prompts import Chunk
+from stepline.writing.types import MAX_ACTION_PAUSE_SECONDS
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -77,7 +78,7 @@ def cite_sources(
     steps: list[Step] = []
     dropped: list[Rejected] = []
     for k, text in enumerate(texts):
-        rows = _sources(support, k, path[k], floor)
+        rows = _sources(support, chunk, k, path[k], floor)
         if not rows:
             rejected = Rejected(what="step", text=text, reason="no sentence supports it")
             dropped.append(rejected)
@@ -174,7 +175,7 @@ def _distinctive_words(doc: "Doc") -> set[str]:
     return lemmas - LIGHT_LEMMAS
 
 
-def _sources(support: SupportScores, k: int, best: int, floor: float) -> list[int]:
+def _sources(support: SupportScores, chunk: Chunk, k: int, best: int, floor: float) -> list[int]:
     """Return the best sentence that supports a step, and neighbours that support it nearly as well."""
     score = support.score[k]
     cosine = support.cosine[k]
@@ -187,10 +188,12 @@ def _sources(support: SupportScores, k: int, best: int, floor: float) -> list[in
     # The path may lead through a sentence that does not support its step.
     if best not in supporting:
         best = max(supporting, key=lambda row: score[row])
+    best_span = chunk.sentences[best].span
     min_score = MIN_NEIGHBOUR_SCORE * score[best]
     sources: list[int] = []
     for row in supporting:
         is_neighbour = abs(row - best) == 1 and score[row] >= min_score
+        is_neighbour &= best_span.pause(chunk.sentences[row].span) <= MAX_ACTION_PAUSE_SECONDS
         if row == best or is_neighbour:
             sources.append(row)
     return sources
