@@ -198,10 +198,9 @@ def _cues_of_video(tree: Json, file_name: str) -> list[Cue] | None:
     """
     # a list of segments. youtube-transcript-api writes one such list per video
     if isinstance(tree, list):
-        if len(tree) == 1 and isinstance(tree[0], list):
-            (tree,) = tree
-        segments = [item for item in _dicts(tree) if "text" in item or "word" in item]
-        return _cues_of_segments(segments) if len(segments) == len(tree) else None
+        items: list[Json] = tree[0] if len(tree) == 1 and isinstance(tree[0], list) else tree
+        segments = [item for item in _dicts(items) if "text" in item or "word" in item]
+        return _cues_of_segments(segments) if len(segments) == len(items) else None
     if not isinstance(tree, dict):
         return None
 
