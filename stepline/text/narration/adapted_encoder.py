@@ -10,7 +10,7 @@ import io
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +28,10 @@ from stepline.text.narration.windows import Window, pad_windows
 
 Array: TypeAlias = npt.NDArray[np.float32]
 
-METADATA_KEY: Final = "stepline"  # one, for the order of several is not fixed
-FORMAT_VERSION: Final = "1"
-LORA_SCALE: Final = 2.0  # of B A, as in training
-BATCH_WINDOWS: Final = 16
+METADATA_KEY = "stepline"  # one, for the order of several is not fixed
+FORMAT_VERSION = "1"
+LORA_SCALE = 2.0  # of B A, as in training
+BATCH_WINDOWS = 16
 
 
 class AdaptedEncoder:

@@ -8,7 +8,6 @@ Letters: W words, D width.
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from stepline.text.narration.adapted_encoder import (
 from stepline.text.narration.windows import word_windows
 from stepline.text.narration.words import PUNCTUATION_CLASSES
 
-PUNCTUATION_FILE: Final = "narration_marks.safetensors"
+PUNCTUATION_FILE = "narration_marks.safetensors"
 
 
 class PunctuationModel:

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from stepline.text.narration.adapted_encoder import (
 from stepline.text.narration.windows import sentence_windows
 from stepline.text.narration.words import SENTENCE_KINDS, clauses_of_speech
 
-WEIGHTS_FILE: Final = "narration_tagger.safetensors"
+WEIGHTS_FILE = "narration_tagger.safetensors"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Letters: B windows, L tokens, W words of a window.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,14 +13,14 @@ from tokenizers import Tokenizer
 
 from stepline.text.narration.words import bare_word, spoken_words
 
-START_TOKEN: Final = 101  # [CLS]
-SEPARATOR_TOKEN: Final = 102  # [SEP]
-UNKNOWN_TOKEN: Final = 100
-TARGET_TOKENS: Final = 90  # of the sentences that a window is asked about
-MAX_SENTENCE_TOKENS: Final = 180  # words behind them are not read
-MAX_WINDOW_TOKENS: Final = 250
-TARGET_WORDS: Final = 80  # of unpunctuated speech that a window is asked about
-CONTEXT_WORDS: Final = 24  # on either side of those
+START_TOKEN = 101  # [CLS]
+SEPARATOR_TOKEN = 102  # [SEP]
+UNKNOWN_TOKEN = 100
+TARGET_TOKENS = 90  # of the sentences that a window is asked about
+MAX_SENTENCE_TOKENS = 180  # words behind them are not read
+MAX_WINDOW_TOKENS = 250
+TARGET_WORDS = 80  # of unpunctuated speech that a window is asked about
+CONTEXT_WORDS = 24  # on either side of those
 
 TokenIds: TypeAlias = list[int]
 TokenIdArray: TypeAlias = npt.NDArray[np.int64]

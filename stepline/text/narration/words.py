@@ -17,9 +17,9 @@ PUNCTUATION_CLASSES: Final[tuple[Mark, ...]] = get_args(Mark)
 Edit: TypeAlias = Literal["drop", "keep", "verb", "next", "name"]
 WORD_EDITS: Final[tuple[Edit, ...]] = get_args(Edit)
 
-NO_VERB: Final = "-"  # the editor puts no verb in front
-CLOSING_QUOTES: Final = "\"'”’)]"
-OUTER_PUNCTUATION: Final = "\"'“”()[]*.!?;:,—–-…"
+NO_VERB = "-"  # the editor puts no verb in front
+CLOSING_QUOTES = "\"'”’)]"
+OUTER_PUNCTUATION = "\"'“”()[]*.!?;:,—–-…"
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -28,16 +28,16 @@ def word_set(text: str) -> frozenset[str]:
 
 
 # The commonest words of spoken English, which no other language shares in such numbers.
-FUNCTION_WORDS: Final = word_set(
+FUNCTION_WORDS = word_set(
     """
     the a an and you i we it to of in on is are that this so with for your my our just going get have can do at
     be up
     """
 )
-MIN_CLAUSE_WORDS: Final = 4
-JOINING_WORDS: Final = word_set("and so but then because")
+MIN_CLAUSE_WORDS = 4
+JOINING_WORDS = word_set("and so but then because")
 # of a transcript's words. How-to English has 0.35 to 0.5, French or German under 0.05.
-MIN_ENGLISH_SHARE: Final = 0.12
+MIN_ENGLISH_SHARE = 0.12
 
 
 def spoken_words(text: str) -> list[str]:

@@ -7,7 +7,6 @@ The few numbers are a logistic regression on the tagger's log probabilities, fit
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,18 +21,18 @@ from stepline.writing.extractive.grammar_actions import grammar_features
 Array = npt.NDArray[np.float64]
 
 # Added to a probability before its logarithm, so that 0 stays finite.
-MIN_PROBABILITY: Final = 1e-4
-CONTEXT_SENTENCES: Final = 3  # neighbours on either side whose scores count
+MIN_PROBABILITY = 1e-4
+CONTEXT_SENTENCES = 3  # neighbours on either side whose scores count
 # In a short clip, or at the beginning of a live narration, neighbours show little. There a crisp
 # order counts whatever they are, by grammar or by the tagger's P(step).
-ORDER_COLUMN: Final = -2  # of the features: grammar finds an order
-STATED_ACTION_COLUMN: Final = -1  # grammar finds an action said with "you", "we" or "I"
-MIN_STATED_ACTION_PROBABILITY: Final = 0.2
-MAX_SHORT_NARRATION_SENTENCES: Final = 25
-MIN_SURE_STEP_PROBABILITY: Final = 0.6
-RAISED_STEP_PROBABILITY: Final = 0.45
-STEP_COLUMN: Final = SENTENCE_KINDS.index("step")
-FEATURE_COUNT: Final = 28
+ORDER_COLUMN = -2  # of the features: grammar finds an order
+STATED_ACTION_COLUMN = -1  # grammar finds an action said with "you", "we" or "I"
+MIN_STATED_ACTION_PROBABILITY = 0.2
+MAX_SHORT_NARRATION_SENTENCES = 25
+MIN_SURE_STEP_PROBABILITY = 0.6
+RAISED_STEP_PROBABILITY = 0.45
+STEP_COLUMN = SENTENCE_KINDS.index("step")
+FEATURE_COUNT = 28
 
 
 def score_features(sentence_tags: Sequence[SentenceTags], texts: Sequence[str]) -> Array:
@@ -154,14 +153,14 @@ def _read_regression() -> tuple[Array, float]:
 
 
 # A sentence and a half that no one has said yet, at the usual P(step): few sentences show little.
-PRIOR_STEP_PROBABILITY: Final = 0.15
-PRIOR_SENTENCES: Final = 2.0
-TOP_SENTENCES: Final = 5
-PRIOR_TOP_PROBABILITY: Final = 0.3  # P(step) of one more sentence among the most likely
-MIN_SENTENCE_WEIGHT: Final = 0.02  # of a sentence without a step, for the direction
-DIRECTION_SCALE: Final = 8.0  # of a unit vector next to logits; the regression shrinks all alike
-FULL_EVIDENCE_SENTENCES: Final = 30  # from which the evidence counts in full
-MIN_NORM: Final = 1e-9
+PRIOR_STEP_PROBABILITY = 0.15
+PRIOR_SENTENCES = 2.0
+TOP_SENTENCES = 5
+PRIOR_TOP_PROBABILITY = 0.3  # P(step) of one more sentence among the most likely
+MIN_SENTENCE_WEIGHT = 0.02  # of a sentence without a step, for the direction
+DIRECTION_SCALE = 8.0  # of a unit vector next to logits; the regression shrinks all alike
+FULL_EVIDENCE_SENTENCES = 30  # from which the evidence counts in full
+MIN_NORM = 1e-9
 
 
 @dataclass(frozen=True)

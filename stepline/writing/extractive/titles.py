@@ -20,30 +20,28 @@ from stepline.writing.extractive.segments import SEQUENCE_WORDS
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
-MIN_ANNOUNCEMENT_PROBABILITY: Final = 0.5  # P(a sentence announces) from which it can name the work
-MIN_HOW_TO_PROBABILITY: Final = (
-    0.3  # the same where it says "how to", which hardly any other sentence does
-)
-MAX_OPENING_UNITS: Final = 25  # from the beginning, in which a speaker says what comes
-MIN_STEP_PROBABILITY: Final = (
-    0.5  # P(a sentence describes a step). After two of these the work has begun
-)
-MAX_TITLE_WORDS: Final = 12
+MIN_ANNOUNCEMENT_PROBABILITY = 0.5  # P(a sentence announces) from which it can name the work
+# the same where it says "how to", which hardly any other sentence does
+MIN_HOW_TO_PROBABILITY = 0.3
+MAX_OPENING_UNITS = 25  # from the beginning, in which a speaker says what comes
+# P(a sentence describes a step). After two of these the work has begun
+MIN_STEP_PROBABILITY = 0.5
+MAX_TITLE_WORDS = 12
 
 # Their object is what the work results in, or what is said. The verb adds nothing to a title.
-LIGHT_VERBS: Final = word_set(
+LIGHT_VERBS = word_set(
     "make do have get cook prepare build show teach introduce cover see try look talk take go be"
 )
-ARTICLE_WORDS: Final = word_set(
+ARTICLE_WORDS = word_set(
     "a an the my our your some this that these those us me it favorite favourite own very"
 )
-TOPIC_PREPOSITIONS: Final = word_set("about at through over into")
-NAME_RELATIONS: Final = word_set(
+TOPIC_PREPOSITIONS = word_set("about at through over into")
+NAME_RELATIONS = word_set(
     "compound amod nmod poss case nummod prep pobj pcomp conj cc quantmod det punct"
 )
-ACTION_RELATIONS: Final = NAME_RELATIONS | word_set("dobj prt advmod xcomp aux acomp acl")
+ACTION_RELATIONS = NAME_RELATIONS | word_set("dobj prt advmod xcomp aux acomp acl")
 # Other words say what these stand for.
-NON_TOPIC_NOUNS: Final = (
+NON_TOPIC_NOUNS = (
     NON_ANTECEDENT_NOUNS
     | MEASURE_NOUNS
     | word_set(
@@ -54,17 +52,17 @@ NON_TOPIC_NOUNS: Final = (
     )
 )
 # A part of the work is announced with these, not the whole of it.
-PARTIAL_ANNOUNCEMENT_WORDS: Final = SEQUENCE_WORDS | word_set("later meanwhile while also")
-BEGINNING_VERBS: Final = word_set("start begin see settle")
+PARTIAL_ANNOUNCEMENT_WORDS = SEQUENCE_WORDS | word_set("later meanwhile while also")
+BEGINNING_VERBS = word_set("start begin see settle")
 # Who names the occasion speaks of the whole video.
-TODAY_ADVERBS: Final = word_set("today tonight")
-TIME_NOUNS_AFTER_THIS: Final = word_set(
+TODAY_ADVERBS = word_set("today tonight")
+TIME_NOUNS_AFTER_THIS = word_set(
     "morning afternoon evening video lesson session tutorial week time"
 )
 # What may come before "is a plain sourdough".
-WORK_SUBJECTS: Final = word_set("it this that today tonight")
+WORK_SUBJECTS = word_set("it this that today tonight")
 SUBJECTS_AFTER_WHAT: Final[frozenset[str]] = frozenset()  # only "what we'll do today is"
-SPEECH_VERBS: Final = word_set("show teach introduce demonstrate explain walk take learn")
+SPEECH_VERBS = word_set("show teach introduce demonstrate explain walk take learn")
 
 
 def narration_title(narration: ParsedNarration) -> str | None:

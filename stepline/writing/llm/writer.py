@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from stepline.errors import WriterError
 from stepline.llm import requests as reply_cache
@@ -279,11 +278,11 @@ def _fill_gaps(
 
 # P(talk) of a step from which it is dropped. Of 18 steps of talk 14 are above. Of 27 that only hold
 # words of a channel ("peel a thumb sized piece of ginger") or are strange, 2 are above.
-MIN_TALK_PROBABILITY: Final = 0.9
+MIN_TALK_PROBABILITY = 0.9
 # A step is read between these two: alone, or among talk, "cut the onion" passes for talk.
-SENTENCE_BEFORE_STEP: Final = "Now put the water on the heat."
-SENTENCE_AFTER_STEP: Final = "Then add the rest and stir it."
-TALK_REASON: Final = "chat: talk to the audience, not a step of the work"
+SENTENCE_BEFORE_STEP = "Now put the water on the heat."
+SENTENCE_AFTER_STEP = "Then add the rest and stir it."
+TALK_REASON = "chat: talk to the audience, not a step of the work"
 
 
 def talk_reasons(texts: Sequence[str]) -> list[str | None]:
