@@ -270,7 +270,8 @@ def candidate_probabilities(
         weights: the logit's weight of each column of `candidate_features`, (F,).
     """
     logits = candidate_features(pronoun, sentence, candidates) @ weights
-    return softmax(logits[None])[0]
+    probabilities: Array = softmax(logits[None])[0]
+    return probabilities
 
 
 @cache
